@@ -1,0 +1,1 @@
+"""Whole jobs: options, wiring and the command line."""
