@@ -1,0 +1,58 @@
+# Every target works alone on a fresh machine that has make and Python 3.11, 3.12 or 3.13 with venv.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+SAMPLE := sample/truth.parquet
+PYTEST_ARGS ?= -n auto
+
+.PHONY: help setup nightly test lint format bench clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make setup    a virtual environment in $(VENV) with the tested versions"
+	@echo "make nightly  run the main job on a small sample: schedule and all else in out/"
+	@echo "make test     run the tests"
+	@echo "make lint     check style (ruff) and types (mypy)"
+	@echo "make format   put the code into ruff's format"
+	@echo "make bench    measure the costs that the README lists"
+	@echo "make clean    remove sample/, out/ and all caches"
+
+setup: $(INSTALLED)
+
+$(INSTALLED): setup.py constraints.txt
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v < (3, 14) else \
+	"recrawl needs Python 3.11, 3.12 or 3.13, $(PYTHON) is %d.%d; try: make setup PYTHON=python3.12" % v)'
+	@$(BIN)/python -c '' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+# truth.parquet is the last file that synthesize writes. Remove sample/ to have it made anew.
+$(SAMPLE): | $(INSTALLED)
+	$(BIN)/recrawl synthesize --pages 5000 --days 30 --start 2026-06-01 --seed 7 --output sample
+
+nightly: $(INSTALLED) $(SAMPLE)
+	$(BIN)/recrawl nightly --observations 'sample/logs/*.parquet' --requests 'sample/clicks/*.parquet' \
+	  --pages sample/pages.parquet --hosts sample/hosts.csv --signals 'sample/signals/*.parquet' \
+	  --budget 2000 --as_of 2026-07-01T00:00:00Z --output out
+
+test: $(INSTALLED)
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(INSTALLED)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(INSTALLED)
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf sample out build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

@@ -1,0 +1,38 @@
+"""The one place of metadata. Beam also ships this file to workers (`--setup_file ./setup.py`)."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+# What the job itself needs. Ranges say what may work; constraints.txt says what was tested.
+DEPENDENCIES = [
+    "ada-url>=4,<5",
+    "apache-beam>=2.75,<2.76",
+    "fastavro>=1.11,<2",
+    "numpy>=2,<2.5",
+    "pyarrow>=19,<24",
+    "scipy>=1.15,<2",
+]
+TEST = ["hypothesis>=6.130,<7", "pytest>=9,<10", "pytest-timeout>=2.4,<3", "pytest-xdist>=3.8,<4"]
+LINT = ["mypy>=2.4,<3", "ruff>=0.17,<0.18"]
+
+setup(
+    name="recrawl",
+    version="0.1.0",
+    description="A nightly batch job that learns from crawl logs and writes the next day's crawl schedule",
+    long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.11,<3.14",
+    packages=find_packages(
+        include=["pipelines", "pipelines.*", "transforms", "transforms.*", "policies", "policies.*"]
+    ),
+    install_requires=DEPENDENCIES,
+    extras_require={
+        "test": TEST,
+        "lint": LINT,
+        "dev": TEST + LINT,
+        "gcp": ["apache-beam[gcp]>=2.75,<2.76"],
+    },
+    entry_points={"console_scripts": ["recrawl = pipelines.cli:main"]},
+)
