@@ -53,6 +53,131 @@ REJECTED = _schema(
     [("source", pa.string()), ("row", pa.int64()), ("reason", pa.string()), ("sample", pa.string())],
 )
 
+# What a night carries over, one row a page, sorted by (host_hash, url_hash). Sums are landmark-weighted
+# (see policies.history); times are null where nothing happened yet. Weeks count from 1970-01-01.
+STATE_VERSION = 1
+STATE = _schema(
+    "state",
+    [
+        ("url", pa.string()),
+        ("host", pa.string()),
+        ("url_hash", pa.uint64()),
+        ("host_hash", pa.uint64()),
+        ("exposure_days", pa.float64()),
+        ("dated_changes", pa.float64()),
+        ("bin_id", pa.list_(pa.int32())),
+        ("bin_weight", pa.list_(pa.float64())),
+        ("bin_days", pa.list_(pa.float64())),
+        ("bin_days_squared", pa.list_(pa.float64())),
+        ("n_intervals", pa.int32()),
+        ("n_changes", pa.int32()),
+        ("baseline_at", TIME),
+        ("last_success_at", TIME),
+        ("last_attempt_at", TIME),
+        ("digest_hash", pa.uint64()),
+        ("gone", pa.bool_()),
+        ("last_modified_at", TIME),
+        ("first_seen_day", pa.int32()),
+        ("request_week", pa.list_(pa.int32())),
+        ("request_clicks", pa.list_(pa.int64())),
+        ("request_impressions", pa.list_(pa.int64())),
+        ("first_request_day", pa.int32()),
+        ("last_request_day", pa.int32()),
+    ],
+)
+# One row per (page, source) that ever signalled, sorted by (host_hash, url_hash, source).
+STATE_SIGNALS = _schema(
+    "state_signals",
+    [
+        ("url_hash", pa.uint64()),
+        ("host_hash", pa.uint64()),
+        ("source", pa.string()),
+        ("last_signal_at", TIME),
+        ("pending", pa.int32()),
+        ("in_unchanged", pa.int32()),
+        ("in_changed", pa.int32()),
+    ],
+)
+# What was scheduled and not yet seen in a log: kept apart from `state`, which depends on the logs alone.
+SLOTS_PAGES = _schema(
+    "slots_pages", [("url_hash", pa.uint64()), ("host_hash", pa.uint64()), ("last_slot_at", TIME)]
+)
+SLOTS_HOSTS = _schema("slots_hosts", [("host_hash", pa.uint64()), ("last_slot_at", TIME)])
+
+# Between the stages of one night, one batch each in a ShardTables. Metadata columns follow PAGES_TABLE's as
+# "meta.<name>". `bins` has the undated changes of all pages, `n_bins` rows a page.
+PAGES_TABLE = _schema(
+    "pages_table",
+    [
+        ("url", pa.string()),
+        ("url_hash", pa.uint64()),
+        ("host_code", pa.int32()),
+        ("group_hash", pa.uint64()),
+        ("exposure_days", pa.float64()),
+        ("dated_changes", pa.float64()),
+        ("n_bins", pa.int32()),
+        ("n_intervals", pa.int32()),
+        ("n_changes", pa.int32()),
+        ("last_crawl_at", TIME),
+        ("last_attempt_at", TIME),
+        ("last_slot_at", TIME),
+        ("first_seen_day", pa.int32()),
+        ("clicks", pa.float64()),
+        ("impressions", pa.float64()),
+        ("importance", pa.float64()),
+        ("floor_per_day", pa.float64()),
+        ("cap_per_day", pa.float64()),
+    ],
+)
+BINS_TABLE = _schema("bins_table", [("weight", pa.float64()), ("days", pa.float64()), ("days_squared", pa.float64())])
+HOSTS_TABLE = _schema(
+    "hosts_table",
+    [
+        ("host", pa.string()),
+        ("host_hash", pa.uint64()),
+        ("n_pages", pa.int32()),
+        ("max_slots", pa.int64()),
+        ("gap_us", pa.int64()),
+        ("last_slot_at", TIME),
+    ],
+)
+
+# The job's results.
+PAGES_OUT = _schema(
+    "pages_out",
+    [
+        ("url", pa.string()),
+        ("host", pa.string()),
+        ("change_rate_per_day", pa.float64()),
+        ("change_rate_stderr", pa.float64()),
+        ("request_rate_per_day", pa.float64()),
+        ("impression_rate_per_day", pa.float64()),
+        ("n_intervals", pa.int32()),
+        ("n_changes", pa.int32()),
+        ("last_crawl_at", TIME),
+        ("crawl_rate_per_day", pa.float64()),
+        ("expected_freshness", pa.float64()),
+        ("crawl_value", pa.float64()),
+        ("owed", pa.float64()),
+        ("limit", pa.string()),
+        ("boundary", pa.bool_()),
+    ],
+)
+SCHEDULE = _schema(
+    "schedule",
+    [
+        ("shard", pa.int32()),
+        ("slot", pa.int64()),
+        ("due_at", TIME),
+        ("url", pa.string()),
+        ("host", pa.string()),
+        ("crawl_rate_per_day", pa.float64()),
+        ("reason", pa.string()),
+        ("weight", pa.float64()),
+        ("value", pa.float64()),
+    ],
+)
+
 
 class SchemaError(ValueError):
     """A batch does not have the columns that its stage was promised."""
