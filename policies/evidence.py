@@ -38,7 +38,7 @@ def bin_of(gap_minutes: FloatArray) -> Int32Array:
     return ((bits >> _BIN_SHIFT) - _BIN_OF_ONE).astype(np.int32)
 
 
-def sum_by(code: IntArray, values: FloatArray | BoolArray, n: int) -> FloatArray:
+def sum_by(code: IntArray, values: FloatArray | IntArray | BoolArray, n: int) -> FloatArray:
     """Sum of the `values` of each code 0..n-1: (n,) float64, added strictly in the order given.
 
     So the sum of a page depends neither on its neighbours nor on the cut into batches.
