@@ -136,6 +136,7 @@ HOSTS_TABLE = _schema(
         ("host", pa.string()),
         ("host_hash", pa.uint64()),
         ("n_pages", pa.int32()),
+        ("limit_per_day", pa.float64()),
         ("max_slots", pa.int64()),
         ("gap_us", pa.int64()),
         ("last_slot_at", TIME),

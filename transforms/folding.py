@@ -1,0 +1,308 @@
+"""One shard, one night: yesterday's state and tonight's rows become today's state and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+
+from policies import history, page_state, request_history
+from policies.page_state import NO_TIME, Forgetting, PageState
+from policies.request_history import NO_DAY, RequestState
+from policies.signal_counts import Signals
+from policies.typing_ import Int32Array, IntArray
+from transforms import schemas
+from transforms.catalogue import DAY_US, HostDefaults, join_catalogue, join_hosts
+from transforms.coders import ShardTables
+from transforms.coding import ShardPages, code_pages
+from transforms.learning import RequestClock
+from transforms.sampling import Overview, sample_shard
+from transforms.state import microseconds, read_state, signals_batch, state_batch, times
+from transforms.tally import Counts
+
+
+@dataclass(frozen=True)
+class FoldSettings:
+    """What folding needs to know of the night.
+
+    Attributes
+    ----------
+    as_of_us : int
+        The night's instant, UTC microseconds; later rows are left for the next night.
+    forgetting : Forgetting
+    clock : RequestClock
+    hosts : HostDefaults
+    group_columns : tuple of str
+    """
+
+    as_of_us: int
+    forgetting: Forgetting
+    clock: RequestClock
+    hosts: HostDefaults
+    group_columns: tuple[str, ...] = ()
+
+
+class FoldHistory(beam.DoFn):
+    """Folds one shard. Holds the shard's rows and state in memory, about 100 bytes a row.
+
+    Input: (shard, all batches of the shard: observations, requests, signals, pages, hosts, state, slots).
+
+    Outputs
+    -------
+    main : ShardTables
+        "pages" (`schemas.PAGES_TABLE` and metadata), "bins", "hosts".
+    `STATE`, `SIGNALS` : (shard, RecordBatch)
+        To be written.
+    `OVERVIEW` : Overview
+    `COUNTS` : dict of str to int
+    """
+
+    STATE, SIGNALS, OVERVIEW, COUNTS = "state", "state_signals", "overview", "counts"
+
+    def __init__(self, settings: FoldSettings) -> None:
+        self._settings = settings
+
+    def process(
+        self, element: tuple[int, Iterable[pa.RecordBatch]], metadata: list[str]
+    ) -> Iterator[Any]:
+        shard, batches = element
+        fold = ShardFold(self._settings, batches)
+        yield fold.tables(shard, metadata)
+        yield beam.pvalue.TaggedOutput(self.STATE, (shard, fold.state()))
+        yield beam.pvalue.TaggedOutput(self.SIGNALS, (shard, fold.signals()))
+        yield beam.pvalue.TaggedOutput(self.OVERVIEW, fold.overview())
+        yield beam.pvalue.TaggedOutput(self.COUNTS, fold.counts.publish())
+
+
+def _observations(pages: ShardPages, batches: list[pa.RecordBatch]) -> history.Observations:
+    """The rows of a shard as arrays; columns that no row has are left out."""
+    if not batches:
+        none = np.zeros(0, np.int64)
+        return history.Observations(none, none)
+
+    def gather(name: str) -> pa.ChunkedArray:
+        return pa.chunked_array([b.column(name) for b in batches])
+
+    def optional(name: str, fill: Any, kind: Any) -> np.ndarray | None:
+        column = gather(name)
+        if column.null_count == len(column):
+            return None
+        return column.cast(kind).fill_null(fill).to_numpy()
+
+    not_modified = optional("not_modified", 0, pa.int8())
+    return history.Observations(
+        pages.code(gather("url_hash").to_numpy()),
+        gather("fetched_at").cast(pa.int64()).to_numpy(),
+        status=optional("status", history.STATUS_NONE, pa.int16()),
+        digest=optional("digest_hash", 0, pa.uint64()),
+        changed=optional("changed", -1, pa.int8()),
+        not_modified=None if not_modified is None else not_modified.astype(np.bool_),
+        last_modified_us=_times(gather("last_modified")),
+    )
+
+
+def _times(column: pa.ChunkedArray) -> IntArray | None:
+    return None if column.null_count == len(column) else microseconds(column)
+
+
+class ShardFold:
+    """The work of `FoldHistory`, without Beam."""
+
+    def __init__(self, settings: FoldSettings, batches: Iterable[pa.RecordBatch]) -> None:
+        self._settings = settings
+        self.counts = Counts()
+        by_kind: dict[str, list[pa.RecordBatch]] = {}
+        for batch in batches:
+            if batch.num_rows:
+                by_kind.setdefault(schemas.kind_of(batch), []).append(batch)
+        self._by_kind = by_kind
+        old = self._table("state")
+        observations = by_kind.get("observations", [])
+        self.pages, old_code = code_pages(old, [*observations, *by_kind.get("pages", [])])
+        self._read_state(old, old_code)
+        self._fold_observations(observations)
+        del observations
+        by_kind.pop("observations", None)
+        self._fold_requests()
+
+    def _table(self, kind: str) -> pa.Table | None:
+        batches = self._by_kind.get(kind)
+        if not batches:
+            return None
+        tables = [pa.Table.from_batches([b.replace_schema_metadata(None)]) for b in batches]
+        return pa.concat_tables(tables, promote_options="default")
+
+    def _read_state(self, old: pa.Table | None, old_code: IntArray) -> None:
+        n = len(self.pages)
+        carried = self._table("state_signals")
+        fresh = self._table("signals")
+        names: set[str] = set()
+        for table in (carried, fresh):
+            if table is not None:
+                names |= set(table.column("source").unique().to_pylist())
+        self._sources = sorted(names)
+        self._first_seen: Int32Array = np.full(n, NO_DAY, np.int32)
+        if old is None:
+            self._history, self._requests = PageState.empty(n), RequestState.empty(n)
+            return
+        batch = old.combine_chunks().to_batches()[0]
+        signal_page = np.zeros(0, np.int64)
+        order = np.argsort(old_code, kind="stable")
+        if (order != np.arange(len(order))).any():  # last night had another number of shards
+            batch, old_code = batch.take(pa.array(order)), old_code[order]
+        if carried is not None:
+            row_of = np.full(n, -1, np.int64)
+            row_of[old_code] = np.arange(len(old_code))
+            signal_page = row_of[self.pages.code(carried.column("url_hash").to_numpy())]
+        past, requests, first_seen = read_state(batch, carried, self._sources, signal_page)
+        if len(old_code) == n:
+            self._history, self._requests, self._first_seen = past, requests, first_seen
+        else:
+            self._history = past.expand(old_code, n)
+            self._requests = requests.spread(old_code, n)
+            self._first_seen[old_code] = first_seen
+
+    def _see(self, page: IntArray, day: IntArray) -> None:
+        """Note the first day on which a page was seen in a log."""
+        first = np.full(len(self.pages), np.iinfo(np.int32).max, np.int64)
+        np.minimum.at(first, page, day)
+        known = self._first_seen != NO_DAY
+        first = np.where(known, np.minimum(first, self._first_seen), first)
+        self._first_seen = np.where(first == np.iinfo(np.int32).max, NO_DAY, first).astype(np.int32)
+
+    def _fold_observations(self, batches: list[pa.RecordBatch]) -> None:
+        settings = self._settings
+        forgetting = settings.forgetting
+        rows = _observations(self.pages, batches)
+        self._history, counts = history.fold(
+            self._history,
+            rows,
+            settings.as_of_us,
+            signals=self._signals(),
+            half_life_changes=forgetting.half_life_changes,
+            half_life_days=forgetting.half_life_days,
+        )
+        for name, n in counts.items():
+            self.counts.add(name, n)
+        seen = rows.fetched_at_us <= settings.as_of_us
+        self._see(rows.page[seen], rows.fetched_at_us[seen] // DAY_US)
+
+    def _signals(self) -> Signals | None:
+        table = self._table("signals")
+        if table is None:
+            return None
+        page = self.pages.code(table.column("url_hash").to_numpy())
+        known = page >= 0
+        self.counts.add("signals_unmatched", int((~known).sum()))
+        names = np.asarray(self._sources, dtype=object)
+        source = np.searchsorted(names, table.column("source").to_numpy(zero_copy_only=False))
+        at_us = microseconds(table.column("signalled_at"))
+        return Signals(page[known], at_us[known], source[known].astype(np.int32))
+
+    def _fold_requests(self) -> None:
+        table = self._table("requests")
+        settings, clock = self._settings, self._settings.clock
+        oldest = request_history.oldest_week(clock.as_of_day, clock.half_life_days)
+        page = day = clicks = impressions = np.zeros(0, np.int64)
+        if table is not None:
+            page = self.pages.code(table.column("url_hash").to_numpy())
+            day = table.column("day").to_numpy().astype(np.int64)
+            clicks, impressions = table.column("clicks").to_numpy(), table.column("impressions").to_numpy()
+            known = page >= 0
+            early = day * DAY_US < settings.as_of_us
+            old = known & early & (day // 7 < oldest)
+            self.counts.add("requests_unmatched", int((~known).sum()))
+            self.counts.add("requests_after_as_of", int((known & ~early).sum()))
+            self.counts.add("requests_too_old", int(old.sum()))
+            use = known & early & ~old
+            self.counts.add("requests_folded", int(use.sum()))
+            page, day, clicks, impressions = page[use], day[use], clicks[use], impressions[use]
+            self._see(page, day)
+        self._requests = request_history.fold_requests(self._requests, page, day, clicks, impressions, oldest)
+
+    def state(self) -> pa.RecordBatch:
+        """Tomorrow's `schemas.STATE`."""
+        return state_batch(self.pages, self._history, self._requests, self._first_seen)
+
+    def signals(self) -> pa.RecordBatch:
+        """Tomorrow's `schemas.STATE_SIGNALS`."""
+        return signals_batch(self.pages, self._history, self._sources)
+
+    def tables(self, shard: int, metadata: list[str]) -> ShardTables:
+        """What the rest of the night needs."""
+        settings, pages = self._settings, self.pages
+        evidence = page_state.evidence(
+            self._history,
+            settings.forgetting.half_life_changes,
+            settings.forgetting.half_life_days,
+            settings.as_of_us,
+        )
+        clock = settings.clock
+        clicks, impressions = request_history.weighted_counts(
+            self._requests, clock.as_of_day, clock.half_life_days, schemas.COUNT_UNIT
+        )
+        listed, duplicates = join_catalogue(pages, self._table("pages"), metadata, settings.group_columns)
+        self.counts.add("catalogue_duplicates", duplicates)
+        hosts = join_hosts(
+            pages,
+            self._table("hosts"),
+            self._table("slots_hosts"),
+            self._history.last_attempt_at_us,
+            settings.hosts,
+            NO_TIME,
+        )
+        columns = {
+            "url": pages.url,
+            "url_hash": pa.array(pages.url_hash),
+            "host_code": pa.array(pages.host_code),
+            "exposure_days": pa.array(evidence.exposure_days),
+            "dated_changes": pa.array(evidence.dated_changes),
+            "n_bins": pa.array(np.diff(evidence.bin_start).astype(np.int32)),
+            "n_intervals": pa.array(self._history.n_intervals),
+            "n_changes": pa.array(self._history.n_changes),
+            "last_crawl_at": times(self._history.last_success_at_us),
+            "last_attempt_at": times(self._history.last_attempt_at_us),
+            "last_slot_at": times(self._last_slots()),
+            "first_seen_day": pa.array(self._first_seen),
+            "clicks": pa.array(clicks),
+            "impressions": pa.array(impressions),
+            **listed,
+        }
+        names = [*schemas.PAGES_TABLE.names, *(n for n in listed if n not in schemas.PAGES_TABLE.names)]
+        bins = pa.RecordBatch.from_arrays(
+            [pa.array(evidence.bin_weight), pa.array(evidence.bin_days), pa.array(evidence.bin_days_squared)],
+            schema=schemas.BINS_TABLE,
+        )
+        self.counts.add("pages_known", len(pages))
+        self.counts.add("hosts_known", hosts.num_rows)
+        self._tables = ShardTables(
+            shard, {"pages": pa.RecordBatch.from_pydict({n: columns[n] for n in names}), "bins": bins, "hosts": hosts}
+        )
+        return self._tables
+
+    def _last_slots(self) -> IntArray:
+        """Last slot that each page was given and whose time has come, microseconds."""
+        last = np.full(len(self.pages), NO_TIME, np.int64)
+        slots = self._table("slots_pages")
+        if slots is not None:
+            page = self.pages.code(slots.column("url_hash").to_numpy())
+            at = microseconds(slots.column("last_slot_at"))
+            use = (page >= 0) & (at <= self._settings.as_of_us)
+            np.maximum.at(last, page[use], at[use])
+        return last
+
+    def overview(self) -> Overview:
+        """The shard's part of what is learned from all pages; after `tables`."""
+        requests = self._requests
+        first = requests.first_day[requests.first_day != NO_DAY]
+        return Overview(
+            sample_shard(self._tables),
+            int(first.min()) if len(first) else NO_DAY,
+            int(requests.last_day.max()) if len(requests.last_day) else NO_DAY,
+            bool((requests.clicks > 0).any()),
+            bool((requests.impressions > 0).any()),
+        )

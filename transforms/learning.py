@@ -1,0 +1,298 @@
+"""From folded histories to rates: priors from a sample, then every page of a shard at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+from apache_beam.pvalue import AsSingleton
+
+from policies import estimation, prior, request_history, requests, search
+from policies.evidence import Evidence
+from policies.typing_ import FloatArray, UIntArray
+from transforms.coders import ShardTables
+from transforms.sampling import MergeOverviews, Overview, evidence_of
+from transforms.solving import block_to_tables
+
+GROUP_ROUNDS = 4
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What all pages together say, broadcast to every shard: a few numbers.
+
+    Attributes
+    ----------
+    change : prior.Prior
+    clicks, impressions : requests.RequestPrior or None
+        None where no log has any.
+    first_request_day, last_request_day : int
+    weight : str
+        What a page weighs: clicks, impressions, importance or equal.
+    """
+
+    change: prior.Prior
+    clicks: requests.RequestPrior | None
+    impressions: requests.RequestPrior | None
+    first_request_day: int
+    last_request_day: int
+    weight: str
+
+
+@dataclass(frozen=True)
+class RequestClock:
+    """How requests are weighted by age: the night's day, and the half-life in days."""
+
+    as_of_day: int
+    half_life_days: float
+
+    def exposure_days(self, learned: Learned | Overview, first_seen_day: np.ndarray) -> FloatArray:
+        """Weighted days in which each page could have been asked for, (n,)."""
+        return request_history.exposure_days(
+            first_seen_day,
+            learned.first_request_day,
+            learned.last_request_day,
+            self.as_of_day,
+            self.half_life_days,
+        )
+
+
+def learn(overview: Overview, clock: RequestClock, weight_by: str) -> Learned:
+    """Fit the priors to the sample."""
+    sample = overview.sample
+
+    def flat(name: str) -> np.ndarray:
+        return sample.column(name).flatten().to_numpy()
+
+    start = np.asarray(sample.column("bin_weight").offsets).astype(np.int64)
+    evidence = Evidence(
+        sample.column("exposure_days").to_numpy(),
+        sample.column("dated_changes").to_numpy(),
+        start - start[0],
+        flat("bin_weight"),
+        flat("bin_days"),
+        flat("bin_days_squared"),
+    )
+    _, group = np.unique(sample.column("group_hash").to_numpy(), return_inverse=True)
+    clicks = impressions = None
+    if overview.has_clicks or overview.has_impressions:
+        days = clock.exposure_days(overview, sample.column("first_seen_day").to_numpy())
+        if overview.has_clicks:
+            clicks = requests.fit_request_prior(sample.column("clicks").to_numpy(), days)
+        if overview.has_impressions:
+            impressions = requests.fit_request_prior(sample.column("impressions").to_numpy(), days)
+    weight = weight_by
+    if weight_by == "auto":
+        weight = "clicks" if clicks else "impressions" if impressions else "importance"
+    return Learned(
+        prior.fit_prior(evidence, group.astype(np.int64)),
+        clicks,
+        impressions,
+        overview.first_request_day,
+        overview.last_request_day,
+        weight,
+    )
+
+
+@dataclass(frozen=True)
+class GroupTable:
+    """Means of groups that reach over shards: sums of rates by the group's hash, exact and order-free."""
+
+    group_hash: UIntArray
+    sums: prior.GroupSums
+    mean_per_day: FloatArray | None = None
+
+    def merge(self, other: GroupTable) -> GroupTable:
+        """Sums over both sets of pages."""
+        hashes = np.union1d(self.group_hash, other.group_hash)
+        sums = _spread(self, hashes).merge(_spread(other, hashes))
+        return GroupTable(hashes, sums)
+
+    def lookup(self, group_hash: UIntArray, default: float) -> FloatArray:
+        """Mean of each group, `default` where it is not known."""
+        if self.mean_per_day is None or not len(self.group_hash):
+            return np.full(len(group_hash), default)
+        at = np.minimum(np.searchsorted(self.group_hash, group_hash), len(self.group_hash) - 1)
+        return np.where(self.group_hash[at] == group_hash, self.mean_per_day[at], default)
+
+
+def _spread(table: GroupTable, hashes: UIntArray) -> prior.GroupSums:
+    at = np.searchsorted(hashes, table.group_hash)
+    parts = []
+    for values in (table.sums.coarse, table.sums.fine, table.sums.count):
+        wide = np.zeros(len(hashes), np.int64)
+        wide[at] = values
+        parts.append(wide)
+    return prior.GroupSums(*parts)
+
+
+class _MergeGroups(beam.CombineFn):
+    def create_accumulator(self) -> GroupTable:
+        none = np.zeros(0, np.int64)
+        return GroupTable(np.zeros(0, np.uint64), prior.GroupSums(none, none, none))
+
+    def add_input(self, accumulator: GroupTable, element: GroupTable) -> GroupTable:
+        return accumulator.merge(element)
+
+    def merge_accumulators(self, accumulators: Iterable[GroupTable]) -> GroupTable:
+        total = self.create_accumulator()
+        for accumulator in accumulators:
+            total = total.merge(accumulator)
+        return total
+
+    def extract_output(self, accumulator: GroupTable) -> GroupTable:
+        return accumulator
+
+
+class _SumGroups(beam.DoFn):
+    """One round: rates under the current means, added up by group."""
+
+    def process(self, folded: ShardTables, learned: Learned, means: GroupTable | None) -> Iterator[GroupTable]:
+        pages = folded.tables["pages"]
+        group_hash, code = np.unique(pages.column("group_hash").to_numpy(), return_inverse=True)
+        change = learned.change
+        if means is None:
+            mean = np.full(len(group_hash), change.mean_per_day)
+        else:
+            mean = means.lookup(group_hash, change.mean_per_day)
+        rates = estimation.rate(evidence_of(pages, folded.tables["bins"]), change.shape, mean[code])
+        sums = prior.sum_groups(rates.change_rate_per_day, code, len(group_hash), change.mean_per_day)
+        yield GroupTable(group_hash, sums)
+
+
+class LearnGroupMeans(beam.PTransform):
+    """Means of groups that are not hosts: `GROUP_ROUNDS` rounds over all shards.
+
+    Between rounds travel 24 bytes a group and shard.
+    """
+
+    def __init__(self, learned: beam.PCollection) -> None:
+        super().__init__()
+        self._learned = AsSingleton(learned)
+
+    def expand(self, folded: beam.PCollection) -> beam.PCollection:
+        means: Any = None
+        for i in range(GROUP_ROUNDS):
+            means = (
+                folded
+                | f"SumGroups[{i}]"
+                >> beam.ParDo(_SumGroups(), self._learned, AsSingleton(means) if means is not None else None)
+                .with_output_types(GroupTable)
+                | f"AddGroups[{i}]" >> beam.CombineGlobally(_MergeGroups())
+                | f"MeanGroups[{i}]"
+                >> beam.Map(
+                    lambda table, learned: GroupTable(
+                        table.group_hash, table.sums, prior.means_of(table.sums, learned.change)
+                    ),
+                    self._learned,
+                ).with_output_types(GroupTable)
+            )
+        return means
+
+
+class LearnPriors(beam.PTransform):
+    """One `Learned` from the overviews of all shards."""
+
+    def __init__(self, clock: RequestClock, weight_by: str) -> None:
+        super().__init__()
+        self._clock, self._weight_by = clock, weight_by
+
+    def expand(self, overviews: beam.PCollection) -> beam.PCollection:
+        return (
+            overviews
+            | "MergeOverviews" >> beam.CombineGlobally(MergeOverviews())
+            | "FitPriors" >> beam.Map(learn, self._clock, self._weight_by).with_output_types(Learned)
+        )
+
+
+def _request_rate(counts: pa.Array, days: FloatArray, gamma: requests.RequestPrior | None) -> FloatArray:
+    if gamma is None:
+        return np.full(len(counts), np.nan)
+    return requests.request_rate(gamma, counts.to_numpy(), days)[0]
+
+
+def _weight(pages: pa.RecordBatch, learned: Learned, clicks: FloatArray, impressions: FloatArray) -> FloatArray:
+    if learned.weight == "clicks" and learned.clicks:
+        return clicks
+    if learned.weight == "impressions" and learned.impressions:
+        return impressions
+    if learned.weight == "importance":
+        importance = pages.column("importance").to_numpy(zero_copy_only=False)
+        return np.where(np.isnan(importance), 1.0, importance)
+    return np.ones(pages.num_rows)
+
+
+DROPPED = ("exposure_days", "dated_changes", "n_bins", "clicks", "impressions", "importance", "group_hash",
+           "first_seen_day")
+
+
+class EstimateParameters(beam.DoFn):
+    """Rates of a folded shard.
+
+    Outputs
+    -------
+    main : ShardTables
+        "pages" with the evidence replaced by change_rate_per_day, information, request_rate_per_day,
+        impression_rate_per_day and weight; "hosts" as they were.
+    `BLOCKS` : ShardTables
+        What the search needs, see `transforms.solving`.
+    """
+
+    BLOCKS = "blocks"
+
+    def __init__(self, clock: RequestClock) -> None:
+        self._clock = clock
+
+    def process(self, folded: ShardTables, learned: Learned, groups: GroupTable | None) -> Iterator[Any]:
+        pages, hosts = folded.tables["pages"], folded.tables["hosts"]
+        evidence = evidence_of(pages, folded.tables["bins"])
+        if groups is None:
+            code = pages.column("host_code").to_numpy().astype(np.int64)
+            found = prior.estimate(evidence, code, hosts.num_rows, learned.change)
+            rate, information = found.change_rate_per_day, found.information
+        else:
+            mean = groups.lookup(pages.column("group_hash").to_numpy(), learned.change.mean_per_day)
+            fit = estimation.rate(evidence, learned.change.shape, mean)
+            rate, information = fit.change_rate_per_day, fit.information
+        clicks = impressions = np.full(pages.num_rows, np.nan)
+        if learned.clicks or learned.impressions:
+            days = self._clock.exposure_days(learned, pages.column("first_seen_day").to_numpy())
+            clicks = _request_rate(pages.column("clicks"), days, learned.clicks)
+            impressions = _request_rate(pages.column("impressions"), days, learned.impressions)
+        weight = _weight(pages, learned, clicks, impressions)
+        columns = {n: pages.column(n) for n in pages.schema.names if n not in DROPPED}
+        columns |= {
+            "change_rate_per_day": pa.array(rate),
+            "information": pa.array(information),
+            "request_rate_per_day": pa.array(clicks),
+            "impression_rate_per_day": pa.array(impressions),
+            "weight": pa.array(weight),
+        }
+        estimated = ShardTables(folded.shard, {"pages": pa.RecordBatch.from_pydict(columns), "hosts": hosts})
+        yield estimated
+        yield beam.pvalue.TaggedOutput(self.BLOCKS, block_to_tables(folded.shard, solver_block(estimated)))
+
+
+def solver_block(estimated: ShardTables) -> search.PageBlock:
+    """The solver's view of an estimated shard: limits that limit nothing are left out."""
+    pages, hosts = estimated.tables["pages"], estimated.tables["hosts"]
+
+    def column(name: str) -> FloatArray:
+        return pages.column(name).to_numpy(zero_copy_only=False)
+
+    floor, cap = column("floor_per_day"), column("cap_per_day")
+    limit = hosts.column("limit_per_day").to_numpy()
+    limited = bool(np.isfinite(limit).any())
+    sizes = hosts.column("n_pages").to_numpy()
+    return search.PageBlock(
+        change_rate_per_day=column("change_rate_per_day"),
+        request_rate_per_day=column("weight"),
+        floor_per_day=floor if (floor > 0).any() else None,
+        cap_per_day=cap if np.isfinite(cap).any() else None,
+        host_start=np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]) if limited else None,
+        host_limit_per_day=limit if limited else None,
+    )

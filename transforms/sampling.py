@@ -1,0 +1,146 @@
+"""A bounded sample of pages from which the priors are learned, the same for any number of shards.
+
+Pages of a host are taken in layers of `LAYER_PAGES`, in order of their hash; the sample is the first
+`SAMPLE_PAGES` pages by (layer, host_hash, url_hash). Many hosts give a few pages each; a single host gives
+them all. A host lies in one shard, so a shard knows the layers of its pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+
+from policies.evidence import Evidence
+from policies.request_history import NO_DAY
+from transforms.coders import ShardTables
+
+SAMPLE_PAGES = 16_384
+LAYER_PAGES = 16
+
+SAMPLE = pa.schema(
+    [
+        ("layer", pa.int32()),
+        ("host_hash", pa.uint64()),
+        ("url_hash", pa.uint64()),
+        ("group_hash", pa.uint64()),
+        ("exposure_days", pa.float64()),
+        ("dated_changes", pa.float64()),
+        ("bin_weight", pa.list_(pa.float64())),
+        ("bin_days", pa.list_(pa.float64())),
+        ("bin_days_squared", pa.list_(pa.float64())),
+        ("clicks", pa.float64()),
+        ("impressions", pa.float64()),
+        ("first_seen_day", pa.int32()),
+    ]
+)
+
+
+def evidence_of(pages: pa.RecordBatch, bins: pa.RecordBatch) -> Evidence:
+    """The evidence in the tables of a folded shard."""
+    return Evidence(
+        pages.column("exposure_days").to_numpy(),
+        pages.column("dated_changes").to_numpy(),
+        np.concatenate([[0], np.cumsum(pages.column("n_bins").to_numpy(), dtype=np.int64)]),
+        bins.column("weight").to_numpy(),
+        bins.column("days").to_numpy(),
+        bins.column("days_squared").to_numpy(),
+    )
+
+
+def sample_shard(folded: ShardTables) -> pa.RecordBatch:
+    """A shard's part of the sample, at most `SAMPLE_PAGES` rows of `SAMPLE`."""
+    pages, hosts = folded.tables["pages"], folded.tables["hosts"]
+    sizes = hosts.column("n_pages").to_numpy()
+    start = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+    rank = np.arange(pages.num_rows) - np.repeat(start[:-1], sizes)
+    layer = (rank // LAYER_PAGES).astype(np.int32)
+    enough = np.cumsum(np.bincount(layer, minlength=1))
+    last = int(np.searchsorted(enough, SAMPLE_PAGES))
+    rows = np.flatnonzero(layer <= last)
+    rows = rows[np.argsort(layer[rows], kind="stable")][:SAMPLE_PAGES]  # rows are in order of the hashes
+    chosen = evidence_of(pages, folded.tables["bins"]).take(rows)
+    take = pa.array(rows)
+    offsets = pa.array(chosen.bin_start.astype(np.int32))
+
+    def listed(values: np.ndarray) -> pa.Array:
+        return pa.ListArray.from_arrays(offsets, pa.array(values))
+
+    columns = {
+        "layer": pa.array(layer[rows]),
+        "host_hash": hosts.column("host_hash").take(pages.column("host_code").take(take)),
+        "bin_weight": listed(chosen.bin_weight),
+        "bin_days": listed(chosen.bin_days),
+        "bin_days_squared": listed(chosen.bin_days_squared),
+    }
+    for name in SAMPLE.names:
+        if name not in columns:
+            columns[name] = pages.column(name).take(take)
+    return pa.RecordBatch.from_pydict({n: columns[n] for n in SAMPLE.names}, schema=SAMPLE)
+
+
+def merge_samples(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """The sample of several parts of the pages; the order of the parts does not matter."""
+    whole = pa.concat_batches([pa.RecordBatch.from_pylist([], SAMPLE), *parts])
+    keys = [whole.column(n).to_numpy() for n in ("url_hash", "host_hash", "layer")]
+    return whole.take(pa.array(np.lexsort(keys)[:SAMPLE_PAGES]))
+
+
+@dataclass(frozen=True)
+class Overview:
+    """What is known of all pages together before anything is estimated.
+
+    Attributes
+    ----------
+    sample : RecordBatch of `SAMPLE`
+    first_request_day, last_request_day : int
+        Days since 1970-01-01 that the request log covers; `NO_DAY` without one.
+    has_clicks, has_impressions : bool
+    """
+
+    sample: pa.RecordBatch
+    first_request_day: int = NO_DAY
+    last_request_day: int = NO_DAY
+    has_clicks: bool = False
+    has_impressions: bool = False
+
+
+def merge_overviews(parts: list[Overview]) -> Overview:
+    """The overview of several parts of the pages."""
+    first = [p.first_request_day for p in parts if p.first_request_day != NO_DAY]
+    return Overview(
+        merge_samples([p.sample for p in parts]),
+        min(first) if first else NO_DAY,
+        max((p.last_request_day for p in parts), default=NO_DAY),
+        any(p.has_clicks for p in parts),
+        any(p.has_impressions for p in parts),
+    )
+
+
+class MergeOverviews(beam.CombineFn):
+    """Merges overviews; an accumulator is a list of at most `_FANIN` of them."""
+
+    _FANIN = 8
+
+    def create_accumulator(self) -> list[Overview]:
+        return []
+
+    def add_input(self, accumulator: list[Overview], element: Overview) -> list[Overview]:
+        accumulator = [*accumulator, element]
+        return [merge_overviews(accumulator)] if len(accumulator) >= self._FANIN else accumulator
+
+    def merge_accumulators(self, accumulators: Iterable[list[Overview]]) -> list[Overview]:
+        merged: list[Overview] = []
+        for accumulator in accumulators:
+            for element in accumulator:
+                merged = self.add_input(merged, element)
+        return merged
+
+    def compact(self, accumulator: list[Overview]) -> list[Overview]:
+        return [merge_overviews(accumulator)] if len(accumulator) > 1 else accumulator
+
+    def extract_output(self, accumulator: list[Overview]) -> Overview:
+        return merge_overviews(accumulator)
