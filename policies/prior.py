@@ -21,7 +21,8 @@ DEFAULT_EXPOSURE_DAYS = 10.0
 """A sample without a change is read as half a change in its exposure plus this many days."""
 
 SHAPE_LIMITS = (0.1, 20.0)
-STRENGTH_LIMITS = (0.3, 50.0)
+STRENGTH_LIMITS = (1.0, 8.0)
+"""Means of groups are shrunk by the strength that their spread determines: without limits it runs off."""
 
 _COARSE = 2.0**8  # limbs of a fixed-point number: units of 1/256 of the global mean ...
 _FINE = 2.0**26  # ... and 2**26 parts of that
@@ -171,7 +172,7 @@ def fit_prior(evidence: Evidence, group: IntArray) -> Prior:
     Prior
         Always finite. Without any change the shape is 0.5, the strength 2 and the mean half a change in the
         exposure plus 10 days (so 0.05 per day without pages or exposure). Shape and strength are clipped to
-        [0.1, 20] and [0.3, 50]; a single group has strength 50.
+        [0.1, 20] and [1, 8]; a single group has strength 8.
 
     Notes
     -----

@@ -1,0 +1,230 @@
+"""Compare estimators of change rates on replayed real histories.
+
+    python -m benchmarks.replay_estimators [--rates 0.1 0.3 1] [--sets ota_contrib ...] [--out table.md]
+
+A crawler's log is drawn from each history by the workshop's `replay.py` (skipped with a note where that is
+absent; set RECRAWL_SHARED to its folder). Everything is fitted on the intervals that end in the first half
+of the window and scored on those that end in the second: the mean log-probability of what each gap showed,
+changed or not. Pages that appear only in the second half count too.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from policies import estimation, prior
+from policies.evidence import Evidence, forgetting_weights, from_intervals
+from policies.typing_ import BoolArray, FloatArray, IntArray
+
+HALF_LIFE_CHANGES = 12.0
+BOOTSTRAP = 400
+
+# Window (within the days that the files cover: beyond them nothing seems to change) and metadata columns.
+SETS: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "ota_contrib": ("2024-01-01", "2025-01-01", ("terms_type",)),
+    "prices_tcg": ("2026-02-14", "2026-06-15", ("expansion", "finish", "rarity")),
+    "docs_sitemap": ("2026-01-15", "2026-07-01", ("lang",)),
+    "policies_aws": ("2022-01-01", "2025-01-01", ()),
+    "pages_swiss": ("2024-01-01", "2025-01-01", ("monitor", "type")),
+    "software_releases": ("2024-06-01", "2025-12-31", ("owner",)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Intervals between successful crawls, sorted by page, then time; `late` ones end in the second half."""
+
+    n_pages: int
+    page: IntArray
+    gap_days: FloatArray
+    changed: BoolArray
+    late: BoolArray
+    groups: dict[str, IntArray]
+
+
+def replay(shared: Path, name: str, rate: float, seed: int) -> History:
+    """Draw a crawler's log and turn it into intervals."""
+    start, end, columns = SETS[name]
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, str(shared / "tools" / "replay.py"), name, "--start", start, "--end", end]
+        command += ["--rate", str(rate), "--seed", str(seed), "--out", folder]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        log = pq.read_table(Path(folder) / "observations.parquet")
+        catalogue = pq.read_table(Path(folder) / "pages.parquet")
+    urls = catalogue["url"].to_pylist()
+    page = pc.index_in(log["url"], catalogue["url"]).to_numpy().astype(np.int64)
+    seen = log["fetched_at"].cast("int64").to_numpy() / 86400e6
+    status = log["status"].to_numpy()
+    version = pc.index_in(pc.fill_null(log["digest"], "gone"), pc.unique(pc.fill_null(log["digest"], "gone")))
+    order = np.lexsort((seen, page))
+    order = order[status[order] != 503]  # a failed fetch says nothing: the interval spans it
+    page, seen, digest = page[order], seen[order], version.to_numpy()[order]
+    same = page[1:] == page[:-1]
+    gap = np.maximum(np.diff(seen), 1e-6)
+    middle = 0.5 * sum(np.datetime64(t, "D").astype(float) for t in (start, end))
+    parts = [urlsplit(u) for u in urls]
+    labels = {
+        "none": ["" for _ in urls],
+        "host": [str(p.hostname) for p in parts],
+        "path": [f"{p.hostname}/{p.path.strip('/').split('/')[0]}" for p in parts],
+    }
+    if columns:
+        values = zip(*(catalogue[c].to_pylist() for c in columns), strict=True)
+        labels["meta"] = [repr(v) for v in values]
+        labels["host+meta"] = [h + m for h, m in zip(labels["host"], labels["meta"], strict=True)]
+    return History(
+        len(urls),
+        page[1:][same],
+        gap[same],
+        (digest[1:] != digest[:-1])[same],
+        seen[1:][same] > middle,
+        {k: np.unique(v, return_inverse=True)[1].astype(np.int64) for k, v in labels.items()},
+    )
+
+
+def fit(history: History) -> dict[str, tuple[FloatArray, FloatArray]]:
+    """Rate and information of every page, by estimator."""
+    n, early = history.n_pages, ~history.late
+    page, gap, changed = history.page[early], history.gap_days[early], history.changed[early]
+    plain = from_intervals(page, gap, changed, n_pages=n)
+    weights = forgetting_weights(page, changed, HALF_LIFE_CHANGES)
+    faded = from_intervals(page, gap, changed, weight=weights, n_pages=n)
+
+    one = estimation.mle(np.zeros_like(page), gap, changed, n_pages=1)
+    everywhere = float(one.change_rate_per_day[0])
+    result = {"global": (np.full(n, everywhere), np.full(n, 1e9))}
+
+    count, changes = np.bincount(page, minlength=n).astype(float), plain.changes()
+    known = count > 0
+    observed = np.where(known, plain.exposure_days + plain.changed_days(), 1.0)
+    mean_gap = observed / np.maximum(count, 1.0)
+    top = np.log(2.0 * count + 1.0) / mean_gap
+    low = 0.5 / observed
+    lam, h = estimation.clipped_mle(plain, low, np.maximum(top, low))
+    result["mle"] = (np.where(known, lam, everywhere), np.where(known, np.maximum(h, 0.5), 1e9))
+    lam = np.maximum(estimation.cho_garcia_molina(count, changes, mean_gap), 1e-9)
+    result["cho"] = (np.where(known, lam, everywhere), np.where(known, changes + 0.5, 1e9))
+
+    for name, group in history.groups.items():
+        result[name] = _learned(faded, group)
+        if name in ("host", "meta"):
+            result[name + ", no forgetting"] = _learned(plain, group)
+    return result
+
+
+def _learned(evidence: Evidence, group: IntArray) -> tuple[FloatArray, FloatArray]:
+    sampled = evidence.exposure_days + evidence.changed_days() > 0.0
+    learned = prior.fit_prior(evidence.take(sampled), group[sampled])
+    found = prior.estimate(evidence, group, int(group.max()) + 1, learned)
+    return found.change_rate_per_day, found.information
+
+
+def score(history: History, lam: FloatArray, h: FloatArray | None) -> FloatArray:
+    """Log-probability of each late interval, nats; averaged over the posterior where `h` is given."""
+    late = history.late
+    page, gap = history.page[late], history.gap_days[late]
+    unchanged = -lam[page] * gap if h is None else estimation.log_predict_unchanged(lam[page], h[page], gap)
+    unchanged = np.minimum(unchanged, -1e-300)
+    return np.where(history.changed[late], np.log(-np.expm1(unchanged)), unchanged)
+
+
+def bootstrap(history: History, values: FloatArray, rng: np.random.Generator) -> float:
+    """Standard error of the mean of `values` (per late interval) when pages are drawn again."""
+    page = history.page[history.late]
+    total = np.bincount(page, weights=values, minlength=history.n_pages)
+    count = np.bincount(page, minlength=history.n_pages)
+    has = count > 0
+    total, count = total[has], count[has]
+    drawn = rng.multinomial(len(total), np.full(len(total), 1.0 / len(total)), size=BOOTSTRAP)
+    return float(np.std((drawn @ total) / (drawn @ count)))
+
+
+COLUMNS = (
+    ("global rate", "global", False),
+    ("clipped MLE", "mle", False),
+    ("clipped MLE, pred.", "mle", True),
+    ("Cho-GM", "cho", False),
+    ("Cho-GM, pred.", "cho", True),
+    ("prior", "none", False),
+    ("prior, pred.", "none", True),
+    ("host", "host", False),
+    ("host, pred. (default)", "host", True),
+    ("host, pred., no forgetting", "host, no forgetting", True),
+    ("host + path, pred.", "path", True),
+    ("metadata", "meta", False),
+    ("metadata, pred.", "meta", True),
+    ("metadata, pred., no forgetting", "meta, no forgetting", True),
+    ("host + metadata, pred.", "host+meta", True),
+)
+
+
+def compare(shared: Path, name: str, rate: float, seed: int) -> list[str]:
+    """One row of the table: scores in nats per 1,000 intervals, best in bold.
+
+    After the sign stands the paired bootstrap error of the difference to the best.
+    """
+    history = replay(shared, name, rate, seed)
+    fits = fit(history)
+    scores = {
+        label: score(history, *(fits[key] if averaged else (fits[key][0], None)))
+        for label, key, averaged in COLUMNS
+        if key in fits
+    }
+    rng = np.random.Generator(np.random.Philox(key=seed))
+    mean = {label: 1000.0 * float(values.mean()) for label, values in scores.items()}
+    best = max(mean, key=lambda label: mean[label])
+    own = 1000.0 * bootstrap(history, scores[best], rng)
+    cells = []
+    for label, _, _ in COLUMNS:
+        if label not in scores:
+            cells.append("-")
+        elif label == best:
+            cells.append(f"**{mean[label]:.1f}**")
+        else:
+            error = 1000.0 * bootstrap(history, scores[label] - scores[best], rng)
+            cells.append(f"{mean[label]:.1f} ± {error:.1f}")
+    return [name, f"{rate:g}", str(int(history.late.sum())), *cells, f"{own:.1f}"]
+
+
+HEAD = ["history", "crawls/day", "intervals", *(c[0] for c in COLUMNS), "s.e. of best"]
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """The rows as Markdown."""
+    lines = [HEAD, ["---"] * len(HEAD), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the table."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser.add_argument("--rates", type=float, nargs="+", default=[0.1, 0.3, 1.0], help="crawls/page/day")
+    parser.add_argument("--sets", nargs="+", default=list(SETS), choices=list(SETS), help="histories")
+    parser.add_argument("--seed", type=int, default=0, help="of the replay and of the bootstrap")
+    parser.add_argument("--out", type=Path, help="also write the table here")
+    options = parser.parse_args(argv)
+    shared = Path(os.environ.get("RECRAWL_SHARED", Path(__file__).resolve().parents[2] / "shared"))
+    if not (shared / "tools" / "replay.py").exists():
+        print(f"skipped: no tools/replay.py in {shared}; set RECRAWL_SHARED to the folder that holds it")
+        return 0
+    rows = [compare(shared, name, rate, options.seed) for name in options.sets for rate in options.rates]
+    text = table(rows)
+    print(text)
+    if options.out:
+        options.out.write_text(text + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
