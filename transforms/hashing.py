@@ -1,0 +1,425 @@
+"""A stable 64-bit hash of texts, read straight from the buffers of an Arrow array.
+
+The hash is the same on every machine, Python and night, and for every way of cutting a column into
+batches: it depends on the bytes of one value and on nothing else. One text is a sequence of 8-byte
+little-endian lanes, the last one padded with zeros; a lane is mixed in by one round of xxHash64 (multiply,
+add, rotate, multiply), the length and that hash's final avalanche close it. It is not keyed: it spreads
+rows, it does not defend against somebody who searches for collisions.
+
+The loop runs over lanes and is vectorised over rows, a few thousand rows at a time so that they stay in
+the cache. Rows are ordered by their number of lanes, so lane `k` works on a shrinking prefix of rows.
+"""
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+Hashes = NDArray[np.uint64]
+
+# Multipliers of xxHash64.
+_P1 = np.uint64(0x9E3779B185EBCA87)
+_P2 = np.uint64(0xC2B2AE3D27D4EB4F)
+_P3 = np.uint64(0x165667B19E3779F9)
+_P4 = np.uint64(0x85EBCA77C2B2AE63)
+_P5 = np.uint64(0x27D4EB2F165667C5)
+_MASK = (1 << 64) - 1
+
+CHUNK_ROWS = 8192
+CHUNK_BYTES = 1 << 22
+# A longer text is the hash of the hashes of its blocks: else one long row would cost a NumPy call a lane.
+LONG_BYTES = 8192
+BLOCK_BYTES = 4096
+
+_ONES = np.uint64(0x0101010101010101)
+_HIGH = np.uint64(0x8080808080808080)
+_ALL = np.uint64(_MASK)
+_LOWER = np.uint64(0x2020202020202020)
+_HTTPS = np.uint64(int.from_bytes(b"https://", "little"))
+_HTTP = np.uint64(int.from_bytes(b"http://", "little"))
+_SEVEN = np.uint64((1 << 56) - 1)
+
+
+def stable_hash(text: str | bytes) -> int:
+    """The hash of one text, equal to that of `hash_texts` for the same bytes.
+
+    Parameters
+    ----------
+    text : str or bytes
+        A `str` is encoded as UTF-8.
+
+    Returns
+    -------
+    int
+        0 <= hash < 2**64.
+    """
+    raw = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else bytes(text)
+    size = len(raw)
+    if size > LONG_BYTES:
+        blocks = (raw[i : i + BLOCK_BYTES] for i in range(0, size, BLOCK_BYTES))
+        inner = stable_hash(b"".join(stable_hash(b).to_bytes(8, "little") for b in blocks))
+        return _avalanche_int(inner ^ (size * int(_P4) & _MASK))
+    state = int(_P5)
+    for i in range(0, size, 8):
+        state = (state + int.from_bytes(raw[i : i + 8], "little") * int(_P2)) & _MASK
+        state = (state << 31 | state >> 33) & _MASK
+        state = state * int(_P1) & _MASK
+    return _avalanche_int(state ^ (size * int(_P4) & _MASK))
+
+
+def _avalanche_int(h: int) -> int:
+    h = (h ^ h >> 33) * int(_P2) & _MASK
+    h = (h ^ h >> 29) * int(_P3) & _MASK
+    return h ^ h >> 32
+
+
+def _finish(state: Hashes, size: NDArray[np.integer]) -> Hashes:
+    """Close the states, in place."""
+    spare = size.astype(np.uint64)
+    spare *= _P4
+    state ^= spare
+    np.right_shift(state, np.uint64(33), out=spare)
+    state ^= spare
+    state *= _P2
+    np.right_shift(state, np.uint64(29), out=spare)
+    state ^= spare
+    state *= _P3
+    np.right_shift(state, np.uint64(32), out=spare)
+    state ^= spare
+    return state
+
+
+def _round(state: Hashes, lane: Hashes, spare: Hashes) -> None:
+    """Mix a lane into the state, both in place."""
+    np.multiply(lane, _P2, out=lane)
+    np.add(state, lane, out=state)
+    np.right_shift(state, np.uint64(33), out=spare)
+    np.left_shift(state, np.uint64(31), out=state)
+    np.bitwise_or(state, spare, out=state)
+    np.multiply(state, _P1, out=state)
+
+
+class Texts:
+    """The bytes and the offsets behind an Arrow array of texts.
+
+    Attributes
+    ----------
+    data : uint8 (any,)
+        The values buffer, not copied.
+    start : int64 (n,)
+        First byte of each row in `data`.
+    size : int64 (n,)
+        Bytes of each row; 0 for a null.
+    """
+
+    __slots__ = ("data", "size", "start")
+
+    def __init__(self, array: pa.Array) -> None:
+        kind = array.type
+        if pa.types.is_string(kind) or pa.types.is_binary(kind):
+            width = np.dtype(np.int32)
+        elif pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
+            width = np.dtype(np.int64)
+        elif pa.types.is_string_view(kind):
+            array, width = array.cast(pa.large_string()), np.dtype(np.int64)
+        else:
+            array, width = array.cast(pa.large_binary()), np.dtype(np.int64)
+        _, offsets, data = array.buffers()
+        n = len(array)
+        self.data = np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, np.uint8)
+        if n == 0 or offsets is None or offsets.size == 0:
+            self.start = np.zeros(n, np.int64)
+            self.size = np.zeros(n, np.int64)
+            return
+        ends = np.frombuffer(offsets, width, count=n + 1, offset=array.offset * width.itemsize)
+        ends = ends.astype(np.int64)
+        self.start = ends[:-1]
+        self.size = np.diff(ends)
+        if array.null_count:
+            self.size[np.asarray(array.is_null())] = 0
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def first_lanes(self, lanes: int = 1) -> list[Hashes]:
+        """The first 8-byte lanes of every row, padded with zeros: uint64 (n,) each."""
+        out = [np.zeros(len(self), np.uint64) for _ in range(lanes)]
+        for a, b in self.chunks():
+            words, base = self.words(a, b)
+            at = self.start[a:b] - base
+            for k in range(lanes):
+                lane = _lanes_at(words, at + 8 * k)
+                left = np.clip(self.size[a:b] - 8 * k, 0, 8)
+                lane &= np.where(left > 0, _ALL >> (8 * (8 - left)).astype(np.uint64), np.uint64(0))
+                out[k][a:b] = lane
+        return out
+
+    def chunks(self) -> list[tuple[int, int]]:
+        """Ranges of rows of at most `CHUNK_ROWS` rows and about `CHUNK_BYTES` bytes, one row at least."""
+        n, out, a = len(self), [], 0
+        while a < n:
+            b = min(a + CHUNK_ROWS, n)
+            if self.start[b - 1] + self.size[b - 1] - self.start[a] > CHUNK_BYTES:
+                limit = self.start[a] + CHUNK_BYTES
+                b = a + max(1, int(np.searchsorted(self.start[a:b] + self.size[a:b], limit, side="right")))
+            out.append((a, b))
+            a = b
+        return out
+
+    def words(self, a: int, b: int) -> tuple[Hashes, int]:
+        """Aligned 8-byte words that hold every byte of rows a..b, and the byte where they begin."""
+        low = int(self.start[a])
+        high = max(low, int(self.start[b - 1] + self.size[b - 1]))
+        data = self.data
+        whole = len(data) >> 3
+        if high <= whole << 3 and whole and data.ctypes.data & 7 == 0:
+            return data[: whole << 3].view("<u8"), 0
+        # The last bytes of a buffer need not fill a word; reading past its end is not allowed.
+        base = low & ~7
+        padded = np.zeros(max(1, (high - base + 7) >> 3), "<u8")
+        padded.view(np.uint8)[: high - base] = data[base:high]
+        return padded, base
+
+
+def _lanes_at(words: Hashes, at: NDArray[np.int64]) -> Hashes:
+    """The 8 bytes from each position on; bytes past the end of `words` are undefined."""
+    index = at >> 3
+    shift = ((at & 7) << 3).astype(np.uint64)
+    low = np.take(words, index, mode="clip")
+    index += 1
+    high = np.take(words, index, mode="clip")
+    # NumPy defines a shift by 64 as 0.
+    return (low >> shift) | (high << (np.uint64(64) - shift))
+
+
+def hash_texts(array: pa.Array) -> Hashes:
+    """Hash every value of an Arrow array of strings or binaries.
+
+    Parameters
+    ----------
+    array : pa.Array of n values
+        string, large_string, binary or large_binary, at any offset; other types are cast to binary. Bytes
+        need not be UTF-8.
+
+    Returns
+    -------
+    uint64 (n,)
+        Nulls hash as the empty text.
+    """
+    if pa.types.is_dictionary(array.type):
+        codes = array.indices.fill_null(0).to_numpy(zero_copy_only=False)
+        words = hash_texts(array.dictionary)
+        out = words[codes] if len(words) else np.full(len(array), stable_hash(b""), np.uint64)
+        if array.indices.null_count:
+            out[np.asarray(array.indices.is_null())] = stable_hash(b"")
+        return out
+    return _hash(Texts(array), False)[0]
+
+
+def hash_texts_and_prefixes(texts: Texts) -> tuple[Hashes, Hashes]:
+    """Hash URLs, and their prefixes that end with the authority.
+
+    Returns
+    -------
+    uint64 (n,), uint64 (n,)
+        The second is `stable_hash(url[:end])`, where `end` is the first `/` or `?` after an `http://` or
+        `https://` (in any case) and at least one byte more. A URL without that form has its whole hash.
+    """
+    return _hash(texts, True)
+
+
+def _hash(texts: Texts, authorities: bool) -> tuple[Hashes, Hashes]:
+    n = len(texts)
+    out = np.empty(n, np.uint64)
+    prefix = np.empty(n if authorities else 0, np.uint64)
+    chunk = _Chunk(min(n, CHUNK_ROWS), authorities)
+    for a, b in texts.chunks():
+        rows = slice(a, b)
+        size = texts.size[rows]
+        long = np.flatnonzero(size > LONG_BYTES)
+        if len(long):
+            size = size.copy()
+            size[long] = 0
+        words, base = texts.words(a, b)
+        at = texts.start[rows] - base if base else texts.start[rows]
+        chunk.hash(words, at, size, out[rows], prefix[rows])
+        if len(long):
+            out[a + long] = _hash_long(texts, a + long)
+            if authorities:
+                prefix[a + long] = out[a + long]
+    return out, prefix
+
+
+def _hash_long(texts: Texts, rows: NDArray[np.int64]) -> Hashes:
+    """Hash rows of more than `LONG_BYTES`: the hash of their blocks' hashes, mixed with the size."""
+    out = np.empty(len(rows), np.uint64)
+    for j, row in enumerate(rows):
+        start, size = int(texts.start[row]), int(texts.size[row])
+        blocks = Texts.__new__(Texts)
+        blocks.data = texts.data
+        blocks.start = np.arange(start, start + size, BLOCK_BYTES, dtype=np.int64)
+        blocks.size = np.minimum(start + size - blocks.start, BLOCK_BYTES)
+        inner = Texts.__new__(Texts)
+        inner.data = _hash(blocks, False)[0].astype("<u8").view(np.uint8)
+        inner.start = np.zeros(1, np.int64)
+        inner.size = np.array([len(inner.data)])
+        out[j] = _hash(inner, False)[0][0]
+    return _finish(out, texts.size[rows])
+
+
+class _Chunk:
+    """Hashes chunks of rows, in arrays that are made once: fresh ones would cost more than the arithmetic."""
+
+    def __init__(self, rows: int, authorities: bool) -> None:
+        self.wide = [np.empty(rows, np.uint64) for _ in range(14)]
+        self.index = [np.empty(rows, np.int64) for _ in range(4)]
+        self.authorities = authorities
+
+    def hash(
+        self, words: Hashes, at: NDArray[np.int64], size: NDArray[np.int64], out: Hashes, prefix: Hashes
+    ) -> None:
+        """Hash `len(at)` rows of at most `LONG_BYTES` into `out` and, where asked for, `prefix`."""
+        n = len(at)
+        right, left, tail, state, lane, spare, head, following, *more = (a[:n] for a in self.wide)
+        index, bits, starts, sizes = (a[:n] for a in self.index)
+        np.add(size, 7, out=index)
+        index >>= 3
+        last = int(index.max(initial=0))
+        np.subtract(last, index, out=index)
+        order = index.astype(np.uint16).argsort(kind="stable")
+        # active[k] rows have more than k lanes; they are the first ones.
+        active = (n - np.bincount(index, minlength=last + 1)[::-1].cumsum()).tolist()
+        at.take(order, mode="clip", out=starts)
+        size.take(order, mode="clip", out=sizes)
+        np.bitwise_and(starts, 7, out=bits)
+        bits <<= 3
+        np.copyto(right, bits, casting="unsafe")
+        np.subtract(64, bits, out=bits)
+        np.copyto(left, bits, casting="unsafe")
+        np.negative(sizes, out=bits)
+        bits &= 7
+        bits <<= 3
+        np.copyto(tail, bits, casting="unsafe")
+        np.right_shift(_ALL, tail, out=tail)
+        np.right_shift(starts, 3, out=index)
+        words.take(index, mode="clip", out=following)
+        state.fill(_P5)
+        authority = _Authorities(more, state) if self.authorities else None
+        for k in range(last):
+            m, done = active[k], active[k + 1]
+            x, t, s = lane[:m], spare[:m], state[:m]
+            head, following = following, head
+            w, i = following[:m], index[:m]
+            i += 1
+            words.take(i, mode="clip", out=w)
+            np.right_shift(head[:m], right[:m], out=x)
+            # NumPy defines a shift by 64 as 0, so an aligned lane takes nothing from the next word.
+            np.left_shift(w, left[:m], out=t)
+            x |= t
+            x[done:] &= tail[done:m]
+            if authority is not None and not authority.closed:
+                authority.see(k, x, s)
+            _round(s, x, t)
+        if authority is not None:
+            prefix[order] = authority.finish(state, sizes)
+        out[order] = _finish(state, sizes)
+
+
+class _Authorities:
+    """Follows the lanes of one chunk and keeps the state of the hash where each authority ends."""
+
+    def __init__(self, scratch: list[Hashes], state: Hashes) -> None:
+        self.one, self.two, self.three, self.four, self.five, self.six = scratch
+        self.closed = False
+        self.open = np.empty(0, np.intp)
+        self.secure = np.zeros(len(state), np.bool_)
+        self.rows: list[NDArray[np.intp]] = []
+        self.states: list[Hashes] = []
+        self.sizes: list[NDArray[np.int64]] = []
+
+    def see(self, k: int, lane: Hashes, state: Hashes) -> None:
+        """Look for ends in lane `k`; `state` is the hash of the lanes before it."""
+        if k == 0:
+            self._begin(lane)
+            return
+        rows = self.open
+        # Rows are ordered by length: those that have run out of lanes stay as they are.
+        whole = len(rows) == len(lane)
+        if not whole:
+            rows = rows[rows < len(lane)]
+        n = len(rows)
+        self.closed = n == 0
+        if self.closed:
+            return
+        seen = lane if whole else lane.take(rows, mode="clip", out=self.one[:n])
+        # `/` and `?` differ in bit 4 only. The usual test for a zero byte, exact up to the first one. A
+        # `#` may stay in the prefix: the URL library cuts it.
+        x, end = self.two[:n], self.three[:n]
+        np.bitwise_or(seen, np.uint64(0x1010101010101010), out=x)
+        x ^= np.uint64(0x3F3F3F3F3F3F3F3F)
+        np.subtract(x, _ONES, out=end)
+        np.invert(x, out=x)
+        end &= x
+        end &= _HIGH
+        some = end != 0
+        hit = some.nonzero()[0]
+        if not len(hit):
+            return
+        self.open = rows.compress(~some)
+        self._close(k, rows, hit, end, seen, state)
+
+    def _close(
+        self,
+        k: int,
+        rows: NDArray[np.intp],
+        hit: NDArray[np.intp],
+        ends: Hashes,
+        seen: Hashes,
+        state: Hashes,
+    ) -> None:
+        h = len(hit)
+        rows = rows.take(hit, mode="clip")
+        end = ends.take(hit, mode="clip", out=self.four[:h])
+        part = seen.take(hit, mode="clip", out=self.five[:h])
+        before = state.take(rows, mode="clip", out=self.six[:h])
+        if k == 1:
+            # https:// and then at once a slash is no authority: the URL library decides on the whole.
+            bad = (end & np.uint64(0x80)).astype(np.bool_)
+            bad &= self.secure.take(rows)
+            if bad.any():
+                rows, end, part, before = rows[~bad], end[~bad], part[~bad], before[~bad]
+                h = len(rows)
+        # All bytes below the first terminator.
+        mask = np.subtract(np.uint64(0), end, out=self.two[:h])
+        mask &= end
+        mask >>= np.uint64(7)
+        mask -= np.uint64(1)
+        part &= mask
+        mixed = before.copy()
+        _round(mixed, part, self.one[:h])
+        np.copyto(mixed, before, where=mask == 0)
+        self.rows.append(rows)
+        self.states.append(mixed)
+        self.sizes.append((np.bitwise_count(mask) >> np.uint8(3)).astype(np.int64) + 8 * k)
+
+    def _begin(self, lane: Hashes) -> None:
+        """Rows that begin with https://, or with http:// and an eighth byte of an authority."""
+        n = len(lane)
+        low = np.bitwise_or(lane, _LOWER, out=self.one[:n])
+        secure = self.secure[:n]
+        np.equal(low, _HTTPS, out=secure)
+        low &= _SEVEN
+        good = low == _HTTP
+        eighth = np.right_shift(lane, np.uint64(56), out=self.two[:n])
+        good &= eighth != np.uint64(ord("/"))
+        good &= eighth != np.uint64(ord("?"))
+        good |= secure
+        self.open = good.nonzero()[0]
+
+    def finish(self, state: Hashes, size: NDArray[np.int64]) -> Hashes:
+        """The hashes of the prefixes; whole texts where no authority ended."""
+        out, sizes = self.one[: len(state)], size.copy()
+        np.copyto(out, state)
+        for rows, some, those in zip(self.rows, self.states, self.sizes, strict=True):
+            out[rows] = some
+            sizes[rows] = those
+        return _finish(out, sizes)
