@@ -181,9 +181,7 @@ def posterior_mean(
             lam = np.exp(theta[k])
             changed = np.log(-np.expm1(-np.maximum(lam[nodes.row] * nodes.days, _SMALLEST_X)))
             terms[k] = (
-                events * theta[k]
-                - exposure * lam
-                + sum_by(nodes.row, nodes.weight * changed, len(lam))
+                events * theta[k] - exposure * lam + sum_by(nodes.row, nodes.weight * changed, len(lam))
             )
         density = np.exp(terms - terms.max(axis=0)) * (w * np.exp(0.5 * z * z))[:, None]
         out[rows] = (density * np.exp(theta)).sum(axis=0) / density.sum(axis=0)

@@ -76,8 +76,10 @@ class Evidence:
                 f"evidence of {n} pages has {len(self.dated_changes)} dated_changes and "
                 f"{len(self.bin_start)} bin_start; give {n} and {n + 1}"
             )
-        if len(self.bin_days) != m or len(self.bin_days_squared) != m or (
-            self.bin_start[0] != 0 or self.bin_start[-1] != m
+        if (
+            len(self.bin_days) != m
+            or len(self.bin_days_squared) != m
+            or (self.bin_start[0] != 0 or self.bin_start[-1] != m)
         ):
             raise ValueError(
                 f"evidence has {m} bin_weight, {len(self.bin_days)} bin_days, {len(self.bin_days_squared)} "
