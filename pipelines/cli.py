@@ -1,0 +1,166 @@
+"""The command line: `recrawl COMMAND`, or `python -m pipelines.cli COMMAND`."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import re
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from pipelines import __version__, nightly, report, synthesize
+from pipelines.options import LOCAL_RUNNERS, NightlyOptions, OptionsError, Settings
+from policies.errors import RecrawlError
+from transforms.commit import HistoryShrunkError, TooManyRejectedError
+from transforms.inputs import InputError
+from transforms.sinks import read_json
+
+EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_NO_INPUT, EXIT_REJECTED, EXIT_SHRUNK = range(6)
+EXIT_HELP = (
+    "exit codes: 0 done; 1 failed; 2 options or configuration wrong; 3 done, but there was no page to schedule; "
+    "4 too many rows rejected; 5 history shrunk. After 1, 2, 4 and 5 there is no manifest.json."
+)
+_CODES: tuple[tuple[type[Exception], int], ...] = (
+    (TooManyRejectedError, EXIT_REJECTED),
+    (HistoryShrunkError, EXIT_SHRUNK),
+    (InputError, EXIT_USAGE),
+    (OptionsError, EXIT_USAGE),
+    (RecrawlError, EXIT_FAILED),
+)
+_WHERE = re.compile(r" \[while running .*\]$", re.DOTALL)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="recrawl",
+        description="Learns from crawl logs how pages change, and decides what a crawler fetches tomorrow.",
+        epilog=EXIT_HELP,
+    )
+    parser.add_argument("--version", action="version", version=f"recrawl {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    night = commands.add_parser(
+        "nightly",
+        help="the nightly job: logs in, tomorrow's schedule out",
+        description="Read crawl logs, learn rates, and write tomorrow's crawl schedule.",
+        epilog=EXIT_HELP,
+        allow_abbrev=False,
+    )
+    NightlyOptions._add_argparse_args(night)
+    made = commands.add_parser(
+        "synthesize",
+        help="make a realistic corpus of logs of any size",
+        description="Make crawl, click and signal logs of a made-up site, reproducibly.",
+    )
+    synthesize.add_arguments(made)
+    return parser
+
+
+def _unknown_options(rest: list[str]) -> list[str]:
+    """Options that neither recrawl nor Beam knows. A portable runner's server may know more: then none."""
+    known = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for options in PipelineOptions.__subclasses__():
+        if options is not NightlyOptions:
+            options._add_argparse_args(_Lenient(known))
+    found, unknown = known.parse_known_args(rest)
+    if str(getattr(found, "runner", None) or "").lower() not in LOCAL_RUNNERS:
+        return []
+    return unknown
+
+
+class _Lenient:
+    """A parser to which options may be added twice."""
+
+    def __init__(self, parser: argparse.ArgumentParser) -> None:
+        self._parser = parser
+
+    def add_argument(self, *names: str, **settings: Any) -> None:
+        settings.pop("required", None)
+        try:
+            self._parser.add_argument(*names, **settings)
+        except argparse.ArgumentError:
+            pass
+
+    def add_mutually_exclusive_group(self, **_: Any) -> _Lenient:
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._parser, name)
+
+
+def _nightly(argv: list[str]) -> int:
+    # `parse_known_args` of the sub-command has split our options from Beam's; both go to Beam as they came.
+    settings = Settings(PipelineOptions(argv))
+    started = time.monotonic()
+    with report.progress(sys.stderr):
+        nightly.run(argv)
+    manifest = read_json(os.path.join(settings.output, "manifest.json"))
+    if manifest is None:
+        print(f"The job was handed to its runner; results will be in {settings.output}.")
+        return EXIT_OK
+    print(report.summary(manifest, settings.output, time.monotonic() - started))
+    return EXIT_NO_INPUT if manifest["status"] == "no_input" else EXIT_OK
+
+
+def _explain(error: BaseException) -> tuple[str, int] | None:
+    """The message and exit code of an error that is meant for a person, however deep Beam wrapped it."""
+    seen: set[int] = set()
+    todo: list[BaseException | None] = [error]
+    while todo:
+        current = todo.pop()
+        if current is None or id(current) in seen:
+            continue
+        seen.add(id(current))
+        for kind, code in _CODES:
+            if isinstance(current, kind):
+                return _WHERE.sub("", str(current)), code
+        todo += [current.__cause__, current.__context__]
+    text = str(error)  # other processes' errors arrive as text
+    for kind, code in _CODES:
+        for found in (kind, *kind.__subclasses__()):
+            match = re.search(rf"{found.__name__}: (.*?)(?: \[while running|\n|$)", text)
+            if match:
+                return match.group(1), code
+    return None
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    parser = _parser()
+    parsed, rest = parser.parse_known_args(arguments)
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+    try:
+        if parsed.command == "synthesize":
+            if rest:
+                parser.error(f"unknown options: {' '.join(rest)}")
+            return synthesize.run(parsed)
+        unknown = _unknown_options(rest)
+        problems = [f"{option}: neither recrawl nor Beam knows this option" for option in unknown]
+        try:
+            Settings(PipelineOptions(arguments[1:]))
+        except OptionsError as error:
+            problems += error.problems
+        if problems:
+            raise OptionsError(problems)
+        return _nightly(arguments[arguments.index(parsed.command) + 1 :])
+    except KeyboardInterrupt:
+        print("recrawl: interrupted; there is no manifest.json, so nothing is committed", file=sys.stderr)
+        return EXIT_FAILED
+    except Exception as error:
+        explained = _explain(error)
+        if explained is None:
+            raise
+        message, code = explained
+        lines = message.splitlines()
+        head = "recrawl: " if len(lines) == 1 else f"recrawl: {len(lines)} problems\n  "
+        print(head + "\n  ".join(lines), file=sys.stderr)
+        return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

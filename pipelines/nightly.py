@@ -1,0 +1,257 @@
+"""The nightly job: logs in, tomorrow's crawl schedule out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.pvalue import AsList, AsSingleton
+from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
+
+from pipelines import __version__
+from pipelines.options import DAY_MICROSECONDS, LOCAL_RUNNERS, Settings
+from policies.page_state import Forgetting
+from policies.search import SearchResult
+from transforms import schemas
+from transforms.carrying import Previous, ReadPrevious, find_previous
+from transforms.catalogue import HostDefaults, metadata_columns
+from transforms.coders import ShardTables
+from transforms.commit import KINDS, Guards, WriteManifest
+from transforms.folding import FoldHistory, FoldSettings
+from transforms.learning import EstimateParameters, Learned, LearnGroupMeans, LearnPriors, RequestClock
+from transforms.rejects import CountRejected, CountRows, WriteRejected
+from transforms.sampling import Overview
+from transforms.scheduling import DivideSlots, Night, Quotas, SequenceCrawls, ShardReport
+from transforms.sharding import ShardByHost
+from transforms.sinks import FileInfo, make_folder, write_shard
+from transforms.solving import SolveMultiplier
+from transforms.sources import ReadRows
+from transforms.tally import AddCounts
+
+OUTPUTS = ("pages", "schedule", "state", "slots", "rejected")
+
+
+class _WriteShards(beam.PTransform):
+    """One file per shard of one kind. Input: (shard, batch), one a shard; output: `FileInfo`."""
+
+    def __init__(self, settings: Settings, kind: str, file_format: str = "parquet") -> None:
+        super().__init__()
+        self._folder, self._num_shards = settings.output, settings.num_shards
+        self._kind, self._format = kind, file_format
+
+    def expand(self, batches: beam.PCollection) -> beam.PCollection:
+        folder, num_shards, kind, file_format = self._folder, self._num_shards, self._kind, self._format
+        return batches | beam.MapTuple(
+            lambda shard, batch: write_shard(folder, kind, shard, num_shards, batch, file_format)
+        ).with_output_types(FileInfo)
+
+
+def _union_columns(columns: Any) -> list[str]:
+    return sorted({name for names in columns for name in names})
+
+
+def _average_rate(result: SearchResult, counters: dict[str, int]) -> float:
+    """What every page would get under a uniform schedule, crawls per day."""
+    return result.allocated_per_day / max(counters.get("pages_known", 0), 1)
+
+
+def build_pipeline(pipeline: beam.Pipeline, settings: Settings, previous: Previous) -> dict[str, beam.PCollection]:
+    """Wire the job.
+
+    Parameters
+    ----------
+    pipeline : Pipeline
+    settings : Settings
+    previous : Previous
+        From `transforms.carrying.find_previous`.
+
+    Returns
+    -------
+    dict of str to PCollection
+        "manifest" (one FileInfo, the last thing to happen), "files", "counters", "result", "rejected".
+    """
+    night = Night(settings.as_of_us, settings.horizon_us, settings.objective, settings.num_shards)
+    clock = RequestClock(settings.as_of_us // DAY_MICROSECONDS, settings.request_half_life_days)
+    fold_settings = FoldSettings(
+        settings.as_of_us,
+        Forgetting(settings.half_life_changes or None, settings.half_life_days),
+        clock,
+        HostDefaults(settings.host_max_per_day, settings.host_min_gap_seconds, settings.horizon_us),
+        settings.group_columns,
+    )
+
+    keyed, rejected, counts = [], [], []
+    metadata: Any = None
+    for kind in KINDS:
+        patterns = getattr(settings, kind)
+        if not patterns:
+            continue
+        title = kind.capitalize()
+        read = pipeline | f"Read{title}" >> ReadRows(kind, patterns, rows_per_batch=settings.rows_per_batch)
+        keyed.append(read.rows | f"Shard{title}" >> ShardByHost(settings.num_shards))
+        rejected.append(read.rejected)
+        counts += [
+            read.rows | f"Count{title}" >> beam.ParDo(CountRows(kind)).with_output_types(dict[str, int]),
+            read.rejected
+            | f"CountRejected{title}" >> beam.ParDo(CountRejected(kind)).with_output_types(dict[str, int]),
+        ]
+        if kind == "pages":
+            metadata = (
+                read.rows
+                | "NameMetadata" >> beam.Map(metadata_columns).with_output_types(list[str])
+                | "UniteMetadata" >> beam.CombineGlobally(_union_columns)
+            )
+    if previous.files:
+        carried = pipeline | "ReadPrevious" >> ReadPrevious(previous)
+        keyed.append(carried | "ShardPrevious" >> ShardByHost(settings.num_shards))
+    # Every shard has a file, whether or not it has pages.
+    keyed.append(
+        pipeline
+        | "EveryShard" >> beam.Create(range(settings.num_shards))
+        | "EmptyShard"
+        >> beam.Map(lambda shard: (shard, pa.RecordBatch.from_pylist([], schemas.HOSTS))).with_output_types(
+            tuple[int, pa.RecordBatch]
+        )
+    )
+
+    folded = (
+        keyed
+        | "GatherInputs" >> beam.Flatten()
+        | "GroupByShard" >> beam.GroupByKey()
+        | "FoldHistory"
+        >> beam.ParDo(FoldHistory(fold_settings), AsSingleton(metadata) if metadata is not None else [])
+        .with_outputs(
+            FoldHistory.STATE, FoldHistory.SIGNALS, FoldHistory.OVERVIEW, FoldHistory.COUNTS, main="tables"
+        )
+    )
+    hint = {"tables": ShardTables, FoldHistory.STATE: tuple[int, pa.RecordBatch],
+            FoldHistory.SIGNALS: tuple[int, pa.RecordBatch], FoldHistory.OVERVIEW: Overview,
+            FoldHistory.COUNTS: dict[str, int]}
+    tables, state, signals, overviews, fold_counts = (_hinted(folded[n], t) for n, t in hint.items())
+    counts.append(fold_counts)
+
+    learned = overviews | "LearnPriors" >> LearnPriors(clock, settings.weight_by)
+    groups = (
+        AsSingleton(tables | "LearnGroupMeans" >> LearnGroupMeans(learned)) if settings.group_columns else None
+    )
+    estimated = tables | "EstimateParameters" >> beam.ParDo(
+        EstimateParameters(clock), AsSingleton(learned), groups
+    ).with_outputs(EstimateParameters.BLOCKS, main="tables")
+    blocks = _hinted(estimated[EstimateParameters.BLOCKS], ShardTables)
+
+    result = blocks | "SolveMultiplier" >> SolveMultiplier(settings.objective, settings.budget_per_day)
+    plan = blocks | "DivideSlots" >> DivideSlots(night, previous.carry, result)
+    known = fold_counts | "AddKnown" >> beam.CombineGlobally(AddCounts())
+    average = result | "AverageRate" >> beam.Map(_average_rate, AsSingleton(known)).with_output_types(float)
+    sequenced = _hinted(estimated["tables"], ShardTables) | "SequenceCrawls" >> beam.ParDo(
+        SequenceCrawls(night), AsSingleton(result), AsSingleton(plan), AsSingleton(average)
+    ).with_outputs(
+        SequenceCrawls.SCHEDULE,
+        SequenceCrawls.SLOTS_PAGES,
+        SequenceCrawls.SLOTS_HOSTS,
+        SequenceCrawls.REPORT,
+        main="pages",
+    )
+    shard_rows = tuple[int, pa.RecordBatch]
+    reports = _hinted(sequenced[SequenceCrawls.REPORT], ShardReport)
+    counts.append(reports | "ReportCounts" >> beam.Map(lambda r: r.counts).with_output_types(dict[str, int]))
+
+    rejected_rows = rejected | "GatherRejected" >> beam.Flatten()
+    files = [
+        state | "WriteState" >> _WriteShards(settings, "state"),
+        signals | "WriteSignals" >> _WriteShards(settings, "state/signals"),
+        _hinted(sequenced["pages"], shard_rows) | "WritePages" >> _WriteShards(settings, "pages", settings.output_format),
+        _hinted(sequenced[SequenceCrawls.SCHEDULE], shard_rows)
+        | "WriteSchedule" >> _WriteShards(settings, "schedule", settings.output_format),
+        _hinted(sequenced[SequenceCrawls.SLOTS_PAGES], shard_rows)
+        | "WritePageSlots" >> _WriteShards(settings, "slots/pages"),
+        _hinted(sequenced[SequenceCrawls.SLOTS_HOSTS], shard_rows)
+        | "WriteHostSlots" >> _WriteShards(settings, "slots/hosts"),
+        rejected_rows | "WriteRejected" >> WriteRejected(settings.output, settings.num_shards),
+    ]
+    all_files = files | "GatherFiles" >> beam.Flatten()
+    counters = counts | "GatherCounts" >> beam.Flatten() | "AddCounts" >> beam.CombineGlobally(AddCounts())
+    guards = Guards(
+        settings.max_rejected_fraction, settings.allow_shrink, (previous.manifest or {}).get("counters", {})
+    )
+    manifest = (
+        pipeline
+        | "Once" >> beam.Create([None])
+        | "WriteManifest"
+        >> beam.ParDo(
+            WriteManifest(settings.output, __version__, settings.published(), guards),
+            AsList(all_files),
+            AsSingleton(counters),
+            AsList(reports),
+            AsSingleton(result),
+            AsSingleton(learned),
+            AsSingleton(plan),
+        ).with_output_types(FileInfo)
+    )
+    return {
+        "manifest": manifest,
+        "files": all_files,
+        "counters": counters,
+        "result": result,
+        "rejected": rejected_rows,
+    }
+
+
+def _hinted(collection: beam.PCollection, element: Any) -> beam.PCollection:
+    """Tagged outputs carry no type; without one Beam falls back to pickle."""
+    collection.element_type = element
+    return collection
+
+
+def prepare_output(folder: str) -> None:
+    """Empty an output folder, its manifest first: from then on the old night is no longer committed."""
+    manifest = FileSystems.join(folder, "manifest.json")
+    if FileSystems.exists(manifest):
+        FileSystems.delete([manifest])
+    for name in OUTPUTS:
+        old = FileSystems.join(folder, name)
+        if FileSystems.exists(old):
+            FileSystems.delete([old])
+        make_folder(old)
+
+
+def run(argv: Sequence[str] | None = None) -> Any:
+    """Run the job with command-line options; returns Beam's result when it is done.
+
+    Raises
+    ------
+    OptionsError, policies.errors.RecrawlError, transforms.sources.InputError
+    """
+    options = PipelineOptions(list(argv) if argv is not None else None)
+    settings = Settings(options)
+    previous = find_previous(
+        settings.state,
+        {"half_life_changes": settings.half_life_changes, "half_life_days": settings.half_life_days},
+    )
+    prepare_output(settings.output)
+    pipeline = beam.Pipeline(runner=local_runner(options), options=options)
+    build_pipeline(pipeline, settings, previous)
+    result = pipeline.run()
+    result.wait_until_finish()
+    return result
+
+
+def local_runner(options: PipelineOptions) -> Any:
+    """Beam's in-process runner where none, or "DirectRunner", is asked for; else None, and Beam decides.
+
+    Beam's own choice would try to start another engine first.
+    """
+    name = str(options.get_all_options().get("runner") or "")
+    return FnApiRunner() if name.lower() in LOCAL_RUNNERS else None
+
+
+if __name__ == "__main__":
+    import sys
+
+    from pipelines.cli import main
+
+    sys.exit(main(["nightly", *sys.argv[1:]]))

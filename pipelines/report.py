@@ -1,0 +1,111 @@
+"""What a person sees: progress while the job works, a summary when it is done."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+_RUNNER = "apache_beam.runners.portability.fn_api_runner.fn_runner"
+# First step of a stage, as the runner names it, and what it means to a person.
+_STEPS = (
+    ("Read", "reading and sharding the logs"),
+    ("FoldHistory", "folding histories"),
+    ("FitPriors", "learning priors"),
+    ("EstimateParameters", "estimating change and request rates"),
+    ("Begin", "searching the multiplier"),
+    ("ShareOut", "dividing slots"),
+    ("SequenceCrawls", "sequencing crawls and writing them"),
+    ("WriteManifest", "writing the manifest"),
+)
+
+
+class _Progress(logging.Handler):
+    """Turns the runner's stage messages into a few lines."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(logging.DEBUG)
+        self._stream = stream
+        self._started = time.monotonic()
+        self._next = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        message = record.getMessage()
+        if not message.startswith("Running "):
+            return
+        for at in range(len(_STEPS) - 1, self._next - 1, -1):
+            if _STEPS[at][0] in message:
+                print(f"{time.monotonic() - self._started:7.1f} s  {_STEPS[at][1]}", file=self._stream, flush=True)
+                self._next = at + 1
+                return
+
+
+@contextmanager
+def progress(stream: TextIO) -> Iterator[None]:
+    """Show what an in-process run is doing."""
+    logger, handler = logging.getLogger(_RUNNER), _Progress(stream)
+    level, propagate = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = propagate
+
+
+def _n(value: float) -> str:
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.2f}"
+
+
+def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
+    """A screen of text about a night."""
+    counters, options = manifest["counters"], manifest["options"]
+    lines = [f"recrawl nightly, as of {options['as_of']}: {manifest['status']} in {seconds:.1f} s", ""]
+
+    def row(name: str, text: str) -> None:
+        lines.append(f"  {name:<20}{text}")
+
+    row("pages", f"{_n(counters.get('pages_known', 0))} on {_n(counters.get('hosts_known', 0))} hosts, "
+                 f"{_n(counters.get('pages_new', 0))} never crawled")
+    row("observations", f"{_n(counters.get('observations_accepted', 0))} read: "
+        + ", ".join(f"{_n(counters[k])} {k.replace('_', ' ')}" for k in (
+            "unchanged", "changed_undated", "changed_dated", "baseline", "failed", "duplicate", "late", "after_as_of",
+            "no_change_evidence", "not_modified_without_baseline") if counters.get(k)))
+    for kind in ("requests", "signals", "pages", "hosts"):
+        if f"{kind}_accepted" in counters:
+            unmatched = counters.get(f"{kind}_unmatched", 0)
+            row(f"{kind} rows", _n(counters[f"{kind}_accepted"]) + " read"
+                + (f", {_n(unmatched)} of unknown pages" if unmatched else ""))
+    rejected = {k: n for k, n in counters.items() if "_rejected_" in k}
+    row("rejected", ", ".join(f"{_n(n)} {k.replace('_rejected_', ' ')}" for k, n in sorted(rejected.items())) or "none")
+    lines.append("")
+    row("budget", f"{_n(manifest['budget_per_day'])} crawls a day; allocated {_n(manifest['allocated_per_day'])}"
+        + (f"; unspent {_n(manifest['unspent_per_day'])} ({manifest['unspent_reason']})"
+           if manifest["unspent_per_day"] > 0 else ""))
+    search = manifest["search"]
+    row("multiplier", f"{manifest['multiplier']:.6g} ({search['status']} after {search['rounds']} rounds)")
+    if manifest["expected_freshness"] is not None:
+        row("expected freshness", f"{manifest['expected_freshness']:.4f} weighted by {manifest['weight_by']}; "
+            f"{manifest['expected_freshness_uniform']:.4f} under a uniform schedule at the same budget")
+    at_limit = counters.get("hosts_at_limit", 0)
+    named = ", ".join(h["host"] for h in manifest["hosts_at_limit"][:5])
+    if options["host_max_per_day"] is None and not options["host_min_gap_seconds"] and options["hosts"] is None:
+        row("hosts at limit", "no limits given: set --hosts, --host_max_per_day or --host_min_gap_seconds")
+    else:
+        row("hosts at limit", f"{_n(at_limit)}" + (f", tightest: {named}" if named else ""))
+    row("slots", f"{_n(counters.get('slots_used', 0))} used, {_n(counters.get('slots_empty', 0))} empty")
+    lines.append("")
+    rows_of: dict[str, list[int]] = {}
+    for file in manifest["files"]:
+        entry = rows_of.setdefault(file["path"].split("/")[0], [0, 0])
+        entry[0] += 1
+        entry[1] += file["rows"]
+    for kind, (files, rows) in sorted(rows_of.items()):
+        row(f"{kind}/", f"{_n(rows)} rows in {files} files")
+    row("folder", folder)
+    return "\n".join(lines)

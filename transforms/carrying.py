@@ -1,0 +1,125 @@
+"""Reading what the previous night left: its state, its slots and its manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+import pyarrow.parquet as pq
+from apache_beam.io.filesystems import FileSystems
+
+from policies.errors import RecrawlError
+from transforms import schemas
+from transforms.scheduling import Carry
+from transforms.sinks import read_json
+
+ROWS_PER_BATCH = 1 << 18
+_FOLDERS = (
+    ("state", schemas.STATE),
+    ("state/signals", schemas.STATE_SIGNALS),
+    ("slots/pages", schemas.SLOTS_PAGES),
+    ("slots/hosts", schemas.SLOTS_HOSTS),
+)
+_SCHEMAS = dict(_FOLDERS)
+
+
+class StateError(RecrawlError):
+    """The previous night's state cannot be used."""
+
+
+@dataclass(frozen=True)
+class Previous:
+    """The previous night, as far as it is there.
+
+    Attributes
+    ----------
+    files : tuple of (folder, path)
+    manifest : dict or None
+    """
+
+    files: tuple[tuple[str, str], ...] = ()
+    manifest: dict[str, Any] | None = None
+
+    @property
+    def carry(self) -> Carry:
+        """What that night owes to shards."""
+        carry = (self.manifest or {}).get("carry")
+        return Carry(tuple(carry["shards"]), carry["total"]) if carry else Carry()
+
+
+def _match(folder: str) -> list[str]:
+    found = FileSystems.match([FileSystems.join(folder, "shard-*.parquet")])[0].metadata_list
+    return sorted(m.path for m in found)
+
+
+def find_previous(state: str | None, expected: dict[str, Any]) -> Previous:
+    """Look at the folder that `--state` names, and at its siblings.
+
+    Parameters
+    ----------
+    state : str or None
+    expected : dict
+        Options that the state depends on, which must be those of the night that wrote it.
+
+    Raises
+    ------
+    StateError
+        No state there, shards missing, or written with other half-lives.
+    """
+    if not state:
+        return Previous()
+    root = FileSystems.split(state.rstrip("/"))[0]
+    files: list[tuple[str, str]] = []
+    for name, _ in _FOLDERS:
+        folder = state.rstrip("/") + name.removeprefix("state") if name.startswith("state") else ""
+        paths = _match(folder or FileSystems.join(root, *name.split("/")))
+        if name == "state" and not paths:
+            raise StateError(
+                f"--state={state}: no shard-*.parquet there; give the state/ folder of a finished night, "
+                "or leave the option out on the first night"
+            )
+        if paths:
+            total = int(paths[0].rsplit("-of-", 1)[1].split(".")[0])
+            if len(paths) != total:
+                raise StateError(f"--state={state}: {len(paths)} of {total} files of {name}/ are there; copy the rest")
+        files += [(name, path) for path in paths]
+    manifest = read_json(FileSystems.join(root, "manifest.json"))
+    if manifest is not None:
+        options = manifest.get("options", {})
+        for name, value in expected.items():
+            if name in options and options[name] != value:
+                raise StateError(
+                    f"--{name}={value}: the state in {state} was written with {options[name]}; its sums cannot "
+                    "be read with another value. Keep the old one, or start without --state"
+                )
+    return Previous(tuple(files), manifest)
+
+
+class _ReadFile(beam.DoFn):
+    def process(self, element: tuple[str, str]) -> Iterator[pa.RecordBatch]:
+        folder, path = element
+        schema = _SCHEMAS[folder]
+        with FileSystems.open(path, compression_type="uncompressed") as source:
+            data = source.read()
+        for batch in pq.ParquetFile(pa.BufferReader(data)).iter_batches(ROWS_PER_BATCH):
+            schemas.check(batch, schema.remove_metadata(), path)
+            yield batch.replace_schema_metadata(schema.metadata)
+
+
+class ReadPrevious(beam.PTransform):
+    """All rows of the previous night as batches of their schemas."""
+
+    def __init__(self, previous: Previous) -> None:
+        super().__init__()
+        self._files = previous.files
+
+    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
+        return (
+            pipeline
+            | beam.Create(self._files)
+            | "SpreadFiles" >> beam.Reshuffle()
+            | "ReadFiles" >> beam.ParDo(_ReadFile()).with_output_types(pa.RecordBatch)
+        )

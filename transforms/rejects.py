@@ -1,0 +1,85 @@
+"""Rows that could not be used: counted, and written for a person to read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transforms import schemas
+from transforms.hashing import hash_texts
+from transforms.sharding import partition
+from transforms.sinks import FileInfo, write_shard
+from transforms.tally import Counts
+
+# A file whose every row is bad is spread over shards in runs of this many rows.
+ROWS_PER_RUN = 1 << 16
+
+
+class CountRows(beam.DoFn):
+    """Counts the accepted rows of a kind."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def process(self, batch: pa.RecordBatch) -> Iterator[dict[str, int]]:
+        counts = Counts()
+        counts.add(f"{self._kind}_accepted", batch.num_rows)
+        yield counts.publish()
+
+
+class CountRejected(beam.DoFn):
+    """Counts the rejected rows of a kind, in all and by reason."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def process(self, batch: pa.RecordBatch) -> Iterator[dict[str, int]]:
+        counts = Counts()
+        counts.add(f"{self._kind}_rejected", batch.num_rows)
+        for entry in pc.value_counts(batch.column("reason")).to_pylist():
+            counts.add(f"{self._kind}_rejected_{entry['values']}", entry["counts"])
+        yield counts.publish()
+
+
+class _Spread(beam.DoFn):
+    def __init__(self, num_shards: int) -> None:
+        self._num_shards = num_shards
+
+    def process(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+        run = batch.column("row").to_numpy() // ROWS_PER_RUN
+        key = hash_texts(batch.column("source")) + run.astype(np.uint64)
+        yield from partition(batch, key % np.uint64(self._num_shards), self._num_shards)
+
+
+class _Write(beam.DoFn):
+    def __init__(self, folder: str, num_shards: int) -> None:
+        self._folder, self._num_shards = folder, num_shards
+
+    def process(self, element: tuple[int, Iterable[pa.RecordBatch]]) -> Iterator[FileInfo]:
+        shard, batches = element
+        whole = pa.concat_batches(list(batches))
+        order = pc.sort_indices(whole, sort_keys=[(n, "ascending") for n in schemas.REJECTED.names])
+        yield write_shard(self._folder, "rejected", shard, self._num_shards, whole.take(order))
+
+
+@beam.typehints.with_input_types(pa.RecordBatch)
+@beam.typehints.with_output_types(FileInfo)
+class WriteRejected(beam.PTransform):
+    """Write `schemas.REJECTED` rows, sorted, to `rejected/`; a shard without any has no file."""
+
+    def __init__(self, folder: str, num_shards: int) -> None:
+        super().__init__()
+        self._folder, self._num_shards = folder, num_shards
+
+    def expand(self, rejected: beam.PCollection) -> beam.PCollection:
+        return (
+            rejected
+            | "SpreadRejected"
+            >> beam.ParDo(_Spread(self._num_shards)).with_output_types(tuple[int, pa.RecordBatch])
+            | "GroupRejected" >> beam.GroupByKey()
+            | "WriteFiles" >> beam.ParDo(_Write(self._folder, self._num_shards)).with_output_types(FileInfo)
+        )

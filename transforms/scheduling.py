@@ -1,0 +1,317 @@
+"""From rates to tomorrow's schedule: quotas of shards, then every shard by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+from apache_beam.pvalue import AsSingleton
+
+from policies import objectives, quotas, search, sequencing
+from policies.page_state import NO_TIME
+from policies.typing_ import FloatArray, IntArray
+from transforms import schemas
+from transforms.catalogue import DAY_US, META, UNLIMITED_SLOTS
+from transforms.coders import ShardTables
+from transforms.learning import solver_block
+from transforms.solving import tables_to_block
+from transforms.state import microseconds, times
+from transforms.tally import Counts
+
+MAX_NAMED_HOSTS = 20
+
+
+@dataclass(frozen=True)
+class Carry:
+    """What earlier nights owe to shards: slots given short so far, and the fraction of a slot in total."""
+
+    shards: tuple[float, ...] = ()
+    total: float = 0.0
+
+
+@dataclass(frozen=True)
+class Quotas:
+    """Slots of tonight.
+
+    Attributes
+    ----------
+    slots : (S,) int64
+        Slots of each shard.
+    carry : Carry
+        For tomorrow.
+    """
+
+    slots: IntArray
+    carry: Carry
+
+    @property
+    def total(self) -> int:
+        return int(self.slots.sum())
+
+
+@dataclass(frozen=True)
+class Night:
+    """When the schedule starts, how long it is, and what it maximises."""
+
+    as_of_us: int
+    horizon_us: int
+    objective: str
+    num_shards: int
+
+
+@dataclass(frozen=True)
+class ShardReport:
+    """Sums of one shard for the manifest. Floats of shards are added in the order of shards."""
+
+    shard: int
+    weight: float
+    fresh_weight: float
+    uniform_fresh_weight: float
+    hosts_at_limit: tuple[tuple[float, str], ...]
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+def divide_slots(totals: Iterable[tuple[int, float]], night: Night, carry: Carry) -> Quotas:
+    """Share the night's slots out to shards in proportion to the rates of their pages."""
+    rate = np.zeros(night.num_shards)
+    for shard, total in totals:
+        rate[shard] = total
+    horizon_hours = night.horizon_us / DAY_US * 24
+    slots, carried = quotas.total_slots(float(rate.sum()), horizon_hours, carry.total)
+    old = np.asarray(carry.shards) if len(carry.shards) == night.num_shards else np.zeros(night.num_shards)
+    given, left = quotas.shard_quotas(rate, old, slots)
+    return Quotas(given, Carry(tuple(left.tolist()), carried))
+
+
+class _ShardTotal(beam.DoFn):
+    def __init__(self, objective: str) -> None:
+        self._objective = objective
+
+    def process(self, tables: ShardTables, result: search.SearchResult) -> Iterator[tuple[int, float]]:
+        block = tables_to_block(tables)
+        yield tables.shard, search.shard_total_per_day(block, objectives.get(self._objective), result)
+
+
+class DivideSlots(beam.PTransform):
+    """Quotas of all shards, from the search's blocks and its result. Input: blocks; output: one `Quotas`."""
+
+    def __init__(self, night: Night, carry: Carry, result: beam.PCollection) -> None:
+        super().__init__()
+        self._night, self._carry, self._result = night, carry, result
+
+    def expand(self, blocks: beam.PCollection) -> beam.PCollection:
+        return (
+            blocks
+            | "ShardTotals"
+            >> beam.ParDo(_ShardTotal(self._night.objective), AsSingleton(self._result)).with_output_types(
+                tuple[int, float]
+            )
+            | "GatherTotals" >> beam.combiners.ToList()
+            | "ShareOut"
+            >> beam.Map(lambda totals, night, carry: divide_slots(totals, night, carry), self._night, self._carry)
+            .with_output_types(Quotas)
+        )
+
+
+class SequenceCrawls(beam.DoFn):
+    """Rates and slots of one shard.
+
+    Outputs
+    -------
+    main : (shard, RecordBatch)
+        `schemas.PAGES_OUT` and metadata columns.
+    `SCHEDULE`, `SLOTS_PAGES`, `SLOTS_HOSTS` : (shard, RecordBatch)
+    `REPORT` : ShardReport
+    """
+
+    SCHEDULE, SLOTS_PAGES, SLOTS_HOSTS, REPORT = "schedule", "slots_pages", "slots_hosts", "report"
+
+    def __init__(self, night: Night) -> None:
+        self._night = night
+
+    def process(
+        self, estimated: ShardTables, result: search.SearchResult, plan: Quotas, average_rate_per_day: float
+    ) -> Iterator[Any]:
+        shard = ScheduledShard(self._night, estimated, result, plan, average_rate_per_day)
+        number = estimated.shard
+        yield number, shard.pages()
+        yield beam.pvalue.TaggedOutput(self.SCHEDULE, (number, shard.schedule()))
+        yield beam.pvalue.TaggedOutput(self.SLOTS_PAGES, (number, shard.slots_pages()))
+        yield beam.pvalue.TaggedOutput(self.SLOTS_HOSTS, (number, shard.slots_hosts()))
+        yield beam.pvalue.TaggedOutput(self.REPORT, shard.report())
+
+
+class ScheduledShard:
+    """The work of `SequenceCrawls`, without Beam."""
+
+    def __init__(
+        self,
+        night: Night,
+        estimated: ShardTables,
+        result: search.SearchResult,
+        plan: Quotas,
+        average_rate_per_day: float,
+    ) -> None:
+        self._night, self._shard = night, estimated.shard
+        self._pages, self._hosts = estimated.tables["pages"], estimated.tables["hosts"]
+        objective = objectives.get(night.objective)
+        block = solver_block(estimated)
+        self._allocation = search.allocate(block, objective, result)
+        self._rate = self._allocation.crawl_rate_per_day
+        change, weight = block.change_rate_per_day, block.request_rate_per_day
+        self._change, self._weight = change, weight
+        self._fresh = objective.freshness(self._rate, change)
+        self._uniform = objective.freshness(np.full(len(change), average_rate_per_day), change)
+        attempt = microseconds(self._pages.column("last_attempt_at"))
+        self._attempt = attempt
+        self._slot_before = microseconds(self._pages.column("last_slot_at"))
+        last = np.maximum(attempt, self._slot_before)
+        self._is_new = last == NO_TIME
+        since = (night.as_of_us - np.where(self._is_new, night.as_of_us, last)) / DAY_US
+        self._since_days = np.where(self._is_new, np.nan, since)
+        crawled = microseconds(self._pages.column("last_crawl_at"))
+        age = np.where(crawled == NO_TIME, np.inf, (night.as_of_us - crawled) / DAY_US)
+        self._value = objective.crawl_value(change, weight, np.maximum(age, 0.0))
+        self._offsets = quotas.slot_offsets_us(plan.slots, estimated.shard, night.horizon_us)
+        self._sequence = sequencing.sequence(self._shard_pages(), self._offsets, night.horizon_us)
+
+    def _shard_pages(self) -> sequencing.ShardPages:
+        hosts = self._hosts
+        max_slots, gap = hosts.column("max_slots").to_numpy(), hosts.column("gap_us").to_numpy()
+        limited = bool(((max_slots < UNLIMITED_SLOTS) | (gap > 0)).any())
+        starts = free_at = None
+        if limited:
+            starts = np.concatenate([[0], np.cumsum(hosts.column("n_pages").to_numpy(), dtype=np.int64)])
+            last = microseconds(hosts.column("last_slot_at"))
+            free_at = np.where(last == NO_TIME, 0, last + gap - self._night.as_of_us)
+        return sequencing.ShardPages(
+            crawl_rate_per_day=self._rate,
+            days_since_last=self._since_days,
+            is_new=self._is_new,
+            crawl_value=self._value,
+            tie=self._pages.column("url_hash").to_numpy(),
+            host_start=starts,
+            host_max_slots=max_slots if limited else None,
+            host_gap_us=gap if limited else None,
+            host_free_at_us=free_at,
+        )
+
+    def _host(self) -> pa.Array:
+        return self._hosts.column("host").take(self._pages.column("host_code"))
+
+    def pages(self) -> pa.RecordBatch:
+        """One row a page: what was learned, and what was decided."""
+        table = self._pages
+        intervals, changes = table.column("n_intervals").to_numpy(), table.column("n_changes").to_numpy()
+        names = np.asarray(search.LIMIT_NAMES, dtype=object)
+        limit = names[self._allocation.limit]
+        limit[self._is_new] = "new"
+        stderr = self._change / np.sqrt(table.column("information").to_numpy())
+        columns = {
+            "url": table.column("url"),
+            "host": self._host(),
+            "change_rate_per_day": pa.array(self._change),
+            "change_rate_stderr": pa.array(stderr),
+            "request_rate_per_day": _number(table.column("request_rate_per_day")),
+            "impression_rate_per_day": _number(table.column("impression_rate_per_day")),
+            "n_intervals": table.column("n_intervals"),
+            "n_changes": table.column("n_changes"),
+            "last_crawl_at": table.column("last_crawl_at"),
+            "crawl_rate_per_day": pa.array(self._rate),
+            "expected_freshness": pa.array(self._fresh),
+            "crawl_value": pa.array(self._value),
+            "owed": pa.array(self._sequence.owed),
+            "limit": pa.array(limit, pa.string()),
+            "boundary": pa.array((intervals > 0) & ((changes == 0) | (changes == intervals))),
+        }
+        for name in table.schema.names:
+            if name.startswith(META):
+                columns[name[len(META) :]] = table.column(name)
+        return pa.RecordBatch.from_pydict(columns)
+
+    def schedule(self) -> pa.RecordBatch:
+        """One row a used slot, in order of slots."""
+        sequence = self._sequence
+        used = np.flatnonzero(sequence.page >= 0)
+        page = sequence.page[used]
+        take = pa.array(page)
+        reasons = pa.array(sequencing.REASON_NAMES, pa.string())
+        return pa.RecordBatch.from_arrays(
+            [
+                pa.array(np.full(len(used), self._shard, np.int32)),
+                pa.array(used.astype(np.int64)),
+                pa.array(sequence.due_offset_us[used] + self._night.as_of_us).cast(schemas.TIME),
+                self._pages.column("url").take(take),
+                self._hosts.column("host").take(self._pages.column("host_code").take(take)),
+                pa.array(self._rate[page]),
+                reasons.take(pa.array(sequence.reason[used].astype(np.int32))),
+                pa.array(self._weight[page]),
+                pa.array(self._value[page]),
+            ],
+            schema=schemas.SCHEDULE,
+        )
+
+    def _due(self) -> tuple[IntArray, IntArray]:
+        """Used slots: page and time, UTC microseconds."""
+        used = self._sequence.page >= 0
+        return self._sequence.page[used].astype(np.int64), self._sequence.due_offset_us[used] + self._night.as_of_us
+
+    def slots_pages(self) -> pa.RecordBatch:
+        """Last slot of every page that was given one since it was last attempted."""
+        last = np.where(self._slot_before > self._attempt, self._slot_before, NO_TIME)
+        np.maximum.at(last, *self._due())
+        rows = np.flatnonzero(last != NO_TIME)
+        host_hash = self._hosts.column("host_hash").take(self._pages.column("host_code").take(pa.array(rows)))
+        return pa.RecordBatch.from_arrays(
+            [self._pages.column("url_hash").take(pa.array(rows)), host_hash, times(last[rows])],
+            schema=schemas.SLOTS_PAGES,
+        )
+
+    def slots_hosts(self) -> pa.RecordBatch:
+        """Last slot or attempt of every host."""
+        last = microseconds(self._hosts.column("last_slot_at")).copy()
+        page, due = self._due()
+        np.maximum.at(last, self._pages.column("host_code").to_numpy()[page], due)
+        rows = np.flatnonzero(last != NO_TIME)
+        return pa.RecordBatch.from_arrays(
+            [self._hosts.column("host_hash").take(pa.array(rows)), times(last[rows])], schema=schemas.SLOTS_HOSTS
+        )
+
+    def report(self) -> ShardReport:
+        """Sums for the manifest."""
+        counts = Counts()
+        sequence, limit = self._sequence, self._allocation.limit
+        counts.add("slots", len(sequence.page))
+        counts.add("slots_used", int((sequence.page >= 0).sum()))
+        counts.add("slots_empty", int((sequence.page < 0).sum()))
+        counts.add("pages_new", int(self._is_new.sum()))
+        for code, name in enumerate(search.LIMIT_NAMES):
+            counts.add(f"pages_limit_{name}", int((limit == code).sum()))
+        by_reason = np.bincount(sequence.reason, minlength=len(sequencing.REASON_NAMES))
+        for name, n in zip(sequencing.REASON_NAMES, by_reason, strict=True):
+            counts.add(f"slots_{name}", int(n))
+        multiplier = self._allocation.host_multiplier
+        hosts: tuple[tuple[float, str], ...] = ()
+        if multiplier is not None:
+            at_limit = np.flatnonzero(multiplier > 0)
+            counts.add("hosts_at_limit", len(at_limit))
+            worst = at_limit[np.argsort(-multiplier[at_limit], kind="stable")[:MAX_NAMED_HOSTS]]
+            hosts = tuple((float(multiplier[j]), self._hosts.column("host")[int(j)].as_py()) for j in worst)
+        return ShardReport(
+            self._shard,
+            float(self._weight.sum()),
+            float((self._weight * self._fresh).sum()),
+            float((self._weight * self._uniform).sum()),
+            hosts,
+            counts.publish(),
+        )
+
+
+def _number(column: pa.Array) -> pa.Array:
+    """NaN, which stands for "no log", as null."""
+    values: FloatArray = column.to_numpy(zero_copy_only=False)
+    return pa.array(values, mask=np.isnan(values))
