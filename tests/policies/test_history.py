@@ -1,0 +1,595 @@
+"""Folding observations: rules, exactness over nights, conservation of rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policies import history
+from policies.history import DISPOSITIONS, STATUS_NONE, Observations, fold
+from policies.page_state import NO_TIME, SIGNAL_STEP, US_PER_DAY, PageState, evidence
+from policies.signal_counts import DISPOSITIONS as SIGNAL_DISPOSITIONS
+from policies.signal_counts import Signals
+from tests.policies.slow_history import Page
+
+SECOND, DAY = 1_000_000, US_PER_DAY
+START = 20_000 * DAY
+FOREVER = 1 << 60
+
+Row = dict[str, Any]
+
+
+def row(page: int, at_us: int, **columns: Any) -> Row:
+    base = {"status": 200, "digest": 0, "changed": -1, "not_modified": False, "last_modified": NO_TIME}
+    return {"page": page, "at": at_us, **base, **columns}
+
+
+def day(number: float, **columns: Any) -> Row:
+    return row(0, START + round(number * DAY), **columns)
+
+
+def observations(rows: list[Row]) -> Observations:
+    def column(name: str, dtype: Any) -> Any:
+        return np.array([r[name] for r in rows], dtype=dtype)
+
+    return Observations(
+        column("page", np.int64),
+        column("at", np.int64),
+        column("status", np.int16),
+        column("digest", np.uint64),
+        column("changed", np.int8),
+        column("not_modified", np.bool_),
+        column("last_modified", np.int64),
+    )
+
+
+def signals_of(rows: list[tuple[int, int, int]]) -> Signals:
+    array = np.array(rows, dtype=np.int64).reshape(-1, 3)
+    return Signals(array[:, 0].copy(), array[:, 1].copy(), array[:, 2].astype(np.int32))
+
+
+def one_page(rows: list[Row], as_of_us: int = FOREVER, **options: Any) -> tuple[PageState, Counter[str]]:
+    state, counts = fold(PageState.empty(1), observations(rows), as_of_us, **options)
+    assert sum(counts[d] for d in DISPOSITIONS) == counts["observations"] == len(rows)
+    return state, Counter({k: v for k, v in counts.items() if v and k in DISPOSITIONS})
+
+
+def outcomes(rows: list[Row]) -> dict[str, int]:
+    return dict(one_page(rows)[1])
+
+
+# ---- small cases by hand
+
+
+def test_first_crawl_is_baseline_then_gap_is_exposure_then_change_is_binned() -> None:
+    state, counts = one_page([day(0, digest=1), day(2, digest=1), day(5, digest=2)])
+    assert counts == {"baseline": 1, "unchanged": 1, "changed_undated": 1}
+    assert state.exposure_days.tolist() == [2.0]
+    assert (state.n_intervals[0], state.n_changes[0]) == (2, 1)
+    # 3 days are 4320 minutes: 2**12 <= 4320 < 1.5 * 2**12
+    assert state.bin_id.tolist() == [24]
+    assert [state.bin_weight[0], state.bin_days[0], state.bin_days_squared[0]] == [1.0, 3.0, 9.0]
+    assert state.baseline_at_us[0] == state.last_success_at_us[0] == START + 5 * DAY
+    assert state.digest[0] == 2
+
+
+def test_swapped_rows_give_positive_gaps() -> None:
+    rows = [day(3, digest=1), day(0, digest=1), day(1, digest=1)]
+    assert one_page(rows)[0].exposure_days[0] == 3.0
+
+
+def test_rows_after_as_of_are_ignored_and_counted() -> None:
+    state, counts = one_page([day(0, digest=1), day(1, digest=1), day(2, digest=9)], START + DAY)
+    assert counts == {"baseline": 1, "unchanged": 1, "after_as_of": 1}
+    assert state.digest[0] == 1 and state.last_attempt_at_us[0] == START + DAY
+
+
+def test_same_digest_is_unchanged_although_last_modified_moves() -> None:
+    rows = [day(d, digest=7, last_modified=START + round((d - 0.5) * DAY)) for d in range(3)]
+    assert outcomes(rows) == {"baseline": 1, "unchanged": 2}
+
+
+def test_revisit_without_status_and_with_minus_one() -> None:
+    for status in (STATUS_NONE, -1, 200):
+        same = day(1, status=status, not_modified=True, digest=5)
+        other = day(2, status=status, not_modified=True, digest=6)
+        assert outcomes([day(0, digest=5), same]) == {"baseline": 1, "unchanged": 1}
+        assert outcomes([day(0, digest=5), other]) == {"baseline": 1, "changed_undated": 1}
+    assert outcomes([day(0, digest=5), day(1, status=-1)]) == {"baseline": 1, "failed": 1}
+    assert outcomes([day(0, digest=5), day(1, status=STATUS_NONE, digest=5)]) == {
+        "baseline": 1,
+        "unchanged": 1,
+    }
+
+
+def test_repeated_lines_are_one_visit() -> None:
+    rows = [day(0, digest=5)] * 3 + [row(0, START + 2 * SECOND, digest=6)]
+    state, counts = one_page(rows)
+    assert counts == {"baseline": 1, "duplicate": 3}
+    assert state.last_success_at_us[0] == START and state.digest[0] == 5
+    # again tomorrow, over state
+    again, counts2 = fold(state, observations(rows), FOREVER)
+    assert again.equals(state) and counts2["duplicate"] == 4
+
+
+def test_the_minimum_gap_runs_from_the_last_visit_kept() -> None:
+    rows = [row(0, START + s * SECOND, digest=1) for s in (0, 40, 80, 120, 139, 140, 199, 200)]
+    state, counts = one_page(rows)  # kept: 0, 80, 140, 200
+    assert counts == {"baseline": 1, "unchanged": 3, "duplicate": 4}
+    assert state.exposure_days[0] == pytest.approx(200 / 86400, rel=1e-15)
+
+
+def test_304_is_unchanged_whatever_its_digest() -> None:
+    rows = [day(0, digest=5), day(1, status=304, digest=6), day(2, digest=5)]
+    assert outcomes(rows) == {"baseline": 1, "unchanged": 2}
+
+
+def test_304_first_is_no_baseline() -> None:
+    state, counts = one_page([day(0, status=304)])
+    assert counts == {"not_modified_without_baseline": 1}
+    assert state.baseline_at_us[0] == NO_TIME and state.last_success_at_us[0] == START
+    state, counts = one_page([day(0, status=304), day(1, digest=5), day(2, digest=6)])
+    assert counts == {"not_modified_without_baseline": 1, "baseline": 1, "changed_undated": 1}
+    assert state.bin_days[0] == 1.0
+
+
+def test_without_digest_last_modified_decides_else_there_is_no_evidence() -> None:
+    a, b = START - 10 * DAY, START + DAY // 2
+    rows = [day(0, last_modified=a), day(1, last_modified=a), day(2, last_modified=b), day(3)]
+    state, counts = one_page(rows)
+    assert counts == {"baseline": 1, "unchanged": 1, "changed_undated": 1, "no_change_evidence": 1}
+    # b lies before the last observation: no date
+    assert state.baseline_at_us[0] == START + 2 * DAY and state.last_success_at_us[0] == START + 3 * DAY
+    assert outcomes([day(0), day(1)]) == {"no_change_evidence": 2}
+
+
+def test_visit_without_evidence_does_not_end_the_interval() -> None:
+    state, counts = one_page([day(0, digest=1), day(1), day(4, digest=1)])
+    assert counts == {"baseline": 1, "no_change_evidence": 1, "unchanged": 1}
+    assert state.exposure_days[0] == 4.0
+
+
+def test_a_b_a_unobserved_is_unchanged() -> None:
+    assert outcomes([day(0, digest=1), day(9, digest=1)]) == {"baseline": 1, "unchanged": 1}
+
+
+def test_failed_fetches_are_spanned() -> None:
+    statuses = [500, 503, 429, 401, 403, 0, -7, 100, 599, 999]
+    rows = [day(0, digest=1)] + [day(1 + i, status=s, digest=8) for i, s in enumerate(statuses)]
+    state, counts = one_page([*rows, day(20, digest=1)])
+    assert counts == {"baseline": 1, "failed": 10, "unchanged": 1}
+    assert state.exposure_days[0] == 20.0
+    state, _ = one_page(rows)
+    assert state.last_success_at_us[0] == START and state.last_attempt_at_us[0] == START + 10 * DAY
+
+
+def test_gone_and_back_are_changes_and_gone_again_is_not() -> None:
+    rows = [
+        day(0, digest=1),
+        day(1, status=404, digest=4),
+        day(2, status=410),
+        day(3, digest=1),
+        day(4, digest=1),
+    ]
+    state, counts = one_page(rows)
+    assert counts == {"baseline": 1, "changed_undated": 2, "unchanged": 2}
+    assert not state.gone[0]
+    assert one_page(rows[:3])[0].gone[0]
+    assert outcomes([day(0, status=404), day(1, status=404)]) == {"baseline": 1, "unchanged": 1}
+    assert outcomes([day(0, digest=1), day(1, status=404), day(2, status=304)]) == {
+        "baseline": 1,
+        "changed_undated": 2,
+    }
+
+
+def test_flag_goes_before_digest_and_needs_none() -> None:
+    rows = [day(0, changed=1), day(1, changed=0), day(2, changed=1)]
+    assert outcomes(rows) == {"baseline": 1, "unchanged": 1, "changed_undated": 1}
+    rows = [day(0, digest=1), day(1, digest=1, changed=1), day(2, digest=2, changed=0), day(3, digest=2)]
+    assert outcomes(rows) == {"baseline": 1, "changed_undated": 1, "unchanged": 2}
+
+
+def test_one_change_is_not_found_twice() -> None:
+    # The flag tells of the change first; the digest that comes later is that of the new content.
+    rows = [day(0, digest=1), day(1, changed=1), day(2, digest=2), day(3, digest=2)]
+    assert outcomes(rows) == {"baseline": 1, "changed_undated": 1, "no_change_evidence": 1, "unchanged": 1}
+
+
+def test_dated_change_adds_its_age() -> None:
+    dated = day(4, digest=2, last_modified=START + 3 * DAY)
+    state, counts = one_page([day(0, digest=1), dated])
+    assert counts == {"baseline": 1, "changed_dated": 1}
+    assert state.exposure_days[0] == 1.0 and state.dated_changes[0] == 1.0 and len(state.bin_id) == 0
+
+
+@pytest.mark.parametrize(
+    "modified_us",
+    [
+        START + 4 * DAY + 1,  # after the fetch
+        START + 4 * DAY,  # stamped with the present
+        START + 4 * DAY - 59_999_999,
+        START,  # at the baseline
+        START - DAY,
+        NO_TIME,
+        NO_TIME + 1,
+    ],
+)
+def test_useless_dates_leave_the_change_undated(modified_us: int) -> None:
+    _, counts = one_page([day(0, digest=1), day(4, digest=2, last_modified=modified_us)])
+    assert counts == {"baseline": 1, "changed_undated": 1}
+
+
+def test_youngest_usable_date() -> None:
+    _, counts = one_page([day(0, digest=1), day(4, digest=2, last_modified=START + 4 * DAY - 60_000_000)])
+    assert counts == {"baseline": 1, "changed_dated": 1}
+
+
+def test_late_rows_leave_the_page_alone() -> None:
+    state, _ = one_page([day(0, digest=1), day(5, digest=1)])
+    late = [day(1, digest=2), day(4.9999, status=404), day(3, status=500), day(5, status=503)]
+    again, counts = fold(state, observations(late), FOREVER)
+    assert again.equals(state) and counts["late"] == 4
+
+
+def test_interval_weights_by_hand() -> None:
+    """H = 2; three changes a day apart, then an unchanged day: now c = 3, L = 2."""
+    rows = [day(d, digest=min(d, 3) + 1) for d in range(5)]
+    state, _ = one_page(rows, half_life_changes=2)
+    root = 2.0**0.5
+    np.testing.assert_allclose(state.bin_weight, [0.5 * root + 1.0 + root], rtol=1e-15)
+    np.testing.assert_allclose(state.exposure_days, [root], rtol=1e-15)
+    now = evidence(state, half_life_changes=2)
+    np.testing.assert_allclose(now.bin_weight, [0.5 + 0.5 * root + 1.0], rtol=1e-15)
+    np.testing.assert_allclose(now.exposure_days, [1.0], rtol=1e-15)
+
+
+def test_clock_weights_by_hand() -> None:
+    state, _ = one_page([day(0, digest=1), day(1, digest=1), day(11, digest=1)], half_life_days=10.0)
+    now = evidence(state, half_life_days=10.0, as_of_us=START + 21 * DAY)
+    np.testing.assert_allclose(now.exposure_days, [0.25 * 1 + 0.5 * 10], rtol=1e-14)
+
+
+def test_signals_are_counted_by_the_outcome_of_their_interval() -> None:
+    rows = [day(0, digest=1), day(2, digest=1), day(4, digest=2)]
+    signals = signals_of(
+        [
+            (0, START - DAY, 0),  # before the baseline: no interval
+            (0, START + DAY, 0),
+            (0, START + DAY, 0),  # repeated
+            (0, START + 2 * DAY, 1),  # at the visit that ends the unchanged interval
+            (0, START + 3 * DAY, 0),
+            (0, START + 5 * DAY, 1),  # pending
+            (0, START + 9 * DAY, 1),  # after as_of
+        ]
+    )
+    state, counts = fold(PageState.empty(1), observations(rows), START + 6 * DAY, signals=signals)
+    assert [counts[c] for c in ("signals", *SIGNAL_DISPOSITIONS)] == [7, 1, 0, 1, 5]
+    assert state.signal_source.tolist() == [0, 1]
+    assert state.signal_pending.tolist() == [0, 1]
+    assert state.signal_unchanged.tolist() == [1, 1]
+    assert state.signal_changed.tolist() == [1, 0]
+    assert (state.signal_last_at_us - START).tolist() == [3 * DAY, 5 * DAY]
+    assert state.bin_id.tolist() == [SIGNAL_STEP * 1 + 22]
+    assert evidence(state).bin_weight.tolist() == [1.0]
+    late = signals_of([(0, START + 4 * DAY, 0), (0, START + 5 * DAY, 1), (0, START + 4 * DAY + 1, 1)])
+    again, counts = fold(state, observations([]), FOREVER, signals=late)
+    assert again.equals(state)
+    assert (counts["signals_late"], counts["signals_duplicate"]) == (2, 1)
+
+
+def test_evidence_merges_bins_that_differ_in_signals_only() -> None:
+    rows = [day(d, digest=d + 1) for d in range(4)]
+    signals = signals_of([(0, START + DAY + i, 0) for i in range(1, 40)])
+    state, _ = fold(PageState.empty(1), observations(rows), FOREVER, signals=signals)
+    assert state.bin_id.tolist() == [20, 15 * SIGNAL_STEP + 20]
+    merged = evidence(state)
+    assert merged.bin_weight.tolist() == [3.0] and merged.bin_start.tolist() == [0, 1]
+
+
+# ---- against the slow fold, over nights, in any order
+
+TIMES = st.one_of(
+    st.integers(0, 40).map(lambda d: d * DAY),
+    st.integers(0, 40 * 24 * 60).map(lambda m: m * 60 * SECOND),
+    st.integers(0, 600).map(lambda s: 3 * DAY + s * SECOND),
+    st.integers(0, 40 * DAY),
+)
+STATUSES = st.sampled_from([200, 200, 200, 200, 301, 304, 304, 404, 410, 500, 429, -1, 0, STATUS_NONE])
+
+
+@st.composite
+def logs(draw: Any, max_rows: int = 40) -> tuple[int, list[Row]]:
+    n = draw(st.integers(1, 3))
+    plain = draw(st.booleans())
+    rows = []
+    for _ in range(draw(st.integers(0, max_rows))):
+        at = START + draw(TIMES)
+        columns: Row = {"digest": draw(st.integers(0, 3))}
+        if not plain:
+            columns["status"] = draw(STATUSES)
+            columns["changed"] = draw(st.sampled_from([-1, -1, -1, 0, 1]))
+            columns["not_modified"] = draw(st.sampled_from([False, False, False, True]))
+            ages = st.sampled_from([None, None, -1, 0, 30 * SECOND, 60 * SECOND, DAY // 2, DAY, 3 * DAY])
+            age, fixed = draw(ages), draw(st.one_of(st.none(), st.integers(0, 20)))
+            columns["last_modified"] = NO_TIME if age is None else at - age
+            if fixed is not None:
+                columns["last_modified"] = START + fixed * DAY
+        rows.append(row(draw(st.integers(0, n - 1)), at, **columns))
+    return n, rows
+
+
+SIGNALS = st.lists(st.tuples(st.integers(0, 2), TIMES, st.integers(0, 2)), max_size=25)
+CHANGES = st.sampled_from([None, 1, 2, 3, 12])
+DAYS = st.sampled_from([None, None, 1.0, 7.3, 60.0])
+
+
+@settings(deadline=None, max_examples=250)
+@given(logs(), SIGNALS, CHANGES, DAYS, st.one_of(TIMES, st.just(50 * DAY)))
+def test_equals_the_slow_fold(
+    log: tuple[int, list[Row]],
+    signal_rows: list[tuple[int, int, int]],
+    half_life_changes: int | None,
+    half_life_days: float | None,
+    last_day: int,
+) -> None:
+    n, rows = log
+    as_of = START + last_day
+    signal_rows = [(p % n, START + t, s) for p, t, s in signal_rows]
+    half_lives = {"half_life_changes": half_life_changes, "half_life_days": half_life_days}
+    state, counts = fold(
+        PageState.empty(n), observations(rows), as_of, signals=signals_of(signal_rows), **half_lives
+    )
+    assert sum(counts[d] for d in DISPOSITIONS) == counts["observations"] == len(rows)
+    assert sum(counts[d] for d in SIGNAL_DISPOSITIONS) == counts["signals"] == len(signal_rows)
+    now = evidence(state, as_of_us=as_of, **half_lives)
+    now.check()
+    expected: Counter[str] = Counter()
+    table = []
+    for p in range(n):
+        page = Page()
+        mine = [s[2:0:-1] for s in signal_rows if s[0] == p]
+        page.fold([r for r in rows if r["page"] == p], mine, as_of, expected)
+        assert state.baseline_at_us[p] == page.baseline
+        assert state.last_success_at_us[p] == page.success
+        assert state.last_attempt_at_us[p] == page.attempt
+        assert state.last_modified_at_us[p] == page.modified
+        assert (state.digest[p], state.gone[p]) == (page.digest, page.gone)
+        assert (state.n_intervals[p], state.n_changes[p]) == (len(page.intervals), page.n_changes)
+        for source, (unchanged, changed, last) in sorted(page.sources.items()):
+            table.append((p, source, sum(s == source for s, _ in page.pending), unchanged, changed, last))
+        exposure, dated, bins = page.sums(half_life_changes, half_life_days, as_of)
+        np.testing.assert_allclose(now.exposure_days[p], exposure, rtol=1e-12)
+        np.testing.assert_allclose(now.dated_changes[p], dated, rtol=1e-12)
+        ids = state.bin_id[state.bin_start[p] : state.bin_start[p + 1]]
+        assert ids.tolist() == sorted(bins)
+        merged: dict[int, Any] = {}
+        for b, sums in bins.items():
+            merged[b % SIGNAL_STEP] = merged.get(b % SIGNAL_STEP, 0.0) + np.array(sums)
+        part = slice(now.bin_start[p], now.bin_start[p + 1])
+        got = np.stack([now.bin_weight[part], now.bin_days[part], now.bin_days_squared[part]], axis=1)
+        np.testing.assert_allclose(got, np.reshape([merged[b] for b in sorted(merged)], (-1, 3)), rtol=1e-12)
+    assert {k: v for k, v in counts.items() if v and k != "last_modified_ignored"} == +expected
+    columns = ("page", "source", "pending", "unchanged", "changed", "last_at_us")
+    assert list(zip(*(getattr(state, f"signal_{c}").tolist() for c in columns), strict=True)) == table
+
+
+@settings(deadline=None, max_examples=250)
+@given(
+    logs(),
+    SIGNALS,
+    CHANGES,
+    DAYS,
+    st.lists(TIMES, max_size=6),
+    st.randoms(use_true_random=False),
+    st.booleans(),
+)
+def test_many_nights_equal_one(
+    log: tuple[int, list[Row]],
+    signal_rows: list[tuple[int, int, int]],
+    half_life_changes: int | None,
+    half_life_days: float | None,
+    cuts: list[int],
+    random: Any,
+    whole_log_again: bool,
+) -> None:
+    n, rows = log
+    signal_rows = [(p % n, START + t, s) for p, t, s in signal_rows]
+    half_lives = {"half_life_changes": half_life_changes, "half_life_days": half_life_days}
+    end = START + 50 * DAY
+    one, _ = fold(PageState.empty(n), observations(rows), end, signals=signals_of(signal_rows), **half_lives)
+
+    state, low = PageState.empty(n), START - 1
+    for high in [*sorted(START + c for c in cuts), end]:
+        if whole_log_again:  # every night reads all logs up to now and beyond
+            tonight, tonight_signals = rows[:], signal_rows[:]
+        else:
+            tonight = [r for r in rows if low < r["at"] <= high]
+            tonight_signals = [s for s in signal_rows if low < s[1] <= high]
+        random.shuffle(tonight)
+        random.shuffle(tonight_signals)
+        state, _ = fold(state, observations(tonight), high, signals=signals_of(tonight_signals), **half_lives)
+        low = high
+    assert state.equals(one)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from([1, 2, 5]),
+    st.sampled_from([None, 1.0, 3.0]),
+    st.lists(st.integers(0, 3000), max_size=5),
+)
+def test_many_nights_equal_one_through_thousands_of_half_lives(
+    seed: int, half_life_changes: int, half_life_days: float | None, cuts: list[int]
+) -> None:
+    """Weights that differ by more than the range of a double, in one night and in several."""
+    rng = np.random.default_rng(seed)
+    k = 3000
+    steps = rng.choice([DAY, DAY + 12_345, 3 * DAY, 40 * DAY, 2 * 60 * SECOND], size=k)
+    if rng.random() < 0.5:
+        steps[rng.integers(k)] = 500_000 * DAY
+    at = START - 700_000 * DAY + np.cumsum(steps)
+    page = rng.integers(0, 3, k) if rng.random() < 0.5 else np.zeros(k, dtype=np.int64)
+    changed = (rng.random(k) < rng.choice([0.5, 0.95, 1.0])).astype(np.int8)
+    changed[rng.integers(k) :] = rng.integers(2)
+    options = {"half_life_changes": half_life_changes, "half_life_days": half_life_days}
+
+    def part(low: int, high: int) -> Observations:
+        return Observations(page[low:high], at[low:high], changed=changed[low:high])
+
+    one, _ = fold(PageState.empty(3), part(0, k), FOREVER, **options)
+    state, low = PageState.empty(3), 0
+    for high in [*sorted(cuts), k]:
+        state, _ = fold(state, part(low, high), FOREVER, **options)
+        low = high
+    assert state.equals(one)
+    now = evidence(state, as_of_us=int(at[-1]), **options)
+    now.check()
+
+
+def test_one_night_is_any_order_of_rows_on_a_large_log() -> None:
+    rng = np.random.default_rng(5)
+    k, n = 20_000, 700
+    columns = {
+        "page": rng.integers(0, n, k),
+        "fetched_at_us": START
+        + rng.integers(0, 30 * 1440, k) * 60 * SECOND
+        + rng.integers(0, 2, k) * 59 * SECOND,
+        "status": rng.choice(np.array([200, 304, 404, 503, STATUS_NONE], dtype=np.int16), k),
+        "digest": rng.integers(0, 3, k).astype(np.uint64),
+        "changed": rng.integers(-1, 2, k).astype(np.int8),
+        "not_modified": rng.random(k) < 0.1,
+        "last_modified_us": START + rng.integers(0, 30 * 1440, k) * 60 * SECOND,
+    }
+    columns = {name: np.concatenate([v, v[: k // 10]]) for name, v in columns.items()}
+    first = None
+    for seed in range(4):
+        order = np.random.default_rng(seed).permutation(len(columns["page"]))
+        shuffled = Observations(**{name: v[order] for name, v in columns.items()})
+        result = fold(PageState.empty(n), shuffled, FOREVER, half_life_changes=12)
+        first = first or result
+        assert result[0].equals(first[0]) and result[1] == first[1]
+
+
+def test_key_of_more_than_63_bits_sorts_alike() -> None:
+    """Years 1 to 9999 and page codes above 2**20 leave no room for microseconds in one integer."""
+    rng = np.random.default_rng(3)
+    n, year_1, year_9999 = 1 << 21, -62_135_596_800_000_000, 253_402_300_799_999_999
+    page = rng.choice(np.array([0, 1, n - 2, n - 1]), 4000)
+    near = START + rng.integers(0, 100, 4000) * 30 * SECOND + rng.integers(0, 3, 4000)
+    at = np.where(rng.random(4000) < 0.1, rng.choice(np.array([year_1, year_9999]), 4000), near)
+    digest = rng.integers(0, 5, 4000).astype(np.uint64)
+    compact = np.unique(page, return_inverse=True)[1]
+    wide, counts = fold(
+        PageState.empty(n), Observations(page, at, digest=digest), FOREVER, half_life_days=1.0
+    )
+    small, counts4 = fold(
+        PageState.empty(4), Observations(compact, at, digest=digest), FOREVER, half_life_days=1.0
+    )
+    assert counts == counts4
+    assert wide.take(np.array([0, 1, n - 2, n - 1])).equals(small)
+    assert np.isfinite(small.exposure_days).all() and (small.bin_id < SIGNAL_STEP).all()
+
+
+def test_a_million_rows_of_one_page() -> None:
+    k = 1_000_000
+    second_apart = Observations(
+        np.zeros(k, dtype=np.int64), START + np.arange(k) * SECOND, changed=np.zeros(k, np.int8)
+    )
+    state, counts = fold(PageState.empty(1), second_apart, FOREVER, half_life_changes=12)
+    assert counts["unchanged"] == (k - 1) // 60 and counts["duplicate"] == k - 1 - (k - 1) // 60
+    # Each row near the one before: every other row is kept.
+    at = START + np.arange(k) * 59 * SECOND
+    always = Observations(np.zeros(k, dtype=np.int64), at, changed=np.ones(k, np.int8))
+    state, counts = fold(PageState.empty(1), always, FOREVER, half_life_changes=1)
+    assert counts["changed_undated"] == k // 2 - 1
+    np.testing.assert_allclose(evidence(state, half_life_changes=1).bin_weight, [2.0], rtol=1e-12)
+    same = Observations(np.zeros(k, dtype=np.int64), np.full(k, START), digest=np.arange(k).astype(np.uint64))
+    state, counts = fold(PageState.empty(1), same, FOREVER)
+    assert counts["duplicate"] == k - 1 and state.digest[0] == 1
+
+
+# ---- state
+
+
+def filled(n: int, seed: int = 0) -> PageState:
+    rng = np.random.default_rng(seed)
+    k = 12 * n
+    rows = Observations(
+        rng.integers(0, n, k),
+        START + rng.integers(0, 30 * DAY, k),
+        digest=rng.integers(0, 3, k).astype(np.uint64),
+    )
+    signals = Signals(
+        rng.integers(0, n, n), START + rng.integers(0, 30 * DAY, n), rng.integers(0, 3, n).astype("i4")
+    )
+    return fold(PageState.empty(n), rows, FOREVER, signals=signals, half_life_changes=2)[0]
+
+
+def test_expand_then_take_is_the_identity() -> None:
+    state = filled(50)
+    codes = np.sort(np.random.default_rng(1).choice(400, 50, replace=False))
+    wide = state.expand(codes, 400)
+    assert wide.take(codes).equals(state)
+    others = np.setdiff1d(np.arange(400), codes)
+    assert wide.take(others).equals(PageState.empty(350))
+    shuffled = np.random.default_rng(2).permutation(50)
+    assert state.take(shuffled).take(np.argsort(shuffled)).equals(state)
+    assert PageState.empty(0).expand(np.zeros(0, dtype=np.int64), 3).equals(PageState.empty(3))
+
+
+def test_fold_of_expanded_state_equals_fold_of_all_pages() -> None:
+    """Pages that are new tonight begin as pages that were always there and never crawled."""
+    state = filled(20)
+    rows = observations([row(p, START + 40 * DAY, digest=p + 1) for p in range(0, 40, 3)])
+    late = state.expand(np.arange(20) * 2, 40)
+    folded, _ = fold(late, rows, FOREVER, half_life_changes=2)
+    pages = np.arange(20) * 2
+    alone = rows.page % 2 == 0
+    part = Observations(rows.page[alone] // 2, rows.fetched_at_us[alone], digest=rows.digest[alone])  # type: ignore[index]
+    small, _ = fold(state, part, FOREVER, half_life_changes=2)
+    assert folded.take(pages).equals(small)
+
+
+def test_inputs_are_not_changed() -> None:
+    state, copy = filled(30), filled(30)
+    rows = observations([row(p, START + 40 * DAY, digest=p + 1) for p in range(30)])
+    fold(state, rows, FOREVER, half_life_changes=2)
+    assert state.equals(copy)
+
+
+def test_empty_inputs() -> None:
+    state, counts = fold(
+        PageState.empty(0), observations([]), FOREVER, signals=signals_of([]), half_life_changes=3
+    )
+    assert len(state) == 0 and not any(counts.values())
+    state = filled(5)
+    again, _ = fold(state, observations([]), FOREVER, half_life_changes=2)
+    assert again.equals(state)
+    assert len(evidence(PageState.empty(3))) == 3
+
+
+def test_errors_name_value_limit_and_remedy() -> None:
+    rows = observations([row(3, START)])
+    with pytest.raises(ValueError, match=r"page codes 3\.\.3 .* 2 pages; expand"):
+        fold(PageState.empty(2), rows, FOREVER)
+    with pytest.raises(ValueError, match="half_life_changes is 0"):
+        fold(PageState.empty(4), rows, FOREVER, half_life_changes=0)
+    with pytest.raises(ValueError, match=r"half_life_days is 0\.5"):
+        fold(PageState.empty(4), rows, FOREVER, half_life_days=0.5)
+    with pytest.raises(ValueError, match="digest has 2 rows"):
+        fold(
+            PageState.empty(4),
+            Observations(rows.page, rows.fetched_at_us, digest=np.zeros(2, np.uint64)),
+            FOREVER,
+        )
+    with pytest.raises(ValueError, match="as_of_us is missing"):
+        evidence(PageState.empty(1), half_life_days=3.0)
+    with pytest.raises(ValueError, match="same code"):
+        filled(2).expand(np.array([1, 1]), 3)
+    assert history.MIN_GAP_US == 60_000_000
