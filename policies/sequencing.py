@@ -1,0 +1,454 @@
+"""Tonight's crawls in order: which page each slot of a shard crawls, and when.
+
+Low-discrepancy sequencing in the sense of Busa-Fekete et al., section 5 (crawl rates become a schedule in
+which every page's crawls are spread evenly), continued from night to night: a page's windows run from its
+last crawl. The rule within a night is earliest deadline first over unit windows, as for Tijdeman's chairman
+assignment problem.
+
+For page i with share p_i of the slots and debt m_i = min(1, crawl rate x time since its last crawl) there is
+one theta with sum(m_i) = sum(min(1, p_i theta)). Then owed_i = m_i - min(1, p_i theta) adds up to 0, and with
+windows [(k - 1 - owed_i) / p_i, (k - owed_i) / p_i) earliest deadline first fills every slot and meets every
+deadline, so that after any T slots a page has been crawled p_i T + owed_i times, less than 1 more or less.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from policies.deadlines import EMPTY, earliest_deadline_first, earliest_deadline_first_polite
+from policies.filling import fill_empty
+from policies.host_shares import BUSY_FRACTION, Division, divide, host_slot_limits
+from policies.typing_ import BoolArray, ByteArray, FloatArray, Int32Array, IntArray, UIntArray
+from policies.windows import Windows, jobs, solve_theta, windows
+
+REASONS = ("empty", "due", "overdue", "new")
+"""Names of the codes in `Sequence.reason`."""
+
+REASON_EMPTY, REASON_DUE, REASON_OVERDUE, REASON_NEW = range(4)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardPages:
+    """Pages of one shard, n rows, those of a host next to each other.
+
+    Attributes
+    ----------
+    crawl_rate_per_day : (n,) float64
+        0 means never. Ignored for new pages.
+    days_since_last : (n,) float64
+        Days from the last attempt, or the last slot that is already past, to the start of the night. NaN for
+        new pages. Infinite is overdue; below 0 counts as 0.
+    is_new : (n,) bool
+        Pages never crawled.
+    crawl_value : (n,) float64
+        Decides among pages that are due together, and among new pages: higher first.
+    tie : (n,) uint64
+        Stable hash of the page; decides where values are equal.
+    host_start : (h + 1,) int64 or None
+        Rows ``host_start[j]:host_start[j + 1]`` are host j. None when no host has a limit or gap.
+    host_max_slots : (h,) int64 or None
+        Most crawls of each host tonight; a large number or None for no limit.
+    host_gap_us : (h,) int64 or None
+        Least time between two crawls of a host, in microseconds.
+    host_free_at_us : (h,) int64 or None
+        First moment, in microseconds from the start of the night, at which a host may be crawled: its last
+        crawl plus its gap. May be negative.
+    """
+
+    crawl_rate_per_day: FloatArray
+    days_since_last: FloatArray
+    is_new: BoolArray
+    crawl_value: FloatArray
+    tie: UIntArray
+    host_start: IntArray | None = None
+    host_max_slots: IntArray | None = None
+    host_gap_us: IntArray | None = None
+    host_free_at_us: IntArray | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """A night of one shard: n pages, B slots.
+
+    Attributes
+    ----------
+    page : (B,) int32
+        Row crawled in each slot, -1 where nobody may use it.
+    due_offset_us : (B,) int64
+        When, in microseconds from the start of the night; the offset given for the slot, or later within the
+        slot where a host's gap needs it.
+    owed : (n,) float64
+        Crawls each page is ahead of (above 0) or behind its share tonight.
+    expected : (n,) float64
+        Share x B + owed: the number of crawls tonight is less than 1 away from it where no host limit binds,
+        and less than 2 inside busy hosts. 0 for new pages.
+    reason : (B,) uint8
+        Code into `REASONS`. "overdue" is the first crawl tonight of a page that was due before the night.
+    counters : dict of str to int
+        slots, used, empty, due, overdue, new, new_waiting (new pages left for later), never (known pages with
+        rate 0), busy_hosts (scheduled as a whole), cut_hosts (that get less than their rates ask for), waits
+        (jobs that had to wait for their host), moved (slots served later than their offset), filled (slots
+        filled ahead of time).
+    """
+
+    page: Int32Array
+    due_offset_us: IntArray
+    owed: FloatArray
+    expected: FloatArray
+    reason: ByteArray
+    counters: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Hosts:
+    """Hosts of the shard with everything that limits them; one host without limits when there are none."""
+
+    of_page: IntArray
+    limit: IntArray
+    gap_us: IntArray
+    free_us: IntArray
+    binding: BoolArray
+
+
+def sequence(pages: ShardPages, slot_offset_us: IntArray, horizon_us: int) -> Sequence:
+    """Put the crawls of one shard in order for one night.
+
+    Known pages share the slots in proportion to their crawl rates. New pages take at most half of the slots
+    of the shard and of their host while known pages can use the rest. Hosts that use more than 5 % of their
+    limit get slots as a whole, which their pages then share by the same rule. No host's limit or gap is ever
+    broken. Slots that nobody may use stay empty.
+
+    Parameters
+    ----------
+    pages : ShardPages
+    slot_offset_us : (B,) int64
+        When each slot is due, as given by `policies.quotas.slot_offsets_us`; in [0, horizon_us), not
+        decreasing.
+    horizon_us : int
+        Length of the night, in microseconds.
+
+    Returns
+    -------
+    Sequence
+
+    Raises
+    ------
+    ValueError
+        If shapes disagree, a rate or a value is negative, infinite or NaN where it may not be, slots are not
+        in order, or pages and slots are too many for one shard.
+    """
+    offsets = np.asarray(slot_offset_us, dtype=np.int64)
+    _check(pages, offsets, horizon_us)
+    n, slots = pages.crawl_rate_per_day.size, offsets.size
+    latest = np.append(offsets[1:] - 1, horizon_us - 1)[: offsets.size]
+    np.maximum(latest, offsets, out=latest)
+    rate = np.where(pages.is_new, 0.0, pages.crawl_rate_per_day)
+    hosts = _hosts(pages, offsets, latest, horizon_us)
+    priority = _priority(pages.crawl_value, pages.tie)
+    new_rows = np.flatnonzero(pages.is_new)
+    new_rows = new_rows[np.argsort(priority[new_rows])]
+    host_rate = _sums(hosts.of_page, rate, hosts.limit.size)
+    division = divide(slots, host_rate, hosts.limit, new_rows, hosts.of_page[new_rows])
+
+    with np.errstate(invalid="ignore", over="ignore"):
+        debt = np.clip(np.nan_to_num(rate * pages.days_since_last, nan=0.0, posinf=1.0), 0.0, 1.0)
+        scale = np.where(host_rate > 0.0, division.known / np.where(host_rate > 0.0, host_rate, 1.0), 0.0)
+        share = rate * scale[hosts.of_page] / max(slots, 1)
+    usable = np.flatnonzero((share > 0.0) & np.isfinite(1.0 / np.where(share > 0.0, share, 1.0)))
+    night = _Night(pages, offsets, latest, hosts, priority, division, rate, host_rate, share, debt, usable)
+    page, due, owed, busy, waits = night.run()
+    page, due, filled = night.fill(page, due, owed)
+
+    reason = np.full(slots, REASON_DUE, np.uint8)
+    reason[page == EMPTY] = REASON_EMPTY
+    used = np.flatnonzero(page != EMPTY)
+    reason[used[pages.is_new[page[used]]]] = REASON_NEW
+    first = np.full(n, slots, np.int64)
+    first[page[used[::-1]]] = used[::-1]
+    late = first[(debt >= 1.0) & (first < slots)]
+    reason[late] = REASON_OVERDUE
+    counts = np.bincount(reason, minlength=len(REASONS))
+    counters = {"slots": slots, "used": used.size}
+    counters |= {name: int(count) for name, count in zip(REASONS, counts, strict=True)}
+    counters["new_waiting"] = new_rows.size - int(counts[REASON_NEW])
+    counters["never"] = int(np.count_nonzero((rate == 0.0) & ~pages.is_new))
+    counters["busy_hosts"] = busy
+    counters["cut_hosts"] = int(np.count_nonzero(division.cut))
+    counters["waits"] = waits
+    counters["moved"] = int(np.count_nonzero(due != offsets))
+    counters["filled"] = filled
+    return Sequence(page.astype(np.int32), due, owed, share * slots + owed, reason, counters)
+
+
+@dataclass(frozen=True, slots=True)
+class _Night:
+    """What the steps of one night share."""
+
+    pages: ShardPages
+    offsets: IntArray
+    latest: IntArray
+    hosts: _Hosts
+    priority: IntArray
+    division: Division
+    rate: FloatArray
+    host_rate: FloatArray
+    share: FloatArray
+    debt: FloatArray
+    usable: IntArray
+
+    def busy_hosts(self) -> BoolArray:
+        """Hosts that expect more than 5 % of their limit, debts included."""
+        expected = self.division.known + self.division.new
+        if not self.hosts.binding.any():
+            return np.zeros(expected.size, np.bool_)
+        rows = self.usable
+        if rows.size:
+            theta = solve_theta(self.share[rows], self.debt[rows], np.array([0, rows.size]))
+            behind = np.maximum(0.0, self.debt[rows] - np.minimum(1.0, self.share[rows] * theta[0]))
+            expected = expected + _sums(self.hosts.of_page[rows], behind, expected.size)
+        return self.hosts.binding & (expected > BUSY_FRACTION * self.hosts.limit) & (self.hosts.limit > 0)
+
+    def run(self) -> tuple[IntArray, IntArray, FloatArray, int, int]:
+        """Serve the windows of pages and busy hosts, then share the slots of busy hosts among their pages."""
+        n, slots, hosts = self.rate.size, self.offsets.size, self.hosts
+        owed = np.zeros(n)
+        busy = self.busy_hosts()
+        rows = self.usable[~busy[hosts.of_page[self.usable]]]
+        new = self.division.chosen[~busy[hosts.of_page[self.division.chosen]]]
+        slots_of_host = self.division.known + self.division.new
+        both = np.flatnonzero(busy & (self.division.known > 0.0))
+        fresh = np.flatnonzero(busy & (self.division.known == 0.0) & (self.division.new > 0))
+        if slots == 0 or rows.size + new.size + both.size + fresh.size == 0:
+            return np.full(slots, EMPTY, np.int64), self.offsets.copy(), owed, int(busy.sum()), 0
+
+        host_share = slots_of_host / slots
+        share = np.concatenate((self.share[rows], host_share[both]))
+        debt = np.concatenate((self.debt[rows], self._host_debt()[both] if both.size else np.zeros(0)))
+        theta = np.zeros(1)
+        if share.size:
+            theta = solve_theta(share, debt, np.array([0, share.size]))
+        known = windows(share, debt, theta, float(slots))
+        shard_owed = debt - np.minimum(1.0, share * theta[0])
+        owed[rows] = shard_owed[: rows.size]
+        step = np.full(new.size, slots / max(new.size, 1))
+        pseudo = _new_windows(np.arange(1, new.size + 1) * step, step)
+        alone = _repeating(1.0 / host_share[fresh], self.division.new[fresh])
+        every = _joined(known, pseudo, alone)
+        entity_host = np.concatenate((hosts.of_page[rows], both, hosts.of_page[new], fresh))
+        best = np.full(hosts.limit.size, n, np.int64)
+        if both.size + fresh.size:
+            np.minimum.at(best, hosts.of_page, self.priority)
+        ranks = np.concatenate((self.priority[rows], best[both], self.priority[new], best[fresh]))
+        capped = np.where(busy[entity_host], hosts.limit[entity_host], every.count)
+        every = Windows(every.first_deadline, every.interval, np.minimum(every.count, capped))
+
+        entity, due, waits = self._serve(every, ranks, n, entity_host)
+        pages_of_entity = np.concatenate((rows, np.full(both.size, EMPTY), new, np.full(fresh.size, EMPTY)))
+        page = np.where(entity >= 0, pages_of_entity[entity], EMPTY)
+        inside = np.flatnonzero((entity >= 0) & (page == EMPTY))
+        if inside.size:
+            host_owed = np.zeros(hosts.limit.size)
+            host_owed[both] = shard_owed[rows.size :]
+            page[inside] = self._inside(entity_host[entity[inside]], host_owed, owed)
+        return page, due, owed, int(busy.sum()), waits
+
+    def _host_debt(self) -> FloatArray:
+        """Crawls each host as a whole is short of, from the last crawl of any of its known pages."""
+        rows = self.usable
+        last = np.full(self.hosts.limit.size, np.inf)
+        np.minimum.at(last, self.hosts.of_page[rows], self.pages.days_since_last[rows])
+        with np.errstate(invalid="ignore"):
+            debt: FloatArray = np.nan_to_num(self.host_rate * np.maximum(last, 0.0), nan=0.0, posinf=1.0)
+        return np.minimum(debt, 1.0)
+
+    def _serve(
+        self, every: Windows, ranks: IntArray, ranks_below: int, entity_host: IntArray
+    ) -> tuple[IntArray, IntArray, int]:
+        """Choose the entity of each slot, with gaps and limits if any of them can matter."""
+        slots, hosts = self.offsets.size, self.hosts
+        group_slots = np.array([slots])
+        wanted = _sums(entity_host, every.count, hosts.limit.size)
+        tight = (hosts.gap_us > 0) | (hosts.free_us > self.offsets[0])
+        tight |= (wanted > hosts.limit) & (hosts.limit < slots)
+        if not (tight & (wanted > 0)).any():
+            fill = not bool(self.division.cut.any())
+            todo = jobs(every, ranks, ranks_below, None, group_slots)
+            return earliest_deadline_first(todo, group_slots, fill), self.offsets.copy(), 0
+        todo = jobs(every, ranks, ranks_below, None, group_slots, spare=slots // 4 + 1000)
+        return earliest_deadline_first_polite(
+            todo, entity_host, self.offsets, self.latest, hosts.gap_us, hosts.free_us, hosts.limit
+        )
+
+    def _inside(self, slot_host: IntArray, host_owed: FloatArray, owed: FloatArray) -> IntArray:
+        """Share the slots that busy hosts got among their pages; adds what the pages owe to `owed`.
+
+        Each host is a group of its own: its slots are a timeline on which its pages get windows as those of
+        the shard do on the slots of the shard.
+        """
+        of_page, division = self.hosts.of_page, self.division
+        got = np.bincount(slot_host, minlength=self.hosts.limit.size)
+        known_part = np.minimum(np.ceil(division.known), got).astype(np.int64)
+        fair = np.maximum(np.maximum(got // 2, got - known_part), 1)
+        new_slots = np.minimum(division.new, np.where(division.known > 0.0, np.minimum(fair, got), got))
+        group = np.flatnonzero(got)
+        group_of_host = np.full(got.size, -1)
+        group_of_host[group] = np.arange(group.size)
+
+        rows = self.usable[(got > new_slots)[of_page[self.usable]]]
+        row_host = of_page[rows]
+        slots = got[row_host].astype(np.float64)
+        share = self.rate[rows] / self.host_rate[row_host] * (1.0 - new_slots[row_host] / slots)
+        sizes = np.bincount(row_host, minlength=got.size)
+        with_rows = sizes[sizes > 0]
+        known = Windows(np.zeros(0), np.zeros(0), np.zeros(0, np.int64))
+        if rows.size:
+            theta = np.repeat(
+                solve_theta(share, self.debt[rows], np.concatenate(([0], np.cumsum(with_rows)))), with_rows
+            )
+            known = windows(share, self.debt[rows], theta, slots)
+            owed[rows] = self.debt[rows] - np.minimum(1.0, share * theta) + share * host_owed[row_host]
+
+        chosen = division.chosen[group_of_host[of_page[division.chosen]] >= 0]
+        chosen = chosen[np.argsort(of_page[chosen], kind="stable")]
+        chosen_host = of_page[chosen]
+        sizes = np.bincount(chosen_host, minlength=got.size)
+        place = np.arange(chosen.size) - (np.cumsum(sizes) - sizes)[chosen_host]
+        kept = place < new_slots[chosen_host]
+        chosen, chosen_host, place = chosen[kept], chosen_host[kept], place[kept]
+        step = got[chosen_host] / new_slots[chosen_host]
+        every = _joined(known, _new_windows((place + 1) * step, step))
+
+        entity_page = np.concatenate((rows, chosen))
+        groups = group_of_host[np.concatenate((row_host, chosen_host))]
+        todo = jobs(every, self.priority[entity_page], self.rate.size, groups, got[group])
+        entity = earliest_deadline_first(todo, got[group], fill=True)
+        page: IntArray = np.full(slot_host.size, EMPTY, np.int64)
+        page[np.argsort(slot_host, kind="stable")] = np.where(entity >= 0, entity_page[entity], EMPTY)
+        return page
+
+    def fill(self, page: IntArray, due: IntArray, owed: FloatArray) -> tuple[IntArray, IntArray, int]:
+        """Give slots that stayed empty to pages that may use them after all."""
+        empty = np.flatnonzero(page == EMPTY)
+        hosts, pages = self.hosts, self.pages
+        used = np.flatnonzero(page != EMPTY)
+        used_host = hosts.of_page[page[used]]
+        left = hosts.limit - np.bincount(used_host, minlength=hosts.limit.size)
+        count = np.bincount(page[used], minlength=self.rate.size)
+        known = self.usable[left[hosts.of_page[self.usable]] > 0]
+        new = np.flatnonzero(pages.is_new & (count == 0) & (left[hosts.of_page] > 0))
+        if empty.size == 0 or known.size + new.size == 0:
+            return page, due, 0
+        interval = 1.0 / self.share[known]
+        rows = np.concatenate((known, new))
+        slot, row, moment = fill_empty(
+            empty,
+            self.offsets,
+            self.latest,
+            rows,
+            np.concatenate(((count[known] + 1 - owed[known]) * interval, np.full(new.size, np.inf))),
+            np.concatenate((interval, np.full(new.size, np.inf))),
+            self.priority[rows],
+            hosts.of_page[rows],
+            hosts.gap_us,
+            hosts.free_us,
+            left,
+            used_host,
+            due[used],
+        )
+        page[slot] = row
+        due[slot] = moment
+        return page, due, slot.size
+
+
+def _sums(group: IntArray, values: FloatArray | IntArray, groups: int) -> FloatArray:
+    """Sum of the values of each group."""
+    sums: FloatArray = np.bincount(group, values, groups).astype(np.float64, copy=False)
+    return sums
+
+
+def _repeating(interval: FloatArray, count: IntArray) -> Windows:
+    return Windows(interval, interval, count)
+
+
+def _new_windows(deadline: FloatArray, interval: FloatArray) -> Windows:
+    """Windows of pages that get one crawl each."""
+    return Windows(deadline, interval, np.ones(deadline.size, np.int64))
+
+
+def _joined(*parts: Windows) -> Windows:
+    return Windows(
+        np.concatenate([part.first_deadline for part in parts]),
+        np.concatenate([part.interval for part in parts]),
+        np.concatenate([part.count for part in parts]),
+    )
+
+
+def _priority(crawl_value: FloatArray, tie: UIntArray) -> IntArray:
+    """Place of each page by crawl value, higher first, then by stable hash, then by row: 0, 1, ..., n - 1."""
+    order = np.argsort(-crawl_value)
+    sorted_value = crawl_value[order]
+    runs = np.concatenate(([0], np.cumsum(sorted_value[1:] != sorted_value[:-1])))[: order.size]
+    if order.size and runs[-1] + 1 < order.size:
+        high = tie[order] >> np.uint64(32)
+        key = (runs.astype(np.uint64) << np.uint64(32)) | high
+        again = np.argsort(key)
+        ordered = key[again]
+        order = order[again]
+        if np.any(ordered[1:] == ordered[:-1]):
+            order = np.lexsort((np.arange(tie.size), tie, -crawl_value))
+    place: IntArray = np.empty(order.size, np.int64)
+    place[order] = np.arange(order.size)
+    return place
+
+
+def _hosts(pages: ShardPages, offsets: IntArray, latest: IntArray, horizon_us: int) -> _Hosts:
+    n, slots = pages.crawl_rate_per_day.size, offsets.size
+    if pages.host_start is None or slots == 0:
+        zero = np.zeros(1, np.int64)
+        return _Hosts(np.zeros(n, np.int64), np.array([slots]), zero, zero, np.zeros(1, np.bool_))
+    count = pages.host_start.size - 1
+    of_page = np.repeat(np.arange(count), np.diff(pages.host_start))
+    zero = np.zeros(count, np.int64)
+    most = np.full(count, slots) if pages.host_max_slots is None else pages.host_max_slots
+    gap = zero if pages.host_gap_us is None else pages.host_gap_us
+    free = zero if pages.host_free_at_us is None else pages.host_free_at_us
+    limit = host_slot_limits(most, gap, free, int(offsets[0]), int(latest[-1]), horizon_us)
+    # A gap that no two slots of the shard are inside of cannot bind once the host is free.
+    closest = int(np.diff(offsets).min()) if slots > 1 else horizon_us
+    gap = np.where((gap <= closest) & (free <= offsets[0]), 0, gap)
+    binding = (limit < slots) | (gap > 0) | (free > offsets[0])
+    return _Hosts(of_page, limit, gap, free, binding)
+
+
+def _check(pages: ShardPages, offsets: IntArray, horizon_us: int) -> None:
+    n = pages.crawl_rate_per_day.size
+    for name in ("crawl_rate_per_day", "days_since_last", "is_new", "crawl_value", "tie"):
+        shape = getattr(pages, name).shape
+        if shape != (n,):
+            raise ValueError(f"{name} has shape {shape}; crawl_rate_per_day has {n} pages")
+    known = ~pages.is_new
+    rate = pages.crawl_rate_per_day
+    bad = np.flatnonzero(known & ~((rate >= 0.0) & (rate < np.inf)))
+    if bad.size:
+        value = rate[bad[0]]
+        raise ValueError(f"crawl_rate_per_day is {value} in row {bad[0]}; it must be finite and at least 0")
+    bad = np.flatnonzero(known & np.isnan(pages.days_since_last))
+    if bad.size:
+        raise ValueError(f"days_since_last is NaN in row {bad[0]}; mark pages without a crawl as new")
+    bad = np.flatnonzero(np.isnan(pages.crawl_value))
+    if bad.size:
+        raise ValueError(f"crawl_value is NaN in row {bad[0]}; use 0 where it is not known")
+    if horizon_us <= 0:
+        raise ValueError(f"horizon_us is {horizon_us}; it must be above 0")
+    if offsets.ndim != 1 or (
+        offsets.size and (offsets[0] < 0 or offsets[-1] >= horizon_us or bool(np.any(np.diff(offsets) < 0)))
+    ):
+        raise ValueError(f"slot_offset_us must be in order and in [0, {horizon_us})")
+    if pages.host_start is not None:
+        start = pages.host_start
+        if start.size < 1 or start[0] != 0 or start[-1] != n or bool(np.any(np.diff(start) < 0)):
+            raise ValueError(f"host_start must rise from 0 to the number of pages, {n}")
+        for name in ("host_max_slots", "host_gap_us", "host_free_at_us"):
+            values = getattr(pages, name)
+            if values is not None and values.shape != (start.size - 1,):
+                raise ValueError(f"{name} has shape {values.shape}; host_start has {start.size - 1} hosts")

@@ -1,0 +1,223 @@
+"""When a page's next crawls may happen tonight, from the time of its last crawl.
+
+Everything here works on one or more *groups*: sets of pages, each with a timeline of slots of its own (a
+shard; the pages of one busy host on the slots of that host). Rows of a group are contiguous. Time is measured
+in slots of the group, from 0 to its number of slots.
+
+A page with share p of the slots gets a sequence of windows of length 1/p, one crawl each. Windows that tile
+time from each page's last crawl need not fit into the slots that there are tonight: one number per group,
+theta, shifts debts so that they do, and then serving the earliest deadline first meets every window.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from policies.typing_ import FloatArray, IntArray
+
+RELEASE_SLACK_SLOTS = 1e-7
+"""Windows open this much early, so that rounding errors do not cost a slot."""
+
+_NEWTON_STEPS = 60
+_GRID_BITS = 24
+_RANK_BITS = 32
+
+
+def solve_theta(share: FloatArray, debt: FloatArray, group_start: IntArray) -> FloatArray:
+    """Solve ``sum(min(1, share * theta)) = sum(debt)`` per group.
+
+    The left side is concave, increasing and piecewise linear in theta, so Newton's method from below climbs
+    to the solution without passing it and ends exactly when the set of saturated pages no longer changes.
+
+    Parameters
+    ----------
+    share : (n,) float64
+        Share of each page in the slots of its group, above 0.
+    debt : (n,) float64
+        Crawls each page is short of, in [0, 1].
+    group_start : (g + 1,) int64
+        Rows ``group_start[j]:group_start[j + 1]`` are group j; no group is empty.
+
+    Returns
+    -------
+    theta : (g,) float64
+        In slots. Where every page owes 1, the longest window (the least solution).
+    """
+    starts = group_start[:-1]
+    sizes = np.diff(group_start)
+    single = starts.size == 1
+    debts = np.add.reduceat(debt, starts) if starts.size else np.zeros(0)
+    theta = np.zeros(starts.size)
+    saturated = np.full(starts.size, -1.0)
+    for _ in range(_NEWTON_STEPS):
+        per_page = theta[0] if single else np.repeat(theta, sizes)
+        free = share * per_page < 1.0
+        left = np.add.reduceat(np.where(free, share, 0.0), starts)
+        full = sizes - np.add.reduceat(free.astype(np.float64), starts)
+        moving = (full > saturated) & (left > 0.0)
+        if not moving.any():
+            return theta
+        step = (debts - full) / np.where(left > 0.0, left, 1.0)
+        theta = np.where(moving, np.maximum(theta, step), theta)
+        saturated = np.where(moving, full, saturated)
+    for j in np.flatnonzero(moving).tolist():
+        theta[j] = _theta_by_sorting(share[group_start[j] : group_start[j + 1]], float(debts[j]))
+    return theta
+
+
+def _theta_by_sorting(share: FloatArray, debts: float) -> float:
+    """Solve one group by looking at every breakpoint: for shares so far apart that Newton's steps are
+    many."""
+    falling = np.sort(share)[::-1]
+    rest = np.cumsum(falling[::-1])[::-1]
+    full = np.arange(falling.size)
+    at_break = full + rest / falling
+    k = min(int(np.searchsorted(at_break, debts)), falling.size - 1)
+    return float(max(0.0, debts - k) / rest[k])
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Windows of n pages: the first one, and how they repeat.
+
+    Attributes
+    ----------
+    first_deadline : (n,) float64
+        End of the first window, in slots; its last usable slot is the last whole one before.
+    interval : (n,) float64
+        Length of a window, in slots.
+    count : (n,) int64
+        Windows that open before the end of the night.
+    """
+
+    first_deadline: FloatArray
+    interval: FloatArray
+    count: IntArray
+
+
+def windows(share: FloatArray, debt: FloatArray, theta: FloatArray, slots: FloatArray | float) -> Windows:
+    """Lay out tonight's windows of pages.
+
+    With ``owed = debt - min(1, share * theta)`` the k-th window is ``[(k - 1 - owed) / share, (k - owed) /
+    share)``. It is computed from its end ``(1 - debt) / share + min(1 / share, theta)``, which keeps the ties
+    of overdue pages exact.
+
+    Parameters
+    ----------
+    share, debt : (n,) float64
+        As in `solve_theta`.
+    theta : (n,) float64
+        Solution for the group of each page, in slots.
+    slots : (n,) float64
+        Number of slots of the group of each page.
+    """
+    interval = 1.0 / share
+    first = (1.0 - debt) * interval + np.minimum(interval, theta)
+    count = np.ceil((slots - first) * share - RELEASE_SLACK_SLOTS * share) + 1.0
+    return Windows(first, interval, np.maximum(count, 0.0).astype(np.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """Windows as jobs on one timeline on which the groups follow each other, most urgent job first in each.
+
+    Attributes
+    ----------
+    row : (j,) int64
+        Row of the page whose window it is, by rank: rank 0 is the most urgent job of the first group.
+    rank : (j,) int64
+        Jobs in the order in which they open (those that open together by rank).
+    opened : (slots + 1,) int64
+        ``rank[opened[t]:opened[t + 1]]`` open at slot t of the common timeline.
+    """
+
+    row: IntArray
+    rank: IntArray
+    opened: IntArray
+
+
+def jobs(
+    pages: Windows,
+    priority: IntArray,
+    priorities: int,
+    group: IntArray | None,
+    group_slots: IntArray,
+    spare: int = 0,
+) -> Jobs:
+    """Expand windows into jobs, ranked by deadline and then by priority.
+
+    Parameters
+    ----------
+    pages : Windows
+    priority : (n,) int64
+        Among equal deadlines the lower one goes first; no two the same, all in [0, priorities].
+    priorities : int
+    group : (n,) int64 or None
+        Group of each row; None when there is one group only.
+    group_slots : (g,) int64
+        Slots of each group.
+    spare : int
+        Of the windows that are open from the start, one group keeps the most urgent: its number of slots and
+        `spare` more. Nobody can reach the others unless the first are held back by their hosts.
+    """
+    total = int(group_slots.sum())
+    keep = np.flatnonzero(pages.count > 0)
+    if group is None:
+        keep = _most_urgent(pages, priority, priorities, keep, total, total + spare)
+    repeats = pages.count[keep]
+    row = np.repeat(keep, repeats)
+    interval = pages.interval[row]
+    nth = np.arange(row.size) - np.repeat(np.cumsum(repeats) - repeats, repeats)
+    deadline = pages.first_deadline[row] + nth * interval
+    slot = np.maximum(np.ceil(deadline - interval - RELEASE_SLACK_SLOTS), 0.0)
+    slots: FloatArray | float = float(total)
+    start: FloatArray | float = 0.0
+    if group is not None:
+        of_row = group[row]
+        slots = group_slots[of_row].astype(np.float64)
+        start = (np.cumsum(group_slots) - group_slots)[of_row].astype(np.float64)
+        slot += start
+    order = np.argsort(_keys(deadline, slots, start, total, priority[row], priorities))
+    row = row[order]
+    opens = (slot.astype(np.int64)[order] << _RANK_BITS) | np.arange(row.size)
+    opens.sort()
+    opened = np.searchsorted(opens, np.arange(total + 1, dtype=np.int64) << _RANK_BITS)
+    return Jobs(row, opens & ((1 << _RANK_BITS) - 1), opened)
+
+
+def _most_urgent(
+    pages: Windows, priority: IntArray, priorities: int, rows: IntArray, total: int, limit: int
+) -> IntArray:
+    """Drop all but `limit` of the windows that are open at slot 0, and what follows them."""
+    first = pages.first_deadline[rows]
+    is_open = first - pages.interval[rows] <= RELEASE_SLACK_SLOTS
+    if int(np.count_nonzero(is_open)) <= limit:
+        return rows
+    key = _keys(first[is_open], float(total), 0.0, total, priority[rows[is_open]], priorities)
+    kept = ~is_open
+    kept[is_open] = key <= np.partition(key, limit)[limit - 1]
+    return rows[kept]
+
+
+def _keys(
+    deadline: FloatArray,
+    slots: FloatArray | float,
+    start: FloatArray | float,
+    total: int,
+    priority: IntArray,
+    priorities: int,
+) -> IntArray:
+    """Unique integers in the order of (group, deadline, priority).
+
+    Deadlines are rounded to a fine grid, which turns those that differ by rounding errors into ties. Those
+    more than twice the night away are squeezed into the length of one more night; their order stays.
+    """
+    near = 2.0 * np.asarray(slots)
+    far = near + slots * (1.0 - near / np.maximum(deadline, near))
+    place = 3.0 * start + np.where(deadline > near, far, deadline)
+    tie_bits = max(1, priorities.bit_length())
+    grid_bits = min(_GRID_BITS, 62 - tie_bits - (3 * total).bit_length())
+    if grid_bits < 4:
+        raise ValueError(f"{priorities} pages and {total} slots in one shard are too many; use more shards")
+    grid = np.rint(place * float(1 << grid_bits)).astype(np.int64)
+    return (grid << tie_bits) | priority
