@@ -239,7 +239,7 @@ class ScheduledShard:
         used = np.flatnonzero(sequence.page >= 0)
         page = sequence.page[used]
         take = pa.array(page)
-        reasons = pa.array(sequencing.REASON_NAMES, pa.string())
+        reasons = pa.array(sequencing.REASONS, pa.string())
         return pa.RecordBatch.from_arrays(
             [
                 pa.array(np.full(len(used), self._shard, np.int32)),
@@ -291,8 +291,8 @@ class ScheduledShard:
         counts.add("pages_new", int(self._is_new.sum()))
         for code, name in enumerate(search.LIMIT_NAMES):
             counts.add(f"pages_limit_{name}", int((limit == code).sum()))
-        by_reason = np.bincount(sequence.reason, minlength=len(sequencing.REASON_NAMES))
-        for name, n in zip(sequencing.REASON_NAMES, by_reason, strict=True):
+        by_reason = np.bincount(sequence.reason, minlength=len(sequencing.REASONS))
+        for name, n in zip(sequencing.REASONS, by_reason, strict=True):
             counts.add(f"slots_{name}", int(n))
         multiplier = self._allocation.host_multiplier
         hosts: tuple[tuple[float, str], ...] = ()
