@@ -1,0 +1,301 @@
+"""One pass over the pages that brackets the multiplier: a mergeable histogram of ratios.
+
+Demand of a page is weight * f(multiplier * ratio) with f decreasing. Bins hold the ratio's leading bits (128 an
+octave), so their edges bound the demand of all pages in them on both sides without a look at the pages.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from policies.demand import BUDGET_UNITS, HostTotals, Kernel, Prepared, exact_units, host_cuts
+from policies.objectives import Objective
+from policies.special import CHUNK, LARGEST_BELOW_ONE, P2Inverter
+from policies.typing_ import BoolArray, FloatArray, IntArray
+
+_BIN_SHIFT: Final = 45  # of a double's bits: sign, exponent and 7 bits of the mantissa remain
+_PLACE_BITS: Final = 10  # further bits: the place of a ratio in its bin
+_LEVEL_SHIFT: Final = 55  # of a weight's bits: levels of 8 octaves
+_LEVEL_BITS: Final = 20  # a weight is kept to a multiple of 2^-20 of the least weight of its level
+_MOMENT_BITS: Final = 20
+_MOMENT_MASK: Final = (1 << _MOMENT_BITS) - 1
+_ROWS: Final = 1 << 15  # sums of this many terms below 2^38 are exact in double precision
+_CUT_KEY: Final = 1 << 40
+_LEVEL_KEY: Final = 1 << 20
+_CAP_BITS: Final = 30
+_SLACK: Final = 1e-5  # more than the rounding of weights to levels
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Sparse integer sums by key, keys ascending: columns (k,) int64 of one sum each."""
+
+    key: IntArray
+    sums: IntArray  # (k, columns)
+
+    @classmethod
+    def empty(cls, columns: int) -> "Histogram":
+        return cls(np.empty(0, dtype=np.int64), np.empty((0, columns), dtype=np.int64))
+
+    def merge(self, other: "Histogram") -> "Histogram":
+        key = np.concatenate([self.key, other.key])
+        if key.size == 0:
+            return self
+        order = np.argsort(key, kind="stable")
+        key = key[order]
+        first = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
+        sums = np.add.reduceat(np.concatenate([self.sums, other.sums])[order], first, axis=0)
+        if sums.shape[1] == 3:  # weight, moment high, moment low
+            sums[:, 1] += sums[:, 2] >> _MOMENT_BITS
+            sums[:, 2] &= _MOMENT_MASK
+        return Histogram(key[first], sums)
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What one pass over some pages tells about the multiplier. Surveys merge exactly and in any order.
+
+    Attributes
+    ----------
+    objective, budget_per_day
+        What the survey was made for.
+    pages, useful_pages, cut_pages : int
+        All pages; those that some crawl helps; those of them that a cap or a host's limit may cut.
+    scaled_hosts : int
+        Hosts whose floors exceed their limit.
+    floor_units, most_units : int
+        Sum of floors, and of demand at multiplier 0, in units of budget * 2^-60.
+    least_ratio : float
+        Reciprocal of the largest marginal value of any page at rate 0; inf without useful pages.
+    least_multiplier : float
+        No page that may be cut asks for less than its cap at multipliers up to this one.
+    ratios : Histogram
+        Keys: may be cut, level of weight, bin of ratio. Sums: weight, and its product with the place in the bin.
+    caps : Histogram
+        Keys: bin of the multiplier at which a page reaches its cap. Sum: caps, in units of budget * 2^-30.
+    """
+
+    objective: str
+    budget_per_day: float
+    pages: int
+    useful_pages: int
+    cut_pages: int
+    scaled_hosts: int
+    floor_units: int
+    most_units: int
+    least_ratio: float
+    least_multiplier: float
+    ratios: Histogram
+    caps: Histogram
+
+    @classmethod
+    def empty(cls, objective: Objective, budget_per_day: float) -> "Survey":
+        """Survey of no pages."""
+        return cls(objective.name, budget_per_day, 0, 0, 0, 0, 0, 0, math.inf, math.inf,
+                   Histogram.empty(3), Histogram.empty(1))  # fmt: skip
+
+    def merge(self, other: "Survey") -> "Survey":
+        """Survey of the pages of both.
+
+        Raises
+        ------
+        ValueError
+            The two were made for different objectives or budgets.
+        """
+        if (self.objective, self.budget_per_day) != (other.objective, other.budget_per_day):
+            raise ValueError(
+                f"cannot merge a survey for {self.objective} at {self.budget_per_day} a day with one for "
+                f"{other.objective} at {other.budget_per_day} a day"
+            )
+        return Survey(
+            self.objective,
+            self.budget_per_day,
+            self.pages + other.pages,
+            self.useful_pages + other.useful_pages,
+            self.cut_pages + other.cut_pages,
+            self.scaled_hosts + other.scaled_hosts,
+            self.floor_units + other.floor_units,
+            self.most_units + other.most_units,
+            min(self.least_ratio, other.least_ratio),
+            min(self.least_multiplier, other.least_multiplier),
+            self.ratios.merge(other.ratios),
+            self.caps.merge(other.caps),
+        )
+
+
+def survey_prepared(prepared: Prepared, objective: Objective, budget_per_day: float) -> Survey:
+    """Survey of one block, for a budget > 0."""
+    block = prepared.block
+    n = len(block)
+    if n == 0:
+        return Survey.empty(objective, budget_per_day)
+    kernel = Kernel(prepared, objective, budget_per_day)
+    ratio = np.empty(n)
+    weight = block.change_rate_per_day
+    if objective.weight(weight[:1]) is not weight[:1] and objective.name == "discrete":
+        weight = objective.weight(weight)
+    needs_most = prepared.cap is not None or prepared.hosts is not None or objective.max_rate_per_day < np.inf
+    by_host = HostTotals(prepared.hosts) if prepared.hosts is not None else None
+    floor_units = most_units = 0
+    most = np.empty(CHUNK)
+    for start in range(0, n, CHUNK):
+        m = kernel.load(start)
+        ratio[kernel.rows] = kernel.ratio
+        if prepared.floor is not None:
+            floors = np.minimum(prepared.floor[kernel.rows], 2.0**18 * budget_per_day)
+            floor_units += exact_units(floors * kernel.scale)
+        if needs_most:
+            kernel.most(most[:m], 2.0 * budget_per_day)
+            units = most[:m] * kernel.scale
+            if by_host is not None and prepared.hosts is not None:
+                by_host.add(units, *host_cuts(prepared.hosts, kernel.rows))
+            else:
+                most_units += exact_units(units)
+    if by_host is not None:
+        most_units = by_host.cut_units()
+    useful = ratio < np.inf
+    n_useful = int(np.count_nonzero(useful))
+    if not needs_most:
+        most_units = floor_units + 2 * BUDGET_UNITS * n_useful
+    caps = Histogram.empty(1)
+    may_cut: BoolArray | None = None
+    cut_pages, least_multiplier = 0, math.inf
+    if needs_most and n_useful:
+        may_cut, caps, least_multiplier = _caps(prepared, objective, budget_per_day, useful)
+        cut_pages = int(np.count_nonzero(may_cut))
+        may_cut = may_cut[useful]
+    if n_useful < n:
+        ratio, weight = ratio[useful], weight[useful]
+    least_ratio = float(ratio.min()) if n_useful else math.inf
+    ratios = _ratios(ratio, weight, may_cut) if n_useful else Histogram.empty(3)
+    return Survey(objective.name, budget_per_day, n, n_useful, cut_pages, prepared.scaled_hosts, floor_units,
+                  most_units, least_ratio, least_multiplier, ratios, caps)  # fmt: skip
+
+
+def _ratios(ratio: FloatArray, weight: FloatArray, may_cut: BoolArray | None) -> Histogram:
+    bits, weight_bits = ratio.view(np.int64), np.ascontiguousarray(weight).view(np.int64)
+    first_bin = int(bits.min()) >> _BIN_SHIFT
+    bins = (int(bits.max()) >> _BIN_SHIFT) - first_bin + 1
+    first_level = int(weight_bits.min()) >> _LEVEL_SHIFT
+    levels = (int(weight_bits.max()) >> _LEVEL_SHIFT) - first_level + 1
+    scales = np.ldexp(1.0, _LEVEL_BITS + 1023 - 8 * np.arange(first_level, first_level + levels))
+    size = bins * levels * (1 if may_cut is None else 2)
+    dense = size <= 4 * ratio.size
+    sums = np.zeros((3, size if dense else 0), dtype=np.int64)
+    total = Histogram.empty(3)
+    for start in range(0, ratio.size, _ROWS):
+        rows = slice(start, start + _ROWS)
+        level = (weight_bits[rows] >> _LEVEL_SHIFT) - first_level
+        whole = weight[rows] * scales[0] if levels == 1 else weight[rows] * np.take(scales, level)
+        np.rint(whole, out=whole)
+        index = bits[rows] >> _BIN_SHIFT
+        index -= first_bin
+        if levels > 1:
+            level *= bins
+            index += level
+        if may_cut is not None:
+            index += may_cut[rows] * (bins * levels)
+        place = bits[rows] >> (_BIN_SHIFT - _PLACE_BITS)
+        place &= (1 << _PLACE_BITS) - 1
+        if dense:
+            keys = None
+        else:
+            keys, index = np.unique(index, return_inverse=True)
+        length = size if keys is None else keys.size
+        by_bin = np.bincount(index, weights=whole, minlength=length).astype(np.int64)
+        whole *= place
+        moment = np.bincount(index, weights=whole, minlength=length).astype(np.int64)
+        part = np.stack([by_bin, moment >> _MOMENT_BITS, moment & _MOMENT_MASK])
+        if keys is None:
+            sums += part
+        else:
+            total = total.merge(Histogram(keys, part.T))
+    if dense:
+        keys = np.flatnonzero(sums[0])
+        total = Histogram.empty(3).merge(Histogram(keys, sums[:, keys].T))
+    place_of = total.key % bins + first_bin
+    level_of = total.key // bins % levels + first_level
+    cut_of = total.key // (bins * levels)
+    return Histogram(cut_of * _CUT_KEY + level_of * _LEVEL_KEY + place_of, total.sums)
+
+
+def _caps(
+    prepared: Prepared, objective: Objective, budget_per_day: float, useful: BoolArray
+) -> tuple[BoolArray, Histogram, float]:
+    """Which useful pages something may cut; what they surely ask for at small multipliers; where all are cut."""
+    block = prepared.block
+    change, request = block.change_rate_per_day, block.request_rate_per_day
+    cap = np.full(len(block), prepared.ceiling) if prepared.cap is None else prepared.cap.copy()
+    cut = useful & (cap < 2.0 * budget_per_day)
+    share = cap
+    hosts = prepared.hosts
+    if hosts is not None:
+        limit = np.repeat(hosts.limit_per_day, hosts.pages)
+        cut |= useful & np.isfinite(limit)
+        cap = np.minimum(cap, limit)
+        # A host at its limit asks for at least what its pages would under any split of that limit.
+        worth = np.where(useful, np.sqrt(change * request), 0.0)
+        of_host = np.repeat(np.add.reduceat(worth, hosts.start), hosts.pages)
+        asked = np.repeat(np.add.reduceat(np.where(useful, cap, 0.0), hosts.start), hosts.pages)
+        split = np.where(np.isfinite(limit), limit, 0.0) * worth / np.where(of_host > 0.0, of_host, 1.0)
+        share = np.where(asked <= limit, cap, np.minimum(cap, split))
+    rows = np.flatnonzero(cut)
+    if rows.size == 0:
+        return cut, Histogram.empty(1), math.inf
+    at = objective.marginal_value(share[rows], change[rows], request[rows])
+    least = objective.marginal_value(cap[rows], change[rows], request[rows]) if hosts is not None else at
+    keys = np.ascontiguousarray(at).view(np.int64) >> _BIN_SHIFT
+    units = np.floor(share[rows] * (2.0**_CAP_BITS / budget_per_day)).astype(np.int64)
+    order = np.argsort(keys, kind="stable")
+    caps = Histogram.empty(1).merge(Histogram(keys[order], units[order][:, None]))
+    return cut, caps, float(least.min())
+
+
+class Bounds:
+    """Bounds and an estimate of total demand at any multiplier, from a survey."""
+
+    def __init__(self, survey: Survey, objective: Objective) -> None:
+        key = survey.ratios.key
+        weight_sum, high, low = survey.ratios.sums.T
+        level = key % _CUT_KEY // _LEVEL_KEY
+        bin_ = key % _LEVEL_KEY
+        self._weight = np.ldexp(weight_sum.astype(np.float64), 8 * level - 1023 - _LEVEL_BITS)
+        self._left = (bin_ << _BIN_SHIFT).view(np.float64)
+        self._right = ((bin_ + 1) << _BIN_SHIFT).view(np.float64)
+        moment = high * float(1 << _MOMENT_BITS) + low
+        place = (moment / weight_sum + 0.5) / (1 << _PLACE_BITS)
+        self._mean = self._left + (self._right - self._left) * place
+        self._free = key < _CUT_KEY
+        self._cap_at = (survey.caps.key << _BIN_SHIFT).view(np.float64)
+        self._cap = survey.caps.sums[:, 0] * (survey.budget_per_day / 2.0**_CAP_BITS)
+        self._floors = survey.floor_units / BUDGET_UNITS * survey.budget_per_day
+        self._objective = objective
+
+    def upper(self, multiplier: float) -> float:
+        """No less than the demand, per day."""
+        return self._floors + (1.0 + _SLACK) * self._sum(self._weight, self._left, multiplier)
+
+    def lower(self, multiplier: float) -> float:
+        """No more than the demand, per day."""
+        free = self._free
+        caps = float(self._cap[self._cap_at >= multiplier].sum())
+        return caps + (1.0 - _SLACK) * self._sum(self._weight[free], self._right[free], multiplier)
+
+    def estimate(self, multiplier: float) -> float:
+        """About the demand, per day, if no constraint but the budget binds."""
+        return self._sum(self._weight, self._mean, multiplier)
+
+    def _sum(self, weight: FloatArray, ratio: FloatArray, multiplier: float) -> float:
+        c = ratio * multiplier
+        if self._objective.starves:
+            keep = c < 1.0
+            weight, c = weight[keep], np.minimum(c[keep], LARGEST_BELOW_ONE)
+        scratch, total = P2Inverter(), 0.0
+        for start in range(0, c.size, CHUNK):
+            part = slice(start, start + CHUNK)
+            out = np.empty(c[part].size)
+            self._objective.demand(np.ascontiguousarray(weight[part]), c[part].copy(), scratch, out)
+            total += float(out.sum())
+        return total
