@@ -41,21 +41,32 @@ Last-Modified. So the order of the input does not matter.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from policies.interval_sums import Intervals, add_intervals
-from policies.page_state import NO_TIME, Forgetting, PageState
+from policies.page_state import NO_TIME, Forgetting, PageState, concatenate
+from policies.signal_counts import DISPOSITIONS as SIGNAL_DISPOSITIONS
 from policies.signal_counts import Signals, count_signals
-from policies.typing_ import BoolArray, ByteArray, IntArray, UIntArray
+from policies.typing_ import BoolArray, IntArray
+from policies.visits import (
+    GONE,
+    MIN_GAP_US,
+    REVISIT,
+    STATUS_NONE,
+    SUCCESS,
+    UNMODIFIED,
+    Log,
+    Observations,
+    Visits,
+    drop_repeats,
+)
 
-MIN_GAP_US = 60_000_000
+__all__ = ["DISPOSITIONS", "MIN_AGE_US", "MIN_GAP_US", "STATUS_NONE", "Observations", "Signals", "fold"]
+
 MIN_AGE_US = 60_000_000
-STATUS_NONE = -32768
-"""Stands for a missing status; counts as a success."""
 
 DISPOSITIONS = (
     "after_as_of",
@@ -71,83 +82,7 @@ DISPOSITIONS = (
 )
 """Counters that add up to ``observations``."""
 
-_SUCCESS, _REVISIT, _UNMODIFIED, _GONE, _FAILED = range(5)
 _NONE, _UNCHANGED, _CHANGED, _BASELINE = range(4)
-
-
-def _kind_table() -> ByteArray:
-    """Kind of answer by status seen as uint16; in the second half for rows marked as not modified."""
-    status = np.arange(1 << 16).astype(np.uint16).view(np.int16)
-    kind = np.full(status.shape, _FAILED, dtype=np.uint8)
-    kind[((status >= 200) & (status < 400)) | (status == STATUS_NONE)] = _SUCCESS
-    kind[status == 304] = _UNMODIFIED
-    kind[(status == 404) | (status == 410)] = _GONE
-    revisit = kind.copy()
-    revisit[(kind == _SUCCESS) | ((status <= 0) & (kind == _FAILED))] = _REVISIT
-    return np.concatenate([kind, revisit])
-
-
-_KIND = _kind_table()
-
-
-@dataclass(frozen=True, slots=True)
-class Observations:
-    """Rows of a crawl log, in any order.
-
-    Attributes
-    ----------
-    page : (k,) int64
-        Code of the page, 0..n-1 in the order of the state.
-    fetched_at_us : (k,) int64, microseconds since 1970, UTC
-    status : (k,) int16, optional
-        HTTP status, `STATUS_NONE` where missing.
-    digest : (k,) uint64, optional
-        Hash of the content, 0 where there is none. The digest of an empty body must come as 0.
-    changed : (k,) int8, optional
-        What the crawler says: 1 changed, 0 unchanged, -1 nothing.
-    not_modified : (k,) bool, optional
-    last_modified_us : (k,) int64, microseconds, `NO_TIME` where missing, optional
-    """
-
-    page: IntArray
-    fetched_at_us: IntArray
-    status: NDArray[np.int16] | None = None
-    digest: UIntArray | None = None
-    changed: NDArray[np.int8] | None = None
-    not_modified: BoolArray | None = None
-    last_modified_us: IntArray | None = None
-
-    def __len__(self) -> int:
-        return len(self.page)
-
-    def check(self, n: int) -> None:
-        """Raise `ValueError` on columns of unequal length or pages outside 0..n-1."""
-        for name in ("fetched_at_us", "status", "digest", "changed", "not_modified", "last_modified_us"):
-            column = getattr(self, name)
-            if column is not None and len(column) != len(self):
-                raise ValueError(f"{name} has {len(column)} rows and page has {len(self)}; give one each")
-        if len(self) and not (self.page.min() >= 0 and self.page.max() < n):
-            raise ValueError(
-                f"page codes {self.page.min()}..{self.page.max()} do not fit a state of {n} pages; "
-                f"expand the state first"
-            )
-        if len(self) and self.fetched_at_us.min() == NO_TIME:
-            raise ValueError("fetched_at_us has a missing time; reject such rows before the fold")
-
-
-@dataclass(slots=True)
-class _Visits:
-    """Rows in order of (page, time): columns, and where pages begin."""
-
-    page: IntArray
-    at_us: IntArray
-    code: ByteArray  # kind | (changed + 1) << 3
-    digest: UIntArray
-    modified_us: IntArray | None
-
-    def take(self, rows: NDArray[Any]) -> _Visits:
-        modified = None if self.modified_us is None else self.modified_us[rows]
-        return _Visits(self.page[rows], self.at_us[rows], self.code[rows], self.digest[rows], modified)
 
 
 def fold(
@@ -191,230 +126,91 @@ def fold(
     """
     forgetting = Forgetting(half_life_changes, half_life_days)
     observations.check(len(state))
-    counts = dict.fromkeys(("observations", *DISPOSITIONS, "last_modified_ignored"), 0)
+    names = ("observations", *DISPOSITIONS, "last_modified_ignored", "signals", *SIGNAL_DISPOSITIONS)
+    counts = dict.fromkeys(names, 0)
     counts["observations"] = len(observations)
+    log = Log(state, observations, as_of_us, counts)
+    if signals is not None:
+        signals.check(len(state))
+        signals = signals.by_page()
+    parts = []
+    for low, high, visits in log.blocks():
+        before = state.slice(low, high, log.last_attempt_at_us)
+        news = None if signals is None else signals.slice(low, high)
+        visits.page -= low
+        parts.append(_fold_block(before, visits, news, as_of_us, forgetting, counts))
+    return concatenate(parts), counts
 
-    last_attempt = state.last_attempt_at_us.copy()
-    visits = _sorted_visits(state, observations, as_of_us, last_attempt, counts)
-    visits = _drop_repeats(state, visits, counts)
+
+def _fold_block(
+    state: PageState,
+    visits: Visits,
+    signals: Signals | None,
+    as_of_us: int,
+    forgetting: Forgetting,
+    counts: dict[str, int],
+) -> PageState:
+    """Fold the visits of a run of pages. `state.last_attempt_at_us` is tonight's already."""
+    visits = drop_repeats(state, visits, counts)
     if visits.modified_us is not None:
         future = visits.modified_us > visits.at_us
-        counts["last_modified_ignored"] = int(np.count_nonzero(future))
+        counts["last_modified_ignored"] += int(np.count_nonzero(future))
         visits.modified_us = np.where(future, NO_TIME, visits.modified_us)
 
     pages = _Pages(visits.page)
     outcome, base_us, after = _judge(state, visits, pages)
-    last = pages.page, visits.at_us[pages.end - 1]
+    last_us = visits.at_us[pages.end - 1]
     last_success = state.last_success_at_us.copy()
-    last_success[last[0]] = last[1]
-    np.maximum.at(last_attempt, *last)
+    last_success[pages.page] = last_us
+    last_attempt = state.last_attempt_at_us.copy()
+    last_attempt[pages.page] = np.maximum(last_attempt[pages.page], last_us)
 
-    counts["baseline"] = int(np.count_nonzero(outcome == _BASELINE))
-    nothing = outcome == _NONE
     kind = visits.code & 7
-    counts["not_modified_without_baseline"] = int(
-        np.count_nonzero(nothing & ((kind == _UNMODIFIED) | (kind == _REVISIT)))
-    )
-    counts["no_change_evidence"] = int(np.count_nonzero(nothing)) - counts["not_modified_without_baseline"]
+    nothing = outcome == _NONE
+    unfounded = int(np.count_nonzero(nothing & ((kind == UNMODIFIED) | (kind == REVISIT))))
+    counts["not_modified_without_baseline"] += unfounded
+    counts["no_change_evidence"] += int(np.count_nonzero(nothing)) - unfounded
+    counts["baseline"] += int(np.count_nonzero(outcome == _BASELINE))
 
-    observed = np.flatnonzero(~nothing) if nothing.any() else slice(None)
-    table, inside, signal_counters = count_signals(
+    ends = (outcome == _UNCHANGED) | (outcome == _CHANGED)
+    rows = _rows(ends)
+    observed = _rows(~nothing)
+    found = outcome[observed]
+    table, inside = count_signals(
         state,
         signals,
         as_of_us,
-        visits.page[observed],
-        visits.at_us[observed],
-        outcome[observed] == _BASELINE,
-        outcome[observed] == _CHANGED,
+        (visits.page[observed], visits.at_us[observed], found == _BASELINE, found == _CHANGED),
+        counts,
     )
-    counts |= signal_counters
-
-    ends = (outcome == _UNCHANGED) | (outcome == _CHANGED)
     if inside is not None:
         inside = inside[ends[observed]]
-    rows = np.flatnonzero(ends)
-    if len(rows) == len(ends):
-        rows = slice(None)  # type: ignore[assignment]
-    at_us, base_us = visits.at_us[rows], base_us[rows]
-    changed = outcome[rows] == _CHANGED
+    at_us, base_us, changed = visits.at_us[rows], base_us[rows], outcome[rows] == _CHANGED
     age_us = None
+    n_changed = int(np.count_nonzero(changed))
     if visits.modified_us is not None:
         modified = visits.modified_us[rows]
-        dated = changed & (modified > base_us) & (modified <= at_us - MIN_AGE_US) & (kind[rows] != _GONE)
+        dated = changed & (modified > base_us) & (modified <= at_us - MIN_AGE_US) & (kind[rows] != GONE)
         age_us = np.where(dated, at_us - np.where(dated, modified, 0), 0)
-        counts["changed_dated"] = int(np.count_nonzero(dated))
-    n_changed = int(np.count_nonzero(changed))
-    counts["unchanged"] = len(changed) - n_changed
-    counts["changed_undated"] = n_changed - counts["changed_dated"]
+        n_dated = int(np.count_nonzero(dated))
+        counts["changed_dated"] += n_dated
+        counts["changed_undated"] -= n_dated
+    counts["changed_undated"] += n_changed
+    counts["unchanged"] += len(changed) - n_changed
     sums = add_intervals(
         state,
         Intervals(visits.page[rows], at_us, at_us - base_us, changed, age_us, inside),
         after["baseline_at_us"],
         forgetting,
     )
-    return (
-        PageState(last_success_at_us=last_success, last_attempt_at_us=last_attempt, **sums, **after, **table),
-        counts,
+    return PageState(
+        last_success_at_us=last_success, last_attempt_at_us=last_attempt, **sums, **after, **table
     )
 
 
-def _sorted_visits(
-    state: PageState, rows: Observations, as_of_us: int, last_attempt: IntArray, counts: dict[str, int]
-) -> _Visits:
-    """Visits newer than the state, by (page, time, content); counts the others, moves `last_attempt`."""
-    page = np.asarray(rows.page, dtype=np.int64)
-    at_us = np.asarray(rows.fetched_at_us, dtype=np.int64)
-    k = len(page)
-    if rows.status is None:
-        kind = np.full(k, _SUCCESS, dtype=np.uint8)
-        if rows.not_modified is not None:
-            kind[rows.not_modified] = _REVISIT
-    else:
-        index = np.asarray(rows.status, dtype=np.int16).view(np.uint16)
-        if rows.not_modified is None:
-            kind = _KIND[index]
-        else:
-            kind = _KIND[index.astype(np.int32) + (rows.not_modified.astype(np.int32) << 16)]
-    code = kind
-    if rows.changed is not None:
-        code = kind | ((np.clip(rows.changed, -1, 1) + 1).astype(np.uint8) << 3)
-    digest = np.zeros(k, dtype=np.uint64) if rows.digest is None else np.asarray(rows.digest, dtype=np.uint64)
-    modified = None if rows.last_modified_us is None else np.asarray(rows.last_modified_us, dtype=np.int64)
-    if (
-        modified is not None
-        and not (modified != NO_TIME).any()
-        and (state.last_modified_at_us == NO_TIME).all()
-    ):
-        modified = None
-
-    drop = at_us > as_of_us
-    counts["after_as_of"] = int(np.count_nonzero(drop))
-    failed = kind == _FAILED
-    if (state.last_success_at_us != NO_TIME).any():
-        last = state.last_success_at_us[page]
-        behind = (at_us <= last) & ~drop
-        repeat = (at_us == last) & behind & ~failed
-        counts["duplicate"] = int(np.count_nonzero(repeat))
-        counts["late"] = int(np.count_nonzero(behind)) - counts["duplicate"]
-        drop |= behind
-    failed &= ~drop
-    attempts = np.flatnonzero(failed)
-    if len(attempts):
-        counts["failed"] = len(attempts)
-        np.maximum.at(last_attempt, page[attempts], at_us[attempts])
-        drop |= failed
-    kept: IntArray | None = np.flatnonzero(~drop) if drop.any() else None
-    if kept is not None and not len(kept):
-        return _Visits(page[:0], at_us[:0], code[:0], digest[:0], None if modified is None else modified[:0])
-
-    order = _order(page, at_us, code, digest, modified, kept)
-    visits = _Visits(page, at_us, code, digest, modified)
-    return visits if order is None else visits.take(order)
-
-
-def _order(
-    page: IntArray,
-    at_us: IntArray,
-    code: ByteArray,
-    digest: UIntArray,
-    modified: IntArray | None,
-    kept: IntArray | None,
-) -> IntArray | None:
-    """Rows `kept` (all if None) by (page, time, content); None if they are in order as they stand."""
-    p = page if kept is None else page[kept]
-    t = at_us if kept is None else at_us[kept]
-    if len(p) < 2:
-        return kept
-    # One integer key: the page above, and of the time as many bits as fit below it.
-    first = int(t.min())
-    time_bits = (int(t.max()) - first).bit_length()
-    lost_bits = max(0, int(p.max()).bit_length() + time_bits - 63)
-    key = (p << (time_bits - lost_bits)) | ((t - first) >> lost_bits)
-    order: IntArray | None = None
-    step = np.diff(key)
-    if not (step >= 0).all():
-        order = np.argsort(key)
-        key = key[order]
-        step = np.diff(key)
-    same = step == 0
-    if same.any():
-        # Few rows share a key; only these are compared in full.
-        twin = np.zeros(len(key), dtype=np.bool_)
-        twin[1:] = same
-        twin[:-1] |= same
-        place = np.flatnonzero(twin)
-        group = key[place]
-        order = np.arange(len(p)) if order is None else order
-        among = order[place]
-        row = among if kept is None else kept[among]
-        content = [~code[row], digest[row] - np.uint64(1), code[row] & np.uint8(7), t[among], group]
-        if modified is not None:
-            content.insert(0, ~modified[row])
-        order[place] = among[np.lexsort(content)]
-    if order is None:
-        return kept
-    return order if kept is None else kept[order]
-
-
-def _drop_repeats(state: PageState, visits: _Visits, counts: dict[str, int]) -> _Visits:
-    """Keep visits at least `MIN_GAP_US` after the last one kept, beginning with the state's."""
-    k = len(visits.page)
-    if not k:
-        return visits
-    first = np.ones(k, dtype=np.bool_)
-    first[1:] = visits.page[1:] != visits.page[:-1]
-    near = np.zeros(k, dtype=np.bool_)
-    near[1:] = (np.diff(visits.at_us) < MIN_GAP_US) & ~first[1:]
-    starts = np.flatnonzero(first)
-    last = state.last_success_at_us[visits.page[starts]]
-    near[starts] = (last != NO_TIME) & (visits.at_us[starts] - np.maximum(last, -(1 << 62)) < MIN_GAP_US)
-    if not near.any():
-        return visits
-
-    # Chains of rows each near the one before; only their heads are kept for sure.
-    chained = near.copy()
-    chained[:-1] |= near[1:]
-    rows = np.flatnonzero(chained)
-    at_us, head = visits.at_us[rows], ~near[rows]
-    # Where a page's first row is near the visit in the state, that visit heads the chain.
-    behind = np.flatnonzero(first[rows] & near[rows])
-    at_us = np.insert(at_us, behind, state.last_success_at_us[visits.page[rows[behind]]])
-    head = np.insert(head, behind, True)
-    rows = np.insert(rows, behind, -1)
-    keep = _first_of_each_gap(at_us, head)
-    dropped = rows[~keep]
-    counts["duplicate"] += len(dropped)
-    if not len(dropped):
-        return visits
-    kept = np.ones(k, dtype=np.bool_)
-    kept[dropped] = False
-    return visits.take(np.flatnonzero(kept))
-
-
-def _first_of_each_gap(at_us: IntArray, head: BoolArray) -> BoolArray:
-    """In each chain keep the head, then always the next row at least `MIN_GAP_US` later.
-
-    Each row points to its successor; paths from the heads are followed in steps that double, so a chain
-    of a million rows takes twenty passes.
-    """
-    k = len(at_us)
-    axis = np.zeros(k, dtype=np.int64)
-    axis[1:] = np.diff(at_us)
-    axis[head] = 2 * MIN_GAP_US
-    np.cumsum(axis, out=axis)
-    chain = np.cumsum(head)
-    chain = np.append(chain, -1)
-    jump = np.searchsorted(axis, axis + MIN_GAP_US)
-    jump[chain[jump] != chain[:-1]] = k
-    jump = np.append(jump, k)
-    keep = np.append(head, False)
-    while True:
-        reached = jump[np.flatnonzero(keep)]
-        keep[reached] = True
-        keep[k] = False
-        jump = jump[jump]
-        if (jump == k).all():
-            return keep[:k]
+def _rows(mask: BoolArray) -> IntArray | slice:
+    """The rows of a mask, without a copy where it is all of them."""
+    return slice(None) if mask.all() else np.flatnonzero(mask)
 
 
 class _Pages:
@@ -453,15 +249,15 @@ class _Pages:
 
 
 def _judge(
-    state: PageState, visits: _Visits, pages: _Pages
+    state: PageState, visits: Visits, pages: _Pages
 ) -> tuple[NDArray[np.int8], IntArray, dict[str, NDArray[Any]]]:
     """Outcome of each visit, the time of the observation before it, and what is known after the last one."""
     k = len(visits.page)
     at = pages.page
     kind = visits.code & 7
     flag = (visits.code >> 3).astype(np.int8)  # 0 unknown, 1 unchanged, 2 changed
-    success = kind == _SUCCESS
-    gone = kind == _GONE
+    success = kind == SUCCESS
+    gone = kind == GONE
     after: dict[str, NDArray[Any]] = {
         "gone": state.gone.copy(),
         "digest": state.digest.copy(),
@@ -470,7 +266,7 @@ def _judge(
     }
     if not k:
         return np.zeros(0, dtype=np.int8), visits.at_us, after
-    has_digest = (kind <= _REVISIT) & (visits.digest != 0)
+    has_digest = (kind <= REVISIT) & (visits.digest != 0)
     can_open = has_digest | gone | (success & (flag > 0))
     outcome = np.zeros(k, dtype=np.int8)
     blank = success & (flag == 2) & ~has_digest  # changed, to a content whose digest is not known
@@ -499,12 +295,12 @@ def _judge(
     compare = has_digest & (known != 0)
     outcome = np.where(compare, np.where(value == known, _UNCHANGED, _CHANGED), outcome).astype(np.int8)
     np.copyto(outcome, flag, where=success & (flag > 0))
-    outcome[(kind == _UNMODIFIED) | ((kind == _REVISIT) & ~compare)] = _UNCHANGED
+    outcome[(kind == UNMODIFIED) | ((kind == REVISIT) & ~compare)] = _UNCHANGED
 
-    was_gone = pages.known_before(gone, np.ones(k, dtype=np.bool_), state.gone[at])
-    after["gone"][at] = gone[pages.end - 1]
-    touched = gone | was_gone
-    if touched.any():
+    if gone.any() or state.gone[at].any():
+        was_gone = pages.known_before(gone, np.ones(k, dtype=np.bool_), state.gone[at])
+        after["gone"][at] = gone[pages.end - 1]
+        touched = gone | was_gone
         np.copyto(outcome, np.where(gone == was_gone, _UNCHANGED, _CHANGED), where=touched, casting="unsafe")
 
     opened = state.baseline_at_us[at] != NO_TIME

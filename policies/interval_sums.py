@@ -113,8 +113,8 @@ def add_intervals(
         count = np.cumsum(changed, dtype=np.int64)
         count += (state.n_changes - (np.cumsum(changes) - changes))[page]
         exponent, factor = forgetting.weights(count, intervals.at_us)
-        unit, _ = forgetting.weights(state.n_changes.astype(np.int64), state.baseline_at_us)
-        target, _ = forgetting.weights(n_changes, baseline_at_us)
+        unit = forgetting.landmarks(state.n_changes, state.baseline_at_us)
+        target = forgetting.landmarks(n_changes, baseline_at_us)
         first = np.flatnonzero(np.diff(page, prepend=-1))
         fresh = state.n_intervals[page[first]] == 0
         unit[page[first[fresh]]] = exponent[first[fresh]]

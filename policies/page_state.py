@@ -12,6 +12,7 @@ weights to the present with `evidence`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -191,6 +192,17 @@ class PageState:
             columns |= {name: getattr(self, name) for name in _SIGNAL_COLUMNS}
         return PageState(bin_start=start, **columns)
 
+    def slice(self, low: int, high: int, last_attempt_at_us: IntArray) -> PageState:
+        """Pages `low` to `high` - 1, as views, with another (n,) column of last attempts."""
+        columns: dict[str, Any] = {name: getattr(self, name)[low:high] for name in _PAGE_COLUMNS}
+        columns["last_attempt_at_us"] = last_attempt_at_us[low:high]
+        start = self.bin_start[low : high + 1]
+        columns |= {name: getattr(self, name)[start[0] : start[-1]] for name in _BIN_COLUMNS}
+        signals = slice(*np.searchsorted(self.signal_page, (low, high)))
+        columns |= {name: getattr(self, name)[signals] for name in _SIGNAL_COLUMNS}
+        columns["signal_page"] = columns["signal_page"] - low
+        return PageState(bin_start=start - start[0], **columns)
+
     def expand(self, codes: IntArray, n: int) -> PageState:
         """This state spread over a larger set of pages.
 
@@ -221,6 +233,21 @@ class PageState:
         return all(
             np.array_equal(_bits(getattr(self, f.name)), _bits(getattr(other, f.name))) for f in fields(self)
         )
+
+
+def concatenate(parts: Sequence[PageState]) -> PageState:
+    """The pages of all parts, one part after the other."""
+    if not parts:
+        return PageState.empty(0)
+    if len(parts) == 1:
+        return parts[0]
+    names = (*_PAGE_COLUMNS, *_BIN_COLUMNS, *_SIGNAL_COLUMNS)
+    columns: dict[str, Any] = {name: np.concatenate([getattr(p, name) for p in parts]) for name in names}
+    pages = np.cumsum([0] + [len(p) for p in parts[:-1]])
+    bins = np.cumsum([0] + [len(p.bin_id) for p in parts])
+    columns["signal_page"] += np.repeat(pages, [len(p.signal_page) for p in parts])
+    starts = [p.bin_start[:-1] + first for p, first in zip(parts, bins, strict=False)]
+    return PageState(bin_start=np.concatenate([*starts, bins[-1:]]), **columns)
 
 
 def _bits(values: NDArray[Any]) -> NDArray[Any]:
@@ -258,6 +285,17 @@ class Forgetting:
 
     def __bool__(self) -> bool:
         return self.half_life_changes is not None or self.half_life_days is not None
+
+    def landmarks(self, n_changes: IntArray | Int32Array, at_us: IntArray) -> IntArray:
+        """Landmarks of pages as exponents of two: (k,) int64, from the arguments of `weights`."""
+        exponent = np.zeros(len(n_changes), dtype=np.int64)
+        if self.half_life_changes is not None:
+            exponent = n_changes // np.int64(self.half_life_changes)
+        if self.half_life_days is not None:
+            exponent = exponent + np.where(at_us == NO_TIME, 0, at_us) // round(
+                self.half_life_days * US_PER_DAY
+            )
+        return exponent
 
     def weights(self, n_changes: IntArray, at_us: IntArray) -> tuple[IntArray, FloatArray]:
         """Landmark weight of intervals as (exponent e, factor f), the weight being ``f * 2**(e - landmark)``.
@@ -334,7 +372,7 @@ def evidence(
     sums = [state.bin_weight, state.bin_days, state.bin_days_squared]
     page: IntArray | None = None
     if forgetting:
-        then, _ = forgetting.weights(state.n_changes.astype(np.int64), state.baseline_at_us)
+        then = forgetting.landmarks(state.n_changes, state.baseline_at_us)
         present = state.baseline_at_us if as_of_us is None else np.maximum(state.baseline_at_us, as_of_us)
         exponent, factor = forgetting.weights(state.n_changes.astype(np.int64), present)
         exponent = then - exponent

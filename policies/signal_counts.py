@@ -20,6 +20,9 @@ source there; duplicates repeat page, source and instant.
 """
 
 
+_COLUMNS = ("page", "source", "pending", "unchanged", "changed", "last_at_us")
+
+
 @dataclass(frozen=True, slots=True)
 class Signals:
     """Rows of signals, in any order.
@@ -40,6 +43,16 @@ class Signals:
     def __len__(self) -> int:
         return len(self.page)
 
+    def by_page(self) -> Signals:
+        """The same rows, grouped by page in ascending order."""
+        order = np.argsort(self.page, kind="stable")
+        return Signals(self.page[order], self.signalled_at_us[order], self.source[order])
+
+    def slice(self, low: int, high: int) -> Signals:
+        """Rows of pages `low` to `high` - 1, coded from 0, if rows are grouped by page."""
+        rows = slice(*np.searchsorted(self.page, (low, high)))
+        return Signals(self.page[rows] - low, self.signalled_at_us[rows], self.source[rows])
+
     def check(self, n: int) -> None:
         """Raise `ValueError` on columns of unequal length, pages outside 0..n-1 or negative sources."""
         if not len(self.page) == len(self.signalled_at_us) == len(self.source):
@@ -55,15 +68,13 @@ class Signals:
             raise ValueError(f"signal source {self.source.min()} is negative; give codes of 0 or more")
 
 
+Observed = tuple[IntArray, IntArray, BoolArray, BoolArray]
+"""Page, time, whether a baseline, whether changed: each (k,)."""
+
+
 def count_signals(
-    state: PageState,
-    signals: Signals | None,
-    as_of_us: int,
-    page: IntArray,
-    at_us: IntArray,
-    baseline: BoolArray,
-    changed: BoolArray,
-) -> tuple[dict[str, NDArray[Any]], IntArray | None, dict[str, int]]:
+    state: PageState, signals: Signals | None, as_of_us: int, observed: Observed, counts: dict[str, int]
+) -> tuple[dict[str, NDArray[Any]], IntArray | None]:
     """Count signals by the outcome of the interval that they fall into.
 
     Parameters
@@ -71,61 +82,52 @@ def count_signals(
     state : PageState, n pages
     signals : Signals or None
     as_of_us : int, microseconds
-    page, at_us : (k,) int64
+    observed : page and at_us (k,) int64, baseline and changed (k,) bool
         Tonight's observations, sorted by (page, time). An observation ends the interval that holds the
         signals up to and at its time.
-    baseline, changed : (k,) bool
-        What they found; neither is unchanged.
+    counts : dict
+        Has ``signals`` and its `DISPOSITIONS`; they are moved.
 
     Returns
     -------
-    columns, inside, counters
+    columns, inside
         The signal columns of the state; (k,) int64 signals in the interval that each observation ends, None
-        if there are none at all; ``signals`` and its `DISPOSITIONS`.
+        if there are none at all.
     """
-    counters = dict.fromkeys(("signals", *DISPOSITIONS), 0)
-    columns: dict[str, NDArray[Any]] = {
-        name: getattr(state, f"signal_{name}")
-        for name in ("page", "source", "pending", "unchanged", "changed", "last_at_us")
-    }
-    news = _accepted(state, signals, as_of_us, counters) if signals is not None and len(signals) else None
+    columns: dict[str, NDArray[Any]] = {name: getattr(state, f"signal_{name}") for name in _COLUMNS}
+    news = _accepted(state, signals, as_of_us, counts) if signals is not None and len(signals) else None
     if news is None and not columns["pending"].any():
-        return {f"signal_{k}": v for k, v in columns.items()}, None, counters
+        return {f"signal_{k}": v for k, v in columns.items()}, None
 
-    inside = np.zeros(len(page), dtype=np.int64)
-    counts = {name: columns[name].astype(np.int64) for name in ("pending", "unchanged", "changed")}
-    _settle_pending(columns["page"], counts, page, baseline, changed, inside)
+    inside = np.zeros(len(observed[0]), dtype=np.int64)
+    sums = {name: columns[name].astype(np.int64) for name in ("pending", "unchanged", "changed")}
+    _settle_pending(columns["page"], sums, observed, inside)
     if news is not None:
-        columns, counts = _add(news, columns, counts, (page, at_us, baseline, changed), inside)
-    columns |= {name: values.astype(np.int32) for name, values in counts.items()}
-    return {f"signal_{k}": v for k, v in columns.items()}, inside, counters
+        columns, sums = _add(news, columns, sums, observed, inside)
+    columns |= {name: values.astype(np.int32) for name, values in sums.items()}
+    return {f"signal_{k}": v for k, v in columns.items()}, inside
 
 
 def _settle_pending(
-    table_page: IntArray,
-    counts: dict[str, IntArray],
-    page: IntArray,
-    baseline: BoolArray,
-    changed: BoolArray,
-    inside: IntArray,
+    table_page: IntArray, sums: dict[str, IntArray], observed: Observed, inside: IntArray
 ) -> None:
     """What was pending goes to the interval that the page's first observation ends."""
+    page, _, baseline, changed = observed
     if not len(page) or not len(table_page):
         return
     row = np.searchsorted(page, table_page)
     ended = page[np.minimum(row, len(page) - 1)] == table_page
-    row, pending = row[ended], counts["pending"][ended]
+    row, pending = row[ended], sums["pending"][ended]
     interval, change = ~baseline[row], changed[row]
-    counts["changed"][ended] += pending * (interval & change)
-    counts["unchanged"][ended] += pending * (interval & ~change)
-    counts["pending"][ended] = 0
+    sums["changed"][ended] += pending * (interval & change)
+    sums["unchanged"][ended] += pending * (interval & ~change)
+    sums["pending"][ended] = 0
     np.add.at(inside, row, pending * interval)
 
 
-def _accepted(state: PageState, signals: Signals, as_of_us: int, counters: dict[str, int]) -> Signals | None:
+def _accepted(state: PageState, signals: Signals, as_of_us: int, counts: dict[str, int]) -> Signals | None:
     """The signals that count, sorted by (page, source, time)."""
-    signals.check(len(state))
-    counters["signals"] = len(signals)
+    counts["signals"] += len(signals)
     page = np.asarray(signals.page, dtype=np.int64)
     at_us = np.asarray(signals.signalled_at_us, dtype=np.int64)
     source = np.asarray(signals.source, dtype=np.int64)
@@ -143,10 +145,10 @@ def _accepted(state: PageState, signals: Signals, as_of_us: int, counters: dict[
     page, at_us, source = page[rows], at_us[rows], source[rows]
     first = np.ones(len(rows), dtype=np.bool_)
     first[1:] = (np.diff(page) != 0) | (np.diff(source) != 0) | (np.diff(at_us) != 0)
-    counters["signals_after_as_of"] = int(np.count_nonzero(after))
-    counters["signals_late"] = int(np.count_nonzero(late))
-    counters["signals_counted"] = int(np.count_nonzero(first))
-    counters["signals_duplicate"] = int(np.count_nonzero(repeat)) + len(rows) - counters["signals_counted"]
+    counts["signals_after_as_of"] += int(np.count_nonzero(after))
+    counts["signals_late"] += int(np.count_nonzero(late))
+    counts["signals_counted"] += int(np.count_nonzero(first))
+    counts["signals_duplicate"] += int(np.count_nonzero(repeat)) + int(np.count_nonzero(~first))
     if not len(rows):
         return None
     return Signals(page[first], at_us[first], source[first].astype(np.int32))
@@ -155,8 +157,8 @@ def _accepted(state: PageState, signals: Signals, as_of_us: int, counters: dict[
 def _add(
     news: Signals,
     columns: dict[str, NDArray[Any]],
-    counts: dict[str, IntArray],
-    observed: tuple[IntArray, IntArray, BoolArray, BoolArray],
+    sums: dict[str, IntArray],
+    observed: Observed,
     inside: IntArray,
 ) -> tuple[dict[str, NDArray[Any]], dict[str, IntArray]]:
     """Enter new signals into the table and into the intervals they fall in."""
@@ -164,7 +166,7 @@ def _add(
     stride = 1 + max(int(news.source.max()), int(columns["source"].max(initial=0)))
     keys, old, slot = union(columns["page"] * stride + columns["source"], news.page * stride + news.source)
     grown: dict[str, IntArray] = {}
-    for name, values in counts.items():
+    for name, values in sums.items():
         grown[name] = np.zeros(len(keys), dtype=np.int64)
         grown[name][old] = values
     last_at = np.full(len(keys), NO_TIME)
