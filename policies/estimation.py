@@ -51,12 +51,26 @@ class RateFit:
     boundary: ByteArray
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Nodes:
-    """Changed gaps as weighted points for a chunk of pages; the row of a node counts within the chunk."""
+    """Changed gaps of a chunk of pages as weighted points.
+
+    Attributes
+    ----------
+    first, last : int
+        The chunk is pages ``first:last``.
+    page : (p,) int64
+        Its pages with a node, counted within the chunk, ascending.
+    row : (k,) int64
+        Page of each node, as an index into `page`.
+    weight, days : (k,) float64, weight, days
+    total_weight, total_days : (p,) float64
+        Sums of weight and of weight times days by page.
+    """
 
     first: int
     last: int
+    page: IntArray
     row: IntArray
     weight: FloatArray
     days: FloatArray
@@ -177,12 +191,11 @@ def posterior_mean(
         width = 1.0 / np.sqrt(np.minimum(information[rows], 25.0))
         terms = np.empty((points, nodes.last - nodes.first))
         theta = np.log(mode[rows]) + width * z[:, None]
+        at = nodes.page[nodes.row]
         for k in range(points):
             lam = np.exp(theta[k])
-            changed = np.log(-np.expm1(-np.maximum(lam[nodes.row] * nodes.days, _SMALLEST_X)))
-            terms[k] = (
-                events * theta[k] - exposure * lam + sum_by(nodes.row, nodes.weight * changed, len(lam))
-            )
+            changed = np.log(-np.expm1(-np.maximum(lam[at] * nodes.days, _SMALLEST_X)))
+            terms[k] = events * theta[k] - exposure * lam + sum_by(at, nodes.weight * changed, len(lam))
         density = np.exp(terms - terms.max(axis=0)) * (w * np.exp(0.5 * z * z))[:, None]
         out[rows] = (density * np.exp(theta)).sum(axis=0) / density.sum(axis=0)
     return out
@@ -197,7 +210,7 @@ def clipped_mle(
     ----------
     evidence : Evidence
     low_per_day, high_per_day : float or (n,) float64, positive and finite, per day
-        What to answer when nothing, and when everything, changed.
+        What to answer when nothing, and when everything, changed; `low` also where nothing is known.
 
     Returns
     -------
@@ -209,13 +222,12 @@ def clipped_mle(
     for nodes in bin_nodes(evidence):
         rows = slice(nodes.first, nodes.last)
         events, exposure = evidence.dated_changes[rows], evidence.exposure_days[rows]
-        inside = (events + nodes.total_weight > 0.0) & (exposure > 0.0)
-        value = np.where(events + nodes.total_weight > 0.0, np.inf, 0.0)
-        some = _select(nodes, inside)
-        value[inside], _ = solve(some, events[inside], exposure[inside])
+        value, boundary = _likelihood_root(nodes, events, exposure)
+        value[boundary == BOUNDARY_NO_DATA] = 0.0
         lam[rows] = np.clip(value, low[rows], high[rows])
-        curvature = _sums(nodes, lam[rows])[1]
-        information[rows] = curvature + lam[rows] * exposure
+        information[rows] = lam[rows] * exposure
+        curvature = _sums(nodes.row, nodes.weight, nodes.days, lam[rows][nodes.page])[1]
+        information[nodes.first + nodes.page] += curvature
     return lam, information
 
 
@@ -292,15 +304,8 @@ def mle(
     n_dated, exposed = add(dated, one), add(~changed, gap) + add(dated, age)
     events, exposure = n_dated + (prior_shape - 1.0), exposed + prior_rate_days
     nodes = _nodes(0, n, page[undated], one[undated], gap[undated])
-    some = events + nodes.total_weight > 0.0
-    boundary = np.where(
-        some,
-        np.where(exposure > 0.0, BOUNDARY_NONE, BOUNDARY_INFINITE),
-        np.where(exposure > 0.0, BOUNDARY_ZERO, BOUNDARY_NO_DATA),
-    ).astype(np.uint8)
-    lam = np.choose(boundary, [1.0, 0.0, np.inf, np.nan])
+    lam, boundary = _likelihood_root(nodes, events, exposure)
     inside = boundary == BOUNDARY_NONE
-    lam[inside], _ = solve(_select(nodes, inside), events[inside], exposure[inside])
 
     observed, expected, likelihood = (np.full(n, np.nan) for _ in range(3))
     safe = np.where(inside, lam, 1.0)
@@ -376,9 +381,9 @@ def solve(
     Parameters
     ----------
     nodes : Nodes
-        Changed gaps of n pages.
+        Changed gaps of a chunk of n pages.
     events, exposure : (n,) float64
-        `exposure` positive; `events` positive where a page has no node.
+        `exposure` positive.
     start : (n,) float64, per day, optional
     steps : int, optional
         Limit on steps without an error; by default to convergence.
@@ -386,27 +391,20 @@ def solve(
     Returns
     -------
     change_rate_per_day, information : (n,) float64
+        Without nodes ``events / exposure`` and ``events``.
     """
-    n = nodes.last - nodes.first
+    lam, information = events / exposure, events.copy()
+    page, row, weight, days = nodes.page, nodes.row, nodes.weight, nodes.days
+    a, b = events[page], exposure[page]
     if start is None:
         # q(x) >= 1 - x / 2 and q(x) >= 0: two lower bounds.
-        lam = np.maximum(
-            (events + nodes.total_weight) / (exposure + 0.5 * nodes.total_days), events / exposure
-        )
+        current = np.maximum((a + nodes.total_weight) / (b + 0.5 * nodes.total_days), lam[page])
     else:
-        lam = start.astype(np.float64)
-    information = events + 0.0
-    idle = nodes.total_weight == 0.0
-    lam = np.where(idle, events / exposure, lam)
-    page = np.arange(n, dtype=np.int64)
-    work, current, a, b = nodes, lam, events, exposure
-    if idle.any():
-        page = np.flatnonzero(~idle)
-        work, current, a, b = _select(nodes, ~idle), lam[page], events[page], exposure[page]
+        current = start[page]
     for step in range(_MAX_STEPS if steps is None else steps):
         if page.size == 0:
-            return lam, information
-        sums, curvature = _sums(work, current)
+            break
+        sums, curvature = _sums(row, weight, days, current)
         sums += a
         expected = current * b
         f = np.log(sums / expected)
@@ -416,59 +414,56 @@ def solve(
         lam[page] = current
         information[page] = curvature + expected
         if step + 1 == steps:
-            return lam, information
+            break
         open_ = np.abs(f) > _TOLERANCE
-        left = int(np.count_nonzero(open_))
-        if left < page.size:
+        if not open_.all():
             page, current, a, b = page[open_], current[open_], a[open_], b[open_]
-            work = _select(work, open_)
-    if page.size:
-        raise NotConvergedError(
-            f"{page.size} rates are not converged after {_MAX_STEPS} steps, e.g. {current[0]} per day; "
-            "check the evidence for sums that contradict each other"
-        )
+            keep = open_[row]
+            row, weight, days = (np.cumsum(open_) - 1)[row[keep]], weight[keep], days[keep]
+    else:
+        if page.size:
+            raise NotConvergedError(
+                f"{page.size} rates are not converged after {_MAX_STEPS} steps, e.g. {current[0]} per day; "
+                "check the evidence for sums that contradict each other"
+            )
     return lam, information
 
 
+def _likelihood_root(nodes: Nodes, events: FloatArray, exposure: FloatArray) -> tuple[FloatArray, ByteArray]:
+    """Maximum of the likelihood with its boundary cases: rate and code, (n,) each."""
+    some = events > 0.0
+    some[nodes.page] = True
+    bounded = exposure > 0.0
+    code = np.where(
+        some,
+        np.where(bounded, BOUNDARY_NONE, BOUNDARY_INFINITE),
+        np.where(bounded, BOUNDARY_ZERO, BOUNDARY_NO_DATA),
+    ).astype(np.uint8)
+    lam, _ = solve(nodes, events, np.where(bounded, exposure, 1.0))
+    return np.where(bounded, lam, np.where(some, np.inf, np.nan)), code
+
+
 def _nodes(first: int, last: int, row: IntArray, weight: FloatArray, days: FloatArray) -> Nodes:
-    n = last - first
-    return Nodes(
-        first,
-        last,
-        row,
-        weight,
-        days,
-        sum_by(row, weight, n),
-        sum_by(row, weight * days, n),
-    )
+    """Points of pages ``first:last``; `row` counts within the chunk."""
+    has = np.bincount(row, minlength=last - first) > 0
+    number = np.cumsum(has) - 1
+    page, row = np.flatnonzero(has), number[row]
+    p = len(page)
+    return Nodes(first, last, page, row, weight, days, sum_by(row, weight, p), sum_by(row, weight * days, p))
 
 
-def _select(nodes: Nodes, pages: BoolArray) -> Nodes:
-    """The chosen pages of a chunk, renumbered."""
-    number = np.cumsum(pages) - 1
-    keep = pages[nodes.row]
-    return Nodes(
-        0,
-        int(number[-1]) + 1 if len(number) else 0,
-        number[nodes.row[keep]],
-        nodes.weight[keep],
-        nodes.days[keep],
-        nodes.total_weight[pages],
-        nodes.total_days[pages],
-    )
-
-
-def _sums(nodes: Nodes, lam: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """``sum w q(x)`` and ``-sum w x q'(x)`` of each page at its rate: two (n,) float64."""
-    n = len(lam)
-    x = lam[nodes.row]
-    x *= nodes.days
+def _sums(
+    row: IntArray, weight: FloatArray, days: FloatArray, lam: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """``sum w q(x)`` and ``-sum w x q'(x)``, ``x = lam[row] * days``, by row: two (p,) float64."""
+    x = lam[row]
+    x *= days
     np.clip(x, _SMALLEST_X, _LARGEST_X, out=x)
     q = np.expm1(x)
     np.divide(x, q, out=q)
     x += q
     x -= 1.0
-    q *= nodes.weight
-    value = sum_by(nodes.row, q, n)
+    q *= weight
+    value = sum_by(row, q, len(lam))
     q *= x
-    return value, sum_by(nodes.row, q, n)
+    return value, sum_by(row, q, len(lam))
