@@ -182,6 +182,16 @@ class Signals:
     at_ms: Ints
 
 
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """Days of pages with an impression, in order of day, then page. Arrays have shape (rows,)."""
+
+    day: Ints  # since `first_day`
+    page: Ints
+    clicks: Ints
+    impressions: Ints
+
+
 class Corpus:
     """A corpus as a sequence of chunks; call `pages`, then `visits` and `requests`, once for each chunk."""
 
@@ -360,10 +370,10 @@ class Corpus:
         order = np.lexsort((at, owner))
         return Signals(owner[order], at[order])
 
-    def requests(self, pages: Pages) -> tuple[Ints, Ints, Ints, Ints]:
-        """Rows (day, page, clicks, impressions) with an impression, in order of day, then page."""
+    def requests(self, pages: Pages) -> Requests:
+        """How often `pages` were shown and clicked; Poisson, by the day of the week."""
         mean = pages.request_rate_per_day[:, None] * self._click_share
         clicks = self._rng("clicks").poisson(mean)
         impressions = clicks + self._rng("impressions").poisson((IMPRESSIONS_PER_CLICK - 1) * mean)
         day, page = np.nonzero(impressions.T)
-        return day, page, clicks[page, day], impressions[page, day]
+        return Requests(day, page, clicks[page, day], impressions[page, day])

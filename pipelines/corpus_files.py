@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -162,12 +163,16 @@ class DailyFiles:
         self._parts: dict[int, int] = {}
         folder.mkdir(parents=True, exist_ok=True)
 
-    def add(self, day: np.ndarray, rows: Rows) -> None:
-        """Take `rows`, whose `day` (days since the first) does not fall."""
-        cuts = np.flatnonzero(np.diff(day)) + 1
-        for begin, end in zip([0, *cuts], [*cuts, len(day)], strict=True):
+    def add(self, day: np.ndarray, pick: Callable[[np.ndarray], Rows]) -> None:
+        """Take one row for each element of `day` (days since the first); `pick` makes the rows at positions.
+
+        `pick` copies: a view would keep all rows in memory until the slowest day has written its share.
+        """
+        order = np.argsort(day.astype(np.uint16), kind="stable")
+        cuts = [0, *(np.flatnonzero(np.diff(day[order])) + 1), len(day)]
+        for begin, end in pairwise(cuts):
             if begin < end:
-                self._add_day(int(day[begin]), rows.slice(begin, end - begin))
+                self._add_day(int(day[order[begin]]), pick(order[begin:end]))
         self.rows += len(day)
 
     def _add_day(self, day: int, rows: Rows) -> None:
