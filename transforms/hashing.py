@@ -10,6 +10,8 @@ The loop runs over lanes and is vectorised over rows, a few thousand rows at a t
 the cache. Rows are ordered by their number of lanes, so lane `k` works on a shrinking prefix of rows.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -140,18 +142,15 @@ class Texts:
     def __len__(self) -> int:
         return len(self.start)
 
-    def first_lanes(self, lanes: int = 1) -> list[Hashes]:
-        """The first 8-byte lanes of every row, padded with zeros: uint64 (n,) each."""
-        out = [np.zeros(len(self), np.uint64) for _ in range(lanes)]
+    def first_lanes(self) -> Iterator[tuple[int, int, Hashes]]:
+        """For each chunk of rows a..b the first 8 bytes, padded with zeros: (a, b, uint64 (b - a,))."""
         for a, b in self.chunks():
             words, base = self.words(a, b)
-            at = self.start[a:b] - base
-            for k in range(lanes):
-                lane = _lanes_at(words, at + 8 * k)
-                left = np.clip(self.size[a:b] - 8 * k, 0, 8)
-                lane &= np.where(left > 0, _ALL >> (8 * (8 - left)).astype(np.uint64), np.uint64(0))
-                out[k][a:b] = lane
-        return out
+            lane = _lanes_at(words, self.start[a:b] - base)
+            size = np.minimum(self.size[a:b], 8).astype(np.uint64)
+            # NumPy defines a shift by 64 as 0.
+            lane &= _ALL >> ((np.uint64(8) - size) << np.uint64(3))
+            yield a, b, lane
 
     def chunks(self) -> list[tuple[int, int]]:
         """Ranges of rows of at most `CHUNK_ROWS` rows and about `CHUNK_BYTES` bytes, one row at least."""

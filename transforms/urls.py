@@ -249,4 +249,3 @@ def locate(urls: pa.Array, table: HostTable | None = None) -> Located:
         reason[bad & (reason == OK)] = BAD_URL
         url_hash[bad] = 0
     return Located(urls, url_hash, host_hash, reason, table)
-

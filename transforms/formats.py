@@ -1,0 +1,283 @@
+"""Readers of files: Parquet and Avro here, text in `textformats`. They yield raw blocks, never whole files.
+
+A block is a record batch with the columns as the file has them, and the numbers of its rows. What cannot
+be read becomes rejected rows between the blocks; what can never be right is an `InputError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from transforms.inputs import InputError, InputFile, is_gzip, local_path, open_file, sniff
+from transforms.normalise import Kind, columns_to_read, rejected_file
+
+# About one batch of these sizes at a time: large enough for vectorised passes, small enough for memory.
+BATCH_ROWS = 1 << 20
+BATCH_BYTES = 64 << 20
+AVRO_ROWS = 1 << 16
+HEAD_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class RawBlock:
+    """Rows as a file has them. `row`: the number of the first, or a function that returns all numbers."""
+
+    batch: pa.RecordBatch
+    row: int | Callable[[], NDArray[np.int64]]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A part of a file that is read in one go.
+
+    Attributes
+    ----------
+    form : str
+        parquet, avro, jsonl, csv; empty where the file is; broken where nothing can be read.
+    groups : tuple of int
+        For Parquet the first row group and the one after the last.
+    row : int
+        Number of the first row of the first row group.
+    problem : tuple of str
+        Reason and sample of a broken file.
+    """
+
+    path: str
+    form: str
+    gzip: bool = False
+    groups: tuple[int, int] = (0, 0)
+    row: int = 0
+    problem: tuple[str, str] = ("", "")
+
+
+Block = RawBlock | pa.RecordBatch
+
+
+def plan(file: InputFile) -> list[Split]:
+    """Look at the beginning (and the footer) of a file and cut it into splits."""
+    if file.size == 0:
+        return [Split(file.path, "empty")]
+    with open_file(file.path) as f:
+        head = f.read(HEAD_BYTES)
+    if not head:
+        return [Split(file.path, "empty")]
+    packed = is_gzip(head)
+    form = sniff(file.path, head, _unpack(head) if packed else head)
+    if form == "parquet":
+        return _plan_parquet(file.path)
+    return [Split(file.path, form, packed)]
+
+
+def _unpack(head: bytes) -> bytes:
+    import zlib
+
+    try:
+        return zlib.decompressobj(31).decompress(head, HEAD_BYTES)
+    except zlib.error:
+        return b""
+
+
+def _open_parquet(path: str) -> pq.ParquetFile:
+    local = local_path(path)
+    # INT96 has nanoseconds, which cannot hold the years 1 and 9999: they would wrap to plausible ones.
+    options = {"coerce_int96_timestamp_unit": "us"}
+    if local is not None:
+        return pq.ParquetFile(local, memory_map=True, **options)
+    return pq.ParquetFile(open_file(path), pre_buffer=True, **options)
+
+
+def _plan_parquet(path: str) -> list[Split]:
+    try:
+        meta = _open_parquet(path).metadata
+    except (pa.ArrowException, OSError) as e:
+        if isinstance(e, FileNotFoundError | PermissionError):
+            raise
+        with open_file(path) as f:
+            f.seek(0, 2)
+            f.seek(max(0, f.tell() - 4))
+            whole = f.read(4) == b"PAR1"
+        return [Split(path, "broken", problem=("unreadable_file" if whole else "truncated_file", str(e)))]
+    splits, start, row, rows, size = [], 0, 0, 0, 0
+    for i in range(meta.num_row_groups):
+        group = meta.row_group(i)
+        if rows and (rows + group.num_rows > BATCH_ROWS or size + group.total_byte_size > 4 * BATCH_BYTES):
+            splits.append(Split(path, "parquet", groups=(start, i), row=row))
+            start, row, rows, size = i, row + rows, 0, 0
+        rows += group.num_rows
+        size += group.total_byte_size
+    if rows:
+        splits.append(Split(path, "parquet", groups=(start, meta.num_row_groups), row=row))
+    # Without rows the columns are still checked.
+    return splits or [Split(path, "parquet")]
+
+
+def read(split: Split, kind: Kind, metadata: Sequence[str] | None = None) -> Iterator[Block]:
+    """Read a split: raw blocks, and batches of `schemas.REJECTED` for what cannot be read.
+
+    Raises
+    ------
+    InputError
+        If the columns are not those of the kind, see `columns_to_read`.
+    """
+    if split.form == "broken":
+        yield rejected_file(split.path, *split.problem)
+    elif split.form == "parquet":
+        yield from _read_parquet(split, kind, metadata)
+    elif split.form == "avro":
+        yield from _read_avro(split, kind, metadata)
+    elif split.form in ("csv", "jsonl"):
+        from transforms.textformats import read_csv, read_jsonl
+
+        reader = read_csv if split.form == "csv" else read_jsonl
+        yield from reader(split.path, split.gzip, kind, metadata)
+
+
+def _read_parquet(split: Split, kind: Kind, metadata: Sequence[str] | None) -> Iterator[Block]:
+    file = _open_parquet(split.path)
+    wanted = columns_to_read(kind, file.schema_arrow, split.path, metadata)
+    row = split.row
+    counts = [file.metadata.row_group(i).num_rows for i in range(*split.groups)]
+    if not sum(counts):
+        return
+    if sum(counts) <= BATCH_ROWS:
+        try:
+            table = file.read_row_groups(list(range(*split.groups)), columns=wanted)
+            yield from _cut(table, row)
+            return
+        except (pa.ArrowException, OSError):
+            # One by one, to lose only what is damaged.
+            pass
+    for i, n in zip(range(*split.groups), counts, strict=True):
+        done = 0
+        try:
+            for batch in file.iter_batches(BATCH_ROWS, row_groups=[i], columns=wanted):
+                yield from _cut(pa.Table.from_batches([batch]), row + done)
+                done += batch.num_rows
+        except (pa.ArrowException, OSError) as e:
+            lost = f"rows {row + done} to {row + n - 1} (row group {i}): {e}"
+            yield rejected_file(split.path, "unreadable_file", lost)
+        row += n
+
+
+def _cut(table: pa.Table, row: int) -> Iterator[RawBlock]:
+    # A column of more than 2 GiB of text comes in chunks; batches end where a chunk does.
+    for batch in table.combine_chunks().to_batches():
+        yield RawBlock(batch, row)
+        row += batch.num_rows
+
+
+_TIMES = ("timestamp-millis", "timestamp-micros", "timestamp-nanos")
+
+
+def _raw_times(schema: Any) -> Any:
+    """An Avro schema whose timestamps are plain numbers: years 1 and 9999 must not stop a block."""
+    if isinstance(schema, list):
+        return [_raw_times(s) for s in schema]
+    if isinstance(schema, dict):
+        out = {
+            k: _raw_times(v) if k in ("type", "fields", "items", "values") else v for k, v in schema.items()
+        }
+        if str(out.get("logicalType", "")).removeprefix("local-") in _TIMES:
+            del out["logicalType"]
+        return out
+    return schema
+
+
+def _read_avro(split: Split, kind: Kind, metadata: Sequence[str] | None) -> Iterator[Block]:
+    import fastavro
+
+    done = 0
+    with open_file(split.path) as f:
+        try:
+            blocks = fastavro.block_reader(f)
+            fields = blocks.writer_schema["fields"]
+        except (ValueError, EOFError, KeyError, TypeError) as e:
+            yield rejected_file(split.path, "unreadable_file", f"{type(e).__name__}: {e}")
+            return
+        schema = pa.schema([(c["name"], _avro_type(c["type"])) for c in fields])
+        wanted = columns_to_read(kind, schema, split.path, metadata)
+        plain = fastavro.parse_schema(_raw_times(blocks.writer_schema), _force=True)
+        records: list[dict[str, Any]] = []
+        problem: tuple[str, str] | None = None
+        while problem is None:
+            try:
+                block = next(blocks)
+                block.writer_schema = plain
+                read = list(block)
+            except StopIteration:
+                break
+            except (ValueError, EOFError, IndexError, OverflowError, KeyError, TypeError) as e:
+                cut = isinstance(e, EOFError) or not f.read(1)
+                sample = f"after {done + len(records)} rows: {type(e).__name__}: {e}"
+                problem = "truncated_file" if cut else "unreadable_file", sample
+            else:
+                records += read
+                if len(records) >= AVRO_ROWS:
+                    yield RawBlock(_from_records(records, wanted), done)
+                    done += len(records)
+                    records = []
+        if records:
+            yield RawBlock(_from_records(records, wanted), done)
+        if problem:
+            yield rejected_file(split.path, *problem)
+
+
+def _avro_type(kind: Any) -> pa.DataType:
+    """Whether an Avro type is nested; scalars count as null, "any scalar"."""
+    if isinstance(kind, list):
+        nested = [t for t in map(_avro_type, kind) if pa.types.is_nested(t)]
+        return nested[0] if nested else pa.null()
+    name = kind["type"] if isinstance(kind, dict) else kind
+    if isinstance(name, dict | list):
+        return _avro_type(name)
+    if name in ("record", "array", "map"):
+        return pa.struct([]) if name == "record" else pa.list_(pa.null())
+    return pa.null()
+
+
+def _from_records(records: Sequence[dict[str, Any]], names: Sequence[str]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [scalars([r.get(n) for r in records]) for n in names], names=list(names)
+    )
+
+
+def scalars(values: Sequence[Any]) -> pa.Array:
+    """A column of Python values: of their type if they share one, else their texts."""
+    kinds = {type(v) for v in values} - {type(None)}
+    try:
+        if len(kinds) <= 1 and kinds <= {str, bytes, bool, float}:
+            return pa.array(values)
+        if kinds == {int}:
+            return pa.array(values, pa.int64())
+        if len(kinds) == 1 and not kinds & {list, dict, tuple, int}:
+            return pa.array(values)
+    except (pa.ArrowException, OverflowError, UnicodeEncodeError, ValueError):
+        pass
+    return pa.array([_text(v) for v in values], pa.binary()).view(pa.string())
+
+
+def _text(value: Any) -> bytes | None:
+    # Scrapy's item loaders wrap a value into a list of one.
+    if isinstance(value, list | tuple) and len(value) == 1:
+        value = value[0]
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, bool):
+        return b"true" if value else b"false"
+    text = (
+        value if isinstance(value, str) else value.isoformat() if hasattr(value, "isoformat") else str(value)
+    )
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+
+
+__all__ = ["Block", "InputError", "RawBlock", "Split", "plan", "read", "scalars"]

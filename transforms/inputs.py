@@ -1,0 +1,185 @@
+"""Which files an input pattern means, and what kind of file each one is."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from apache_beam.io.filesystem import CompressionTypes
+from apache_beam.io.filesystems import FileSystems
+
+from policies.errors import RecrawlError
+
+FORMATS = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".avro": "avro",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".csv": "csv",
+    ".tsv": "csv",
+}
+_GLOB = re.compile(r"[*?\[]")
+_GZIP = b"\x1f\x8b"
+_BOM = b"\xef\xbb\xbf"
+_MARK = "InputError: "
+
+
+class InputError(RecrawlError):
+    """An input that no row of can be used, or that must not be read in part. Names file and remedy."""
+
+
+def input_error_message(error: BaseException) -> str | None:
+    """The message of the `InputError` behind an exception of a pipeline, None if there is none.
+
+    A runner hands over an error of a worker as text or with the step's name added; this finds the
+    original sentence, for a command line that prints no traceback.
+    """
+    seen: set[int] = set()
+    chain: list[BaseException] = []
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        chain.append(current)
+        current = current.__cause__ or current.__context__
+    for e in chain:
+        text = f"{_MARK}{e}" if isinstance(e, InputError) else str(e)
+        if _MARK in text:
+            message = text.rsplit(_MARK, 1)[1].split("\n", 1)[0]
+            return re.split(r" \[while running |\\n", message, maxsplit=1)[0].strip()
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """One file of an input, and its size in bytes."""
+
+    path: str
+    size: int
+
+
+def split_patterns(patterns: str) -> list[str]:
+    """The globs of a comma-separated list."""
+    return [p.strip() for p in patterns.split(",") if p.strip()]
+
+
+def match_files(patterns: str, option: str = "input", required: bool = True) -> list[InputFile]:
+    """All files of a comma-separated list of globs, folders and paths, in order of their names, each once.
+
+    A folder stands for the data files in it (known endings, at any depth; names that begin with `_` or `.`
+    are skipped there). A glob skips folders and such names too, a path that is written out is taken as is.
+
+    Raises
+    ------
+    InputError
+        If a pattern of a required input matches nothing, or a folder has no data file.
+    """
+    found: dict[str, InputFile] = {}
+    for pattern in split_patterns(patterns):
+        files = _match(pattern)
+        if not files and (required or not _GLOB.search(pattern)):
+            what = "no data file in this folder" if _is_folder(pattern) else "no file matches"
+            known = ", ".join(sorted(FORMATS))
+            raise InputError(
+                f"--{option}: {what}: {pattern} (data files end in {known}, with or without .gz)"
+            )
+        found.update((f.path, f) for f in files)
+    if required and not found:
+        raise InputError(f"--{option}: no pattern given")
+    return [found[path] for path in sorted(found)]
+
+
+def _is_folder(pattern: str) -> bool:
+    return pattern.endswith("/") or os.path.isdir(pattern)
+
+
+def _match(pattern: str) -> list[InputFile]:
+    folder = _is_folder(pattern)
+    is_glob = bool(_GLOB.search(pattern))
+    files = _list(pattern.rstrip("/") + "/**" if folder else pattern)
+    if not files and not folder and not is_glob:
+        # Object stores have no folders: a prefix is one if something lies under it.
+        files, folder = _list(pattern + "/**"), True
+    if folder:
+        base = pattern.rstrip("/") + "/"
+        return [f for f in files if _is_data(f.path[len(base) :] if f.path.startswith(base) else f.path)]
+    if is_glob:
+        files = [f for f in files if not _hidden(PurePosixPath(f.path).name)]
+    return files
+
+
+def _list(pattern: str) -> list[InputFile]:
+    found = FileSystems.match([pattern])[0].metadata_list
+    return [
+        InputFile(m.path, m.size_in_bytes)
+        for m in found
+        if not m.path.endswith("/") and not os.path.isdir(m.path)
+    ]
+
+
+def _hidden(name: str) -> bool:
+    return name.startswith(("_", "."))
+
+
+def _is_data(inside: str) -> bool:
+    """Whether a file of a folder, by its path inside it, is one to read."""
+    path = PurePosixPath(inside)
+    # A folder such as day=3 or year=2026 is a partition; one that begins with _ or . is a job's own.
+    return not any(_hidden(part) for part in path.parts) and _by_name(path.name) is not None
+
+
+def _by_name(path: str) -> str | None:
+    path = path.removesuffix(".gz")
+    return FORMATS.get(PurePosixPath(path).suffix.lower())
+
+
+def open_file(path: str):  # type: ignore[no-untyped-def]
+    """Open any Beam path for reading bytes as they are."""
+    return FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
+
+
+def local_path(path: str) -> str | None:
+    """The path on this machine, None if another file system holds it."""
+    if "://" not in path:
+        return path
+    return path.removeprefix("file://") if path.startswith("file://") else None
+
+
+def sniff(path: str, head: bytes, text: bytes) -> str:
+    """The format of a file: parquet, avro, jsonl or csv.
+
+    Parameters
+    ----------
+    path : str
+    head : bytes
+        Its first bytes as stored.
+    text : bytes
+        Its first bytes, unpacked.
+
+    Raises
+    ------
+    InputError
+        If neither the bytes nor the name say what it is.
+    """
+    # What a file holds counts more than its name.
+    if head.startswith(b"PAR1"):
+        return "parquet"
+    if head.startswith(b"Obj\x01"):
+        return "avro"
+    named = _by_name(path)
+    if named:
+        return named
+    text = text.removeprefix(_BOM).lstrip()
+    if text.startswith((b"{", b"[")):
+        return "jsonl"
+    if b"," in text.split(b"\n", 1)[0]:
+        return "csv"
+    raise InputError(f"{path}: not Parquet, Avro, JSON Lines or CSV by its name or its first bytes")
+
+
+def is_gzip(head: bytes) -> bool:
+    """Whether the bytes begin as gzip does."""
+    return head.startswith(_GZIP)

@@ -1,0 +1,403 @@
+"""From a file's columns to the columns of `schemas`: every row comes out once, accepted or rejected.
+
+The fast path is a handful of vectorised passes that leave good columns as they are. Bad rows are marked,
+then cut out with the reason that was found first; nothing is read twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from transforms import columns, schemas, times
+from transforms.inputs import InputError
+from transforms.urls import REASONS, HostTable, canonical_host, locate, stable_hash
+
+HASHES = [pa.field("url_hash", pa.uint64()), pa.field("host_hash", pa.uint64())]
+SAMPLE_CHARACTERS = 200
+UNKNOWN_SOURCE = "unknown"
+
+Mask = NDArray[np.bool_]
+Rows = int | NDArray[np.int64] | Callable[[], NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What one kind of input is made of.
+
+    Attributes
+    ----------
+    required : groups of columns of which a file must have at least one each
+    optional : columns that a file may have
+    key : the column with the URL (or host)
+    times : columns that hold times
+    """
+
+    name: str
+    schema: pa.Schema
+    required: tuple[tuple[str, ...], ...]
+    optional: tuple[str, ...] = ()
+    key: str = "url"
+    times: tuple[str, ...] = ()
+
+    @property
+    def known(self) -> list[str]:
+        """All columns of this kind."""
+        return [*(c for group in self.required for c in group), *self.optional]
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind(
+            "observations",
+            schemas.OBSERVATIONS,
+            (("url",), ("fetched_at",)),
+            ("status", "digest", "changed", "not_modified", "last_modified"),
+            times=("fetched_at", "last_modified"),
+        ),
+        Kind(
+            "requests",
+            schemas.REQUESTS,
+            (("url",), ("day", "at"), ("clicks", "impressions")),
+            times=("day", "at"),
+        ),
+        Kind("signals", schemas.SIGNALS, (("url",), ("signalled_at",)), ("source",), times=("signalled_at",)),
+        Kind("pages", schemas.PAGES, (("url",),), ("importance", "min_rate_per_day", "max_rate_per_day")),
+        Kind("hosts", schemas.HOSTS, (("host",),), ("max_per_day", "min_gap_seconds"), key="host"),
+    )
+}
+
+
+def columns_to_read(
+    kind: Kind, schema: pa.Schema, path: str, metadata: Sequence[str] | None = None
+) -> list[str]:
+    """The columns of a file that this kind uses, checked.
+
+    Parameters
+    ----------
+    schema : pa.Schema
+        What the file has; the type null stands for "any scalar".
+    metadata : sequence of str, optional
+        For pages: the metadata columns to keep, all scalar ones if None.
+
+    Raises
+    ------
+    InputError
+        For a missing column, one that occurs twice, or one whose type can hold no such value.
+    """
+    names = schema.names
+    have = ", ".join(names) or "none"
+    missing = [" or ".join(group) for group in kind.required if not any(c in names for c in group)]
+    wanted = [c for c in kind.known if c in names]
+    if kind.name == "pages":
+        own = {*kind.known, *(f.name for f in HASHES)}
+        missing += [c for c in metadata or () if c not in names]
+        extra = names if metadata is None else metadata
+        scalars = {f.name for f in schema if columns.is_scalar(f.type) or times.supported(f.type)}
+        wanted += [c for c in extra if c not in own and c in names and (c in scalars or metadata is not None)]
+    if missing:
+        raise InputError(f"{path}: {kind.name} need a column {'; and '.join(missing)}. The file has: {have}")
+    for name in wanted:
+        if names.count(name) > 1:
+            raise InputError(
+                f"{path}: the column {name} occurs {names.count(name)} times. The file has: {have}"
+            )
+        of = schema.field(name).type
+        if name == kind.key:
+            plain = of.value_type if pa.types.is_dictionary(of) else of
+            good, expected = columns.is_text(plain) or pa.types.is_null(plain), "text"
+        elif name in kind.times:
+            good, expected = times.supported(of), "a time, a date, a number or text"
+        elif name in kind.known:
+            good, expected = columns.is_scalar(of), "a number, a boolean or text"
+        else:
+            good, expected = columns.is_scalar(of) or times.supported(of), "numbers, times or text"
+        if not good:
+            raise InputError(f"{path}: the column {name} is {of}, expected {expected}")
+    return wanted
+
+
+@dataclass(frozen=True)
+class Normalised:
+    """What became of a block: `rows.num_rows + rejected.num_rows` is the rows it had."""
+
+    rows: pa.RecordBatch
+    rejected: pa.RecordBatch
+
+
+@dataclass
+class _Block:
+    """A raw batch while its columns are read."""
+
+    raw: pa.RecordBatch
+    source: str
+    row: Rows
+    reason: NDArray[np.uint8] = field(init=False)
+    causes: list[tuple[str, str]] = field(default_factory=lambda: [("", "")])
+
+    def __post_init__(self) -> None:
+        self.reason = np.zeros(self.raw.num_rows, np.uint8)
+
+    def numbers(self) -> NDArray[np.int64]:
+        if callable(self.row):
+            return self.row()
+        return self.row + np.arange(self.raw.num_rows) if isinstance(self.row, int) else self.row
+
+    def column(self, name: str) -> pa.Array | None:
+        at = self.raw.schema.get_field_index(name)
+        return self.raw.column(at) if at >= 0 else None
+
+    def reject(self, mask: Mask | None, reason: str, name: str) -> None:
+        """Mark rows; the first reason of a row stands."""
+        if mask is not None and mask.any():
+            self.causes.append((reason, name))
+            self.reason[mask & (self.reason == 0)] = len(self.causes) - 1
+
+    def nulls(self, kind: pa.DataType) -> pa.Array:
+        return pa.nulls(self.raw.num_rows, kind)
+
+
+def normalise(
+    kind: Kind,
+    raw: pa.RecordBatch,
+    source: str,
+    row: Rows = 0,
+    table: HostTable | None = None,
+    hashes: bool = True,
+) -> Normalised:
+    """Read one block of a file.
+
+    Parameters
+    ----------
+    raw : pa.RecordBatch of n rows
+        Columns by name, as `columns_to_read` named them, in any order.
+    source : str
+        The file, for rejected rows.
+    row : int, int64 (n,) or function
+        Number of the first row, of each row, or a function that tells the latter when a row is rejected.
+    hashes : bool
+        Whether `url_hash` and `host_hash` (for hosts `host_hash`) follow the columns of the schema.
+
+    Raises
+    ------
+    InputError
+        For a row of hosts that cannot be read: without it a limit would silently be broken.
+    """
+    block = _Block(raw, source, row)
+    made, keys = _READERS[kind.name](block, table)
+    schema = kind.schema
+    extra = [pa.field(n, pa.string()) for n in list(made)[len(schema) :]]
+    fields = [*schema, *extra]
+    if hashes:
+        fields += HASHES if kind.name != "hosts" else HASHES[1:]
+        made.update(keys)
+    batch = pa.RecordBatch.from_arrays(
+        [made[f.name] for f in fields], schema=pa.schema(fields, metadata=schema.metadata)
+    )
+    bad = block.reason != 0
+    if not bad.any():
+        return Normalised(batch, _none())
+    return Normalised(batch.filter(pa.array(~bad)), _rejected(kind, block))
+
+
+def _none() -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [pa.array([], f.type) for f in schemas.REJECTED], schema=schemas.REJECTED
+    )
+
+
+def rejected_file(source: str, reason: str, sample: str) -> pa.RecordBatch:
+    """One rejected row, numbered -1, for a file that could not be read to its end."""
+    return rejected_rows(source, [-1], reason, [sample])
+
+
+def rejected_rows(source: str, row: Sequence[int], reason: str, samples: Sequence[str]) -> pa.RecordBatch:
+    """Rejected rows with one reason."""
+    n = len(row)
+    clipped = [s[:SAMPLE_CHARACTERS].encode("utf-8", "replace").decode() for s in samples]
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([source] * n),
+            pa.array(row, pa.int64()),
+            pa.array([reason] * n),
+            pa.array(clipped, pa.string()),
+        ],
+        schema=schemas.REJECTED,
+    )
+
+
+def _rejected(kind: Kind, block: _Block) -> pa.RecordBatch:
+    rows = np.flatnonzero(block.reason)
+    codes = block.reason[rows]
+    samples: list[pa.Array] = []
+    order: list[NDArray[np.intp]] = []
+    for code in np.unique(codes).tolist():
+        at = np.flatnonzero(codes == code)
+        index = pa.array(rows[at])
+        name = block.causes[code][1]
+        key = _sample(block.column(kind.key), index, 120)
+        if name != kind.key:
+            value = _sample(block.column(name), index, 40)
+            key = pc.binary_join_element_wise(key, value, f" | {name}=")
+        samples.append(key)
+        order.append(at)
+    back = pa.array(np.argsort(np.concatenate(order)))
+    names = pa.array([reason for reason, _ in block.causes])
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([block.source]).take(pa.array(np.zeros(len(rows), np.int64))),
+            pa.array(block.numbers()[rows]),
+            names.take(pa.array(codes)),
+            pa.concat_arrays(samples).take(back),
+        ],
+        schema=schemas.REJECTED,
+    )
+
+
+def _sample(array: pa.Array | None, index: pa.Array, size: int) -> pa.Array:
+    """The first bytes of some values as clean text; nulls are shown as such."""
+    if array is None:
+        return pa.array(["(no column)"] * len(index))
+    some = array.take(index)
+    if not columns.is_text(some.type):
+        try:
+            some = some.cast(pa.string())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            some = pa.array([str(v) for v in some.cast(pa.int64(), safe=False).to_pylist()])
+    cut = pc.binary_slice(some.cast(pa.large_binary()), 0, size).cast(pa.binary())
+    return pc.fill_null(columns.clean(cut)[0].cast(pa.string()), "(null)")
+
+
+Made = tuple[dict[str, pa.Array], dict[str, pa.Array]]
+
+
+def _url(block: _Block, table: HostTable | None) -> tuple[pa.Array, dict[str, pa.Array]]:
+    raw = block.column("url")
+    assert raw is not None
+    url, broken = columns.text(raw)
+    found = locate(url, table)
+    if found.reason.any():
+        for code, reason in enumerate(REASONS):
+            if code:
+                block.reject(found.reason == code, reason, "url")
+    block.reject(broken, "bad_utf8", "url")
+    return found.urls, {"url_hash": pa.array(found.url_hash), "host_hash": pa.array(found.host_hash)}
+
+
+def _read(block: _Block, name: str, reader, kind: pa.DataType, reason: str | None = None) -> pa.Array:  # type: ignore[no-untyped-def]
+    array = block.column(name)
+    if array is None:
+        return block.nulls(kind)
+    values, bad = reader(array)
+    block.reject(bad, reason or f"bad_{name}", name)
+    return values
+
+
+def _time(block: _Block, name: str) -> pa.Array:
+    array = block.column(name)
+    assert array is not None
+    values, bad = times.parse_times(array)
+    block.reject(bad, "bad_timestamp", name)
+    if values.null_count:
+        block.reject(np.asarray(values.is_null()), "bad_timestamp", name)
+    return values
+
+
+def _observations(block: _Block, table: HostTable | None) -> Made:
+    url, keys = _url(block, table)
+    modified = block.column("last_modified")
+    return {
+        "url": url,
+        "fetched_at": _time(block, "fetched_at"),
+        "status": _read(block, "status", columns.status, pa.int16()),
+        "digest_hash": _read(block, "digest", columns.digest, pa.uint64()),
+        "changed": _read(block, "changed", columns.flag, pa.bool_()),
+        "not_modified": _read(block, "not_modified", columns.flag, pa.bool_()),
+        # Servers send all sorts of things in this header: a bad one says nothing, the fetch still counts.
+        "last_modified": block.nulls(schemas.TIME) if modified is None else times.parse_times(modified)[0],
+    }, keys
+
+
+def _requests(block: _Block, table: HostTable | None) -> Made:
+    url, keys = _url(block, table)
+    day = block.column("day")
+    at = block.column("at")
+    if day is None:
+        when = _time(block, "at")
+    else:
+        when, bad = times.parse_times(day, days=True)
+        block.reject(bad, "bad_timestamp", "day")
+        if at is not None:
+            other, bad = times.parse_times(at)
+            if bad is not None:
+                block.reject(bad & np.asarray(when.is_null()), "bad_timestamp", "at")
+            when = pc.coalesce(when, other)
+        if when.null_count:
+            block.reject(np.asarray(when.is_null()), "bad_timestamp", "day")
+    days = when.cast(pa.int64()).fill_null(0).to_numpy() // times.DAY_US
+    made = {"url": url, "day": pa.array(days.astype(np.int32))}
+    for name in ("clicks", "impressions"):
+        made[name] = pc.fill_null(_read(block, name, columns.count, pa.int64()), 0)
+    return made, keys
+
+
+def _signals(block: _Block, table: HostTable | None) -> Made:
+    url, keys = _url(block, table)
+    when = _time(block, "signalled_at")
+    source = block.column("source")
+    named = block.nulls(pa.string()) if source is None else columns.clean(columns.text(source)[0])[0]
+    return {"url": url, "signalled_at": when, "source": pc.fill_null(named, UNKNOWN_SOURCE)}, keys
+
+
+def _pages(block: _Block, table: HostTable | None) -> Made:
+    url, keys = _url(block, table)
+    low, high = "min_rate_per_day", "max_rate_per_day"
+    made = {
+        "url": url,
+        "importance": _read(block, "importance", columns.amount, pa.float64()),
+        low: _read(block, low, columns.amount, pa.float64(), "bad_rate"),
+        high: _read(block, high, columns.amount, pa.float64(), "bad_rate"),
+    }
+    over = pc.fill_null(pc.greater(made[low], made[high]), False)
+    block.reject(np.asarray(over), "floor_above_cap", low)
+    for name in block.raw.schema.names:
+        if name not in made:
+            array = block.column(name)
+            assert array is not None
+            made[name] = columns.clean(columns.text(array)[0])[0].cast(pa.string())
+    return made, keys
+
+
+def _hosts(block: _Block, table: HostTable | None) -> Made:
+    names = columns.clean(block.raw.column("host"))[0].to_pylist()
+    hosts = [canonical_host(n.strip() if "://" in n else f"http://{n.strip()}") if n else None for n in names]
+    block.reject(np.array([h is None for h in hosts], np.bool_), "host", "host")
+    made = {"host": pa.array(hosts, pa.string())}
+    for name in ("max_per_day", "min_gap_seconds"):
+        made[name] = _read(block, name, columns.amount, pa.float64(), name)
+    bad = np.flatnonzero(block.reason)
+    if len(bad):
+        i = int(bad[0])
+        name = block.causes[int(block.reason[i])][1]
+        value = block.raw.column(name)[i].as_py()
+        expected = "a host name" if name == "host" else "a number of at least 0, or nothing"
+        raise InputError(
+            f"{block.source}: row {block.numbers()[i]} ({len(bad)} such rows): {name} is {value!r}, "
+            f"expected {expected}. Limits of hosts must all be readable: correct or remove the row"
+        )
+    return made, {"host_hash": pa.array([stable_hash(h) or 1 for h in hosts], pa.uint64())}
+
+
+_READERS = {
+    "observations": _observations,
+    "requests": _requests,
+    "signals": _signals,
+    "pages": _pages,
+    "hosts": _hosts,
+}

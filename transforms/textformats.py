@@ -1,0 +1,412 @@
+"""Readers of CSV and JSON Lines, plain or gzipped, in blocks of whole records and bounded memory.
+
+A block is parsed by Arrow in one call. Only where that fails, or where a row is rejected and its line must
+be told, does Python look at single lines. CSV columns are read as text and JSON columns by the types of
+their first record, so nothing depends on where a block begins.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.json
+from numpy.typing import NDArray
+
+from transforms.formats import Block, RawBlock, scalars
+from transforms.inputs import InputError, open_file
+from transforms.normalise import Kind, columns_to_read, rejected_file, rejected_rows
+
+CHUNK_BYTES = 8 << 20
+# A record longer than this is cut at a line end; a line longer than this is rejected.
+MAX_RECORD_BYTES = 32 << 20
+_BOM = b"\xef\xbb\xbf"
+
+Lines = NDArray[np.int64]
+
+
+class _Problem:
+    """Why a stream of bytes ended early; empty while all is well."""
+
+    reason = ""
+    sample = ""
+
+
+def _chunks(path: str, gzip: bool, problem: _Problem) -> Iterator[bytes]:
+    """The bytes of a file, unpacked, a few megabytes at a time."""
+    with open_file(path) as f:
+        if not gzip:
+            while chunk := f.read(CHUNK_BYTES):
+                yield chunk
+            return
+        unpacker = zlib.decompressobj(31)
+        data = f.read(1 << 20)
+        while data:
+            try:
+                # A limit for each step: what unpacks to a thousand times its size stays bounded, too.
+                chunk = unpacker.decompress(data, CHUNK_BYTES)
+            except zlib.error as e:
+                problem.reason, problem.sample = "unreadable_file", str(e)
+                return
+            if chunk:
+                yield chunk
+            data = unpacker.unconsumed_tail
+            if unpacker.eof:
+                # Files may be several gzip members in a row, padded with zeros.
+                data = unpacker.unused_data.lstrip(b"\0") or f.read(1 << 20).lstrip(b"\0")
+                if data:
+                    unpacker = zlib.decompressobj(31)
+            elif not data:
+                data = f.read(1 << 20)
+        if not unpacker.eof:
+            problem.reason, problem.sample = "truncated_file", "the gzip stream ends early"
+
+
+def _last_line_end(data: bytes, force: bool) -> int:
+    return data.rfind(b"\n") + 1
+
+
+def _last_record_end(data: bytes, force: bool) -> int:
+    """The end of the last record: a line end with an even number of quotes before it."""
+    at = data.rfind(b"\n")
+    if force or at < 0 or b'"' not in data:
+        return at + 1
+    quotes = data.count(b'"', 0, at)
+    while at >= 0 and quotes % 2:
+        before = data.rfind(b"\n", 0, at)
+        quotes -= data.count(b'"', max(before, 0), at)
+        at = before
+    return at + 1
+
+
+def _blocks(
+    path: str, gzip: bool, last_end: Callable[[bytes, bool], int]
+) -> Iterator[tuple[bytes, int] | pa.RecordBatch]:
+    """Blocks of whole records with the number of their first line; rejected rows for what has none."""
+    problem = _Problem()
+    held, line, first, skipping = b"", 1, True, False
+    for chunk in _chunks(path, gzip, problem):
+        if first:
+            chunk, first = chunk.removeprefix(_BOM), False
+        if skipping:
+            end = chunk.find(b"\n") + 1
+            if not end:
+                continue
+            chunk, skipping, line = chunk[end:], False, line + 1
+        held += chunk
+        if len(held) < CHUNK_BYTES:
+            continue
+        end = last_end(held, False)
+        if not end and len(held) > MAX_RECORD_BYTES:
+            # A stray quote seems to hold everything together.
+            end = last_end(held, True)
+            if not end:
+                yield rejected_rows(path, [line], "line_too_long", [held[:200].decode("utf-8", "replace")])
+                held, skipping = b"", True
+        if end:
+            yield held[:end], line
+            line += held.count(b"\n", 0, end)
+            held = held[end:]
+    if problem.reason:
+        end = last_end(held, False) or last_end(held, True)
+        if end:
+            yield held[:end], line
+            line, held = line + held.count(b"\n", 0, end), held[end:]
+    if problem.reason:
+        # What follows the last line end may be cut anywhere, even where the rest looks whole.
+        sample = f"line {line}: {problem.sample}; {held[:100].decode('utf-8', 'replace')}"
+        yield rejected_file(path, problem.reason, sample)
+    elif held:
+        yield held, line
+
+
+# --- CSV ---------------------------------------------------------------------------------------------
+
+
+def read_csv(path: str, gzip: bool, kind: Kind, metadata: Sequence[str] | None) -> Iterator[Block]:
+    """Read a CSV file (or one with tabs, `.tsv`): the first record names the columns."""
+    delimiter = "\t" if path.removesuffix(".gz").lower().endswith(".tsv") else ","
+    header: list[str] | None = None
+    wanted: list[str] = []
+    for item in _blocks(path, gzip, _last_record_end):
+        if isinstance(item, pa.RecordBatch):
+            yield item
+            continue
+        block, line = item
+        if header is None:
+            if block.startswith((b"\xff\xfe", b"\xfe\xff")):
+                raise InputError(f"{path}: UTF-16 text, expected UTF-8. Convert the file")
+            header, block, line = _header(block, line, delimiter)
+            if header is None:
+                continue
+            schema = pa.schema([(name, pa.string()) for name in header])
+            wanted = columns_to_read(kind, schema, path, metadata)
+        if block.strip():
+            yield from _parse_csv(path, block, line, header, wanted, delimiter)
+
+
+def _header(block: bytes, line: int, delimiter: str) -> tuple[list[str] | None, bytes, int]:
+    """The names of the columns, the rest of the block, and the line where it begins."""
+    lines = io.BytesIO(block)
+    reader = csv.reader((raw.decode("utf-8", "replace") for raw in lines), delimiter=delimiter)
+    for record in reader:
+        if record:
+            return [name.strip() for name in record], block[lines.tell() :], line + reader.line_num
+    return None, b"", line + reader.line_num
+
+
+def _parse_csv(
+    path: str, block: bytes, line: int, header: list[str], wanted: list[str], delimiter: str
+) -> Iterator[Block]:
+    wrong: list[tuple[int | None, str]] = []
+
+    def skip(row: pa.csv.InvalidRow) -> str:
+        wrong.append(
+            (row.number, f"{row.actual_columns} columns, expected {row.expected_columns}: {row.text}")
+        )
+        return "skip"
+
+    # Names may occur twice in columns that nobody reads: numbers do not.
+    names = [str(i) for i in range(len(header))]
+    use = [names[header.index(name)] for name in wanted]
+    try:
+        table = pa.csv.read_csv(
+            pa.BufferReader(block),
+            pa.csv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=names),
+            pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=skip),
+            pa.csv.ConvertOptions(
+                check_utf8=False,
+                include_columns=use,
+                column_types=dict.fromkeys(use, pa.string()),
+                strings_can_be_null=False,
+            ),
+        )
+    except (pa.ArrowInvalid, UnicodeDecodeError):
+        yield from _parse_csv_slowly(path, block, line, header, wanted, delimiter)
+        return
+    if any(number is None for number, _ in wrong):
+        yield from _parse_csv_slowly(path, block, line, header, wanted, delimiter)
+        return
+    table = table.rename_columns(wanted)
+    if wrong:
+        lines = _csv_lines(block, line, delimiter)
+        bad = np.array([number for number, _ in wrong], np.int64) - 1
+        if len(lines) != table.num_rows + len(wrong) or bad.max() >= len(lines):
+            yield from _parse_csv_slowly(path, block, line, header, wanted, delimiter)
+            return
+        yield rejected_rows(path, lines[bad].tolist(), "column_count", [sample for _, sample in wrong])
+        rows: int | Callable[[], Lines] = _constant(np.delete(lines, bad))
+    elif b'"' not in block and block.count(b"\n") + (not block.endswith(b"\n")) == table.num_rows:
+        rows = line
+    else:
+        rows = _lazy_csv_lines(block, line, delimiter, table.num_rows)
+    for batch in table.combine_chunks().to_batches():
+        yield RawBlock(batch, rows)
+
+
+def _constant(lines: Lines) -> Callable[[], Lines]:
+    return lambda: lines
+
+
+def _lazy_csv_lines(block: bytes, line: int, delimiter: str, rows: int) -> Callable[[], Lines]:
+    def find() -> Lines:
+        lines = _csv_lines(block, line, delimiter)
+        # Readers may disagree about stray quotes; then the line is that of the block.
+        return lines if len(lines) == rows else np.full(rows, line, np.int64)
+
+    return find
+
+
+def _csv_lines(block: bytes, line: int, delimiter: str) -> Lines:
+    """The number of the first line of every record that is not empty."""
+    reader = csv.reader((raw.decode("latin-1") for raw in io.BytesIO(block)), delimiter=delimiter)
+    out, before = [], 0
+    for record in reader:
+        if record:
+            out.append(line + before)
+        before = reader.line_num
+    return np.array(out, np.int64)
+
+
+def _parse_csv_slowly(
+    path: str, block: bytes, line: int, header: list[str], wanted: list[str], delimiter: str
+) -> Iterator[Block]:
+    """Record by record, for a block that Arrow refuses."""
+    lines = (raw.decode("utf-8", "surrogateescape") for raw in io.BytesIO(block))
+    reader = csv.reader(lines, delimiter=delimiter)
+    use = [header.index(name) for name in wanted]
+    good: list[list[str]] = []
+    numbers: list[int] = []
+    bad: list[int] = []
+    samples: list[str] = []
+    before = 0
+    while True:
+        start, before = line + before, reader.line_num
+        start = line + before
+        try:
+            record = next(reader)
+        except StopIteration:
+            break
+        except csv.Error as e:
+            bad.append(start)
+            samples.append(f"{e}")
+            continue
+        if not record:
+            continue
+        if len(record) != len(header):
+            bad.append(start)
+            samples.append(f"{len(record)} columns, expected {len(header)}: {delimiter.join(record)}")
+        else:
+            good.append([record[i] for i in use])
+            numbers.append(start)
+    if bad:
+        yield rejected_rows(path, bad, "column_count", samples)
+    if good:
+        arrays = [scalars([record[i] for record in good]) for i in range(len(use))]
+        batch = pa.RecordBatch.from_arrays(arrays, names=wanted)
+        yield RawBlock(batch, _constant(np.array(numbers, np.int64)))
+
+
+# --- JSON Lines --------------------------------------------------------------------------------------
+
+
+def read_jsonl(path: str, gzip: bool, kind: Kind, metadata: Sequence[str] | None) -> Iterator[Block]:
+    """Read JSON Lines: one object a line. Lone brackets and commas at line ends, as of an array, are fine."""
+    seen: list[str] = []
+    for item in _blocks(path, gzip, _last_line_end):
+        if isinstance(item, pa.RecordBatch):
+            yield item
+            continue
+        block, line = item
+        if not block.strip():
+            continue
+        parsed = _parse_jsonl(block, line, kind, metadata)
+        if parsed is None:
+            table, rows, rejected = _parse_jsonl_slowly(path, block, line)
+            if rejected is not None:
+                yield rejected
+        else:
+            table, rows = parsed
+        if not table.num_rows:
+            continue
+        if not seen:
+            _check_first(block, table, kind, path, metadata)
+        elif kind.name == "pages":
+            # A record may leave out what others have.
+            seen = [*seen, *(n for n in table.schema.names if n not in seen)]
+        # A later block may lack a column that all of its records leave out: they have nothing there.
+        needed = {*seen, *(c for group in kind.required for c in group), *(metadata or ())}
+        for name in sorted(needed.difference(table.schema.names)):
+            table = table.append_column(name, pa.nulls(table.num_rows))
+        wanted = columns_to_read(kind, table.schema, path, metadata)
+        seen = seen or wanted
+        for batch in table.select(wanted).combine_chunks().to_batches():
+            yield RawBlock(batch, rows)
+
+
+def _check_first(
+    block: bytes, table: pa.Table, kind: Kind, path: str, metadata: Sequence[str] | None
+) -> None:
+    """Refuse a file whose first block has not one value of a required column, naming what it has."""
+    schema = table.schema
+    try:
+        record = json.loads(block.lstrip().split(b"\n", 1)[0])
+        for name in record:
+            if name not in schema.names:
+                schema = schema.append(pa.field(name, pa.null()))
+    except (ValueError, TypeError):
+        pass
+    columns_to_read(kind, schema, path, metadata)
+
+
+def _parse_jsonl(
+    block: bytes, line: int, kind: Kind, metadata: Sequence[str] | None
+) -> tuple[pa.Table, int | Callable[[], Lines]] | None:
+    """Parse by Arrow, None where that does not work out to one row a line."""
+    try:
+        record = json.loads(block.lstrip().split(b"\n", 1)[0])
+    except ValueError:
+        return None
+    if not isinstance(record, dict):
+        return None
+    types = {name: pa.string() for name in kind.known}
+    for name, value in record.items():
+        types[name] = _JSON_TYPES.get(type(value), pa.string())
+    for name in kind.known:
+        if name in _FRACTIONS and types[name] == pa.int64():
+            types[name] = pa.float64()
+    everything = kind.name == "pages" and metadata is None
+    for name in metadata or ():
+        types.setdefault(name, pa.string())
+    if not everything:
+        keep = {*kind.known, *(metadata or ())}
+        types = {name: of for name, of in types.items() if name in keep}
+    try:
+        table = _arrow_json(block, types, everything)
+        found = {f.name: pa.string() for f in table.schema if f.name not in types}
+        if found:
+            # Without a type, Arrow would read some texts as times, depending on the block.
+            table = _arrow_json(block, types | found, False)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
+        return None
+    named = [
+        name for name in table.schema.names if name in record or table.column(name).null_count < len(table)
+    ]
+    table = table.select(named)
+    if block.count(b"\n") + (not block.endswith(b"\n")) == table.num_rows:
+        return table, line
+    lines = [i for i, text in enumerate(block.split(b"\n")) if text.strip()]
+    if len(lines) != table.num_rows:
+        return None
+    return table, _constant(line + np.array(lines, np.int64))
+
+
+_JSON_TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+_FRACTIONS = {"clicks", "impressions", "importance", "min_rate_per_day", "max_rate_per_day"}
+_FRACTIONS |= {"max_per_day", "min_gap_seconds"}
+
+
+def _arrow_json(block: bytes, types: dict[str, pa.DataType], infer: bool) -> pa.Table:
+    return pa.json.read_json(
+        pa.BufferReader(block),
+        pa.json.ReadOptions(use_threads=False, block_size=len(block) + 1),
+        pa.json.ParseOptions(
+            explicit_schema=pa.schema(list(types.items())),
+            unexpected_field_behavior="infer" if infer else "ignore",
+        ),
+    )
+
+
+def _parse_jsonl_slowly(
+    path: str, block: bytes, line: int
+) -> tuple[pa.Table, Callable[[], Lines], pa.RecordBatch | None]:
+    """Line by line, for a block with a broken line or with values of several types in a column."""
+    records: list[dict[str, Any]] = []
+    numbers: list[int] = []
+    bad: list[int] = []
+    samples: list[str] = []
+    for i, raw in enumerate(block.split(b"\n")):
+        text = raw.decode("utf-8", "surrogateescape").strip().removesuffix(",")
+        if text in ("", "[", "]"):
+            continue
+        try:
+            record = json.loads(text)
+        except (ValueError, RecursionError):
+            record = None
+        if isinstance(record, dict):
+            records.append(record)
+            numbers.append(line + i)
+        else:
+            bad.append(line + i)
+            samples.append(text)
+    names = list(dict.fromkeys(name for record in records for name in record))
+    columns = {name: scalars([record.get(name) for record in records]) for name in names}
+    rejected = rejected_rows(path, bad, "bad_json", samples) if bad else None
+    return pa.table(columns), _constant(np.array(numbers, np.int64)), rejected

@@ -1,0 +1,378 @@
+"""Times of any common spelling to UTC microseconds, a column at a time.
+
+Every value is read by itself: no locale, no time zone of the machine, no default taken from today, no
+guess from its neighbours. A time without zone is UTC. Numbers tell their unit by their size, because the
+ranges of seconds, milliseconds, microseconds, nanoseconds and of written-out dates (20260102,
+202601020304, 20260102030405, 20260102030405678) do not overlap for the years 1990 to 2100.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from transforms.hashing import Texts
+
+TIME = pa.timestamp("us", tz="UTC")
+# Years 1990 to 2100.
+FIRST_US = 631_152_000_000_000
+END_US = 4_133_980_800_000_000
+DAY_US = 86_400_000_000
+
+Micros = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+_UNITS = {"s": (1_000_000, 1), "ms": (1000, 1), "us": (1, 1), "ns": (1, 1000)}
+_NAMED_MONTH = re.compile(r"\s*(?:[A-Za-z]{3,9},?\s+)?(?:\d{1,2}[\s-]|[A-Za-z]{3}\s).*\d\d:\d\d", re.DOTALL)
+_NUMBER = re.compile(r"[+]?\d{1,19}(?:\.\d*)?(?:[eE][+]?\d{1,2})?")
+
+
+def supported(kind: pa.DataType) -> bool:
+    """Whether a column of this type can hold times."""
+    t = pa.types
+    if t.is_dictionary(kind):
+        kind = kind.value_type
+    return (
+        t.is_timestamp(kind)
+        or t.is_date(kind)
+        or t.is_integer(kind)
+        or t.is_floating(kind)
+        or t.is_decimal(kind)
+        or t.is_string(kind)
+        or t.is_large_string(kind)
+        or t.is_string_view(kind)
+        or t.is_binary(kind)
+        or t.is_large_binary(kind)
+        or t.is_null(kind)
+    )
+
+
+def parse_times(array: pa.Array, days: bool = False) -> tuple[pa.Array, Mask | None]:
+    """Read a column of times.
+
+    Parameters
+    ----------
+    array : pa.Array of n values
+        Timestamps of any unit and zone, dates, integers, floats or texts.
+    days : bool
+        Whether small integers are days since 1970-01-01.
+
+    Returns
+    -------
+    times : pa.Array (n,) of timestamp[us, UTC]
+        Null where the value is null, empty or bad.
+    bad : bool (n,) or None
+        Values that are no time of the years 1990 to 2100; None if there are none.
+    """
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        times, bad = parse_times(array.dictionary, days)
+        codes = array.indices.fill_null(0).to_numpy(zero_copy_only=False)
+        if bad is not None and len(bad):
+            bad = bad[codes] & np.asarray(array.indices.is_valid())
+        return times.take(array.indices), bad
+    if pa.types.is_null(kind):
+        return pa.nulls(len(array), TIME), None
+    if kind == TIME:
+        ends = pc.min_max(array)
+        low, high = ends["min"].value, ends["max"].value
+        if low is None or (low >= FIRST_US and high < END_US):
+            return array, None
+    null = np.asarray(array.is_null())
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        us, good = _from_arrow(array)
+    elif pa.types.is_integer(kind):
+        us, good = from_integers(_integers(array), days)
+    elif pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        values = array.cast(pa.float64()).fill_null(np.nan).to_numpy()
+        null = null | np.isnan(values)
+        us, good = from_floats(values)
+    else:
+        texts = Texts(array)
+        null = null | (texts.size == 0)
+        us, good = from_texts(texts, days)
+    return _result(us, good, null)
+
+
+def _result(us: Micros, good: Mask, null: Mask) -> tuple[pa.Array, Mask | None]:
+    absent = null | ~good
+    bad = ~good & ~null
+    ints = pa.array(us, mask=absent) if absent.any() else pa.array(us)
+    return ints.cast(TIME), bad if bad.any() else None
+
+
+def _integers(array: pa.Array) -> Micros:
+    if pa.types.is_uint64(array.type):
+        wide = array.fill_null(0).to_numpy(zero_copy_only=False)
+        return np.where(wide > np.uint64(2**62), np.uint64(0), wide).astype(np.int64)
+    return array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+
+
+def _from_arrow(array: pa.Array) -> tuple[Micros, Mask]:
+    """Timestamps and dates; the range is tested before the unit changes, so nothing wraps."""
+    kind = array.type
+    if pa.types.is_date32(kind):
+        scale, divide = DAY_US, 1
+        array = array.cast(pa.int32()).cast(pa.int64())
+    else:
+        scale, divide = _UNITS["ms" if pa.types.is_date64(kind) else kind.unit]
+        array = array.cast(pa.int64())
+    raw = array.fill_null(0).to_numpy(zero_copy_only=False)
+    good = (raw >= FIRST_US * divide // scale) & (raw < END_US * divide // scale)
+    return np.where(good, raw, 0) * scale // divide, good
+
+
+def from_integers(values: Micros, days: bool = False) -> tuple[Micros, Mask]:
+    """Epoch seconds, ms, us, ns, or dates written as one number, each by its size.
+
+    Returns
+    -------
+    int64 (n,), bool (n,)
+        Microseconds, and which values are times of 1990 to 2100.
+    """
+    us = np.zeros(len(values), np.int64)
+    good = np.zeros(len(values), np.bool_)
+    scales = [(1_000_000, 1), (1000, 1), (1, 1), (1, 1000)]
+    if days:
+        scales.append((DAY_US, 1))
+    for scale, divide in scales:
+        fits = (values >= FIRST_US * divide // scale) & (values < END_US * divide // scale)
+        if fits.all():
+            return values * scale // divide, fits
+        if fits.any():
+            us[fits] = values[fits] * scale // divide
+            good |= fits
+    for below, unit in ((10**8, 1), (10**12, 10**4), (10**14, 10**6), (10**17, 10**9)):
+        rows = np.flatnonzero((values >= below // 100 * 19) & (values < below // 100 * 22) & ~good)
+        if len(rows):
+            us[rows], good[rows] = _from_written(values[rows], unit)
+    return us, good
+
+
+def _from_written(values: Micros, unit: int) -> tuple[Micros, Mask]:
+    """Numbers of the form YYYYMMDD x unit: hours and minutes, seconds, milliseconds follow the date."""
+    date, clock = np.divmod(values, unit)
+    ms = np.zeros_like(values)
+    if unit == 10**9:
+        clock, ms = np.divmod(clock, 1000)
+    elif unit == 10**4:
+        clock = clock * 100
+    elif unit == 1:
+        clock = ms
+    return _combine(
+        date // 10000,
+        date // 100 % 100,
+        date % 100,
+        clock // 10000,
+        clock // 100 % 100,
+        clock % 100,
+        ms * 1000,
+    )
+
+
+def from_floats(values: NDArray[np.float64]) -> tuple[Micros, Mask]:
+    """Like `from_integers`, for floats: fractions of a second are kept to the microsecond."""
+    finite = np.isfinite(values) & (np.abs(values) < 2.0**62)
+    whole = np.where(finite, values, 0.0)
+    seconds = (whole >= FIRST_US / 1e6) & (whole < END_US / 1e6)
+    millis = (whole >= FIRST_US / 1e3) & (whole < END_US / 1e3)
+    us, good = from_integers(whole.astype(np.int64))
+    us[seconds] = np.rint(whole[seconds] * 1e6).astype(np.int64)
+    us[millis] = np.rint(whole[millis] * 1e3).astype(np.int64)
+    return us, good & finite
+
+
+_DAYS_BEFORE = np.array([0, 0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334], np.int64)
+_DAYS_OF = np.array([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], np.int64)
+
+
+def _combine(
+    year: Micros, month: Micros, day: Micros, hour: Micros, minute: Micros, second: Micros, us: Micros
+) -> tuple[Micros, Mask]:
+    """Microseconds since 1970 of a civil time, and which are real; a leap second is the next minute's first."""
+    m = np.clip(month, 0, 12)
+    leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
+    good = (month >= 1) & (month <= 12) & (day >= 1) & (day <= _DAYS_OF[m] + (leap & (m == 2)))
+    good &= (hour < 24) & (minute < 60) & (second <= 60) & (year >= 1)
+    before = year - 1
+    days = before * 365 + before // 4 - before // 100 + before // 400 - 719162
+    days += _DAYS_BEFORE[m] + (leap & (m > 2)) + day - 1
+    total = ((days * 24 + hour) * 60 + minute) * 60_000_000 + second * 1_000_000 + us
+    return total, good & (total >= FIRST_US) & (total < END_US)
+
+
+@cache
+def _templates() -> dict[int, list[str]]:
+    """Fixed forms by length.
+
+    Y M D h m s f: digits; o O: digits of the offset; S: its sign; T: T, t or space; Z: Z or z; w b: letters
+    of a weekday and a month; G: one of GMT; the rest as it stands.
+    """
+    clocks = ["hh:mm", "hh:mm:ss", *("hh:mm:ss." + "f" * n for n in range(1, 10))]
+    zones = ["", "Z", "Soo", "SooOO", "Soo:OO"]
+    forms = ["YYYY-MM-DD", "YYYYMMDDThhmmss", "YYYYMMDDThhmmssZ", "www, DD bbb YYYY hh:mm:ss GGG"]
+    forms += [f"YYYY-MM-DDT{clock}{zone}" for clock in clocks for zone in zones]
+    forms += [f"YYYY-MM-DDThh:mm:ss {zone}" for zone in ("Soo:OO", "SooOO")]
+    out: dict[int, list[str]] = {}
+    for form in forms:
+        out.setdefault(len(form), []).append(form)
+    return out
+
+
+_MONTHS = {
+    int.from_bytes(name.encode(), "big"): i + 1
+    for i, name in enumerate("jan feb mar apr may jun jul aug sep oct nov dec".split())
+}
+_MONTH_KEYS = np.array(sorted(_MONTHS), np.int64)
+_MONTH_VALUES = np.array([_MONTHS[k] for k in sorted(_MONTHS)], np.int64)
+
+
+def from_texts(texts: Texts, days: bool = False) -> tuple[Micros, Mask]:
+    """ISO 8601, dates and epochs in digits, HTTP and mail dates.
+
+    Returns
+    -------
+    int64 (n,), bool (n,)
+        Microseconds, and which values are times of 1990 to 2100.
+    """
+    n = len(texts)
+    us = np.zeros(n, np.int64)
+    good = np.zeros(n, np.bool_)
+    for a, b in texts.chunks():
+        size = texts.size[a:b]
+        for length in np.unique(size).tolist():
+            if not 1 <= length <= 40:
+                continue
+            whole = bool((size == length).all())
+            rows = slice(a, b) if whole else a + np.flatnonzero(size == length)
+            start = texts.start[rows]
+            us[rows], good[rows] = _from_fixed(texts.data, start, length, days)
+    left = np.flatnonzero(~good & (texts.size > 0) & (texts.size <= 64))
+    known: dict[bytes, int | None] = {}
+    for row in left.tolist():
+        raw = texts.data[texts.start[row] : texts.start[row] + texts.size[row]].tobytes()
+        if raw not in known:
+            if len(known) > 1 << 16:
+                known.clear()
+            known[raw] = parse_one(raw, days)
+        value = known[raw]
+        if value is not None:
+            us[row], good[row] = value, True
+    return us, good
+
+
+def _from_fixed(data: NDArray[np.uint8], start: Micros, length: int, days: bool) -> tuple[Micros, Mask]:
+    """Rows of one length by the templates of that length."""
+    columns = [data.take(start + j) for j in range(length)]
+    digits = [c - np.uint8(48) for c in columns]
+    us = np.zeros(len(start), np.int64)
+    good = np.zeros(len(start), np.bool_)
+    if length <= 19:
+        all_digits = np.logical_and.reduce([d < 10 for d in digits])
+        if all_digits.any():
+            number = np.zeros(len(start), np.int64)
+            for d in digits:
+                number *= 10
+                number += d
+            us, good = from_integers(number, days)
+            good &= all_digits
+    for form in _templates().get(length, ()):
+        if good.all():
+            break
+        fits = _fits(form, columns, digits) & ~good
+        if not fits.any():
+            continue
+        if fits.all():
+            return _read_form(form, columns, digits)
+        us[fits], good[fits] = _read_form(form, [c[fits] for c in columns], [d[fits] for d in digits])
+    return us, good
+
+
+def _fits(form: str, columns: list[NDArray[np.uint8]], digits: list[NDArray[np.uint8]]) -> Mask:
+    ok = np.ones(len(columns[0]), np.bool_)
+    for j, c in enumerate(form):
+        x = columns[j]
+        if c in "YMDhmsfoO":
+            ok &= digits[j] < 10
+        elif c == "T":
+            ok &= (x == 84) | (x == 116) | (x == 32)
+        elif c == "Z":
+            ok &= (x | 32) == 122
+        elif c == "S":
+            ok &= (x == 43) | (x == 45)
+        elif c == ".":
+            ok &= (x == 46) | (x == 44)
+        elif c in "wb":
+            ok &= ((x | 32) >= 97) & ((x | 32) <= 122)
+        elif c == "G":
+            ok &= x == b"GMT"[j - form.index("G")]
+        else:
+            ok &= x == ord(c)
+    return ok
+
+
+def _read_form(
+    form: str, columns: list[NDArray[np.uint8]], digits: list[NDArray[np.uint8]]
+) -> tuple[Micros, Mask]:
+    n = len(columns[0])
+
+    def number(letter: str) -> Micros:
+        value = np.zeros(n, np.int64)
+        for j, c in enumerate(form):
+            if c == letter:
+                value = value * 10 + digits[j]
+        return value
+
+    if "b" in form:
+        at = form.index("b")
+        key = np.zeros(n, np.int64)
+        for j in range(at, at + 3):
+            key = key << 8 | (columns[j] | 32)
+        near = np.minimum(np.searchsorted(_MONTH_KEYS, key), 11)
+        month = np.where(_MONTH_KEYS[near] == key, _MONTH_VALUES[near], 0)
+    else:
+        month = number("M")
+    places = form.count("f")
+    fraction = number("f")
+    fraction = fraction * 10 ** (6 - places) if places <= 6 else fraction // 10 ** (places - 6)
+    us, good = _combine(number("Y"), month, number("D"), number("h"), number("m"), number("s"), fraction)
+    if "S" in form:
+        hours, minutes = number("o"), number("O")
+        good &= (hours < 24) & (minutes < 60)
+        offset = (hours * 60 + minutes) * 60_000_000
+        sign = columns[form.index("S")]
+        us = np.where(sign == 45, us + offset, us - offset)
+        good &= (us >= FIRST_US) & (us < END_US)
+    return us, good
+
+
+def parse_one(raw: bytes, days: bool = False) -> int | None:
+    """The slow path for one text: outer blanks, decimals, mail and HTTP dates. None if it is no time."""
+    text = raw.decode("utf-8", "replace").strip()
+    if not text:
+        return None
+    if text.encode() != raw:
+        us, good = from_texts(Texts(pa.array([text])), days)
+        if good[0]:
+            return int(us[0])
+    if _NUMBER.fullmatch(text):
+        us, good = from_floats(np.array([float(text)]))
+        return int(us[0]) if good[0] else None
+    if not _NAMED_MONTH.match(text):
+        return None
+    try:
+        moment = parsedate_to_datetime(text)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    # A date without zone is UTC, not local.
+    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    delta = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    value = (delta.days * 86400 + delta.seconds) * 1_000_000 + delta.microseconds
+    return value if FIRST_US <= value < END_US else None
