@@ -11,11 +11,11 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.pvalue import AsList, AsSingleton
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
+from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
 
 from pipelines import __version__
 from pipelines.options import DAY_MICROSECONDS, LOCAL_RUNNERS, Settings
 from policies.page_state import Forgetting
-from policies.search import SearchResult
 from transforms import schemas
 from transforms.carrying import Previous, ReadPrevious, find_previous
 from transforms.catalogue import HostDefaults, metadata_columns
@@ -29,7 +29,7 @@ from transforms.scheduling import DivideSlots, Night, Quotas, SequenceCrawls, Sh
 from transforms.sharding import ShardByHost
 from transforms.sinks import FileInfo, make_folder, write_shard
 from transforms.solving import SolveMultiplier
-from transforms.sources import ReadRows
+from transforms.sources import REJECTED, ROWS, ReadRows
 from transforms.tally import AddCounts
 
 OUTPUTS = ("pages", "schedule", "state", "slots", "rejected")
@@ -52,11 +52,6 @@ class _WriteShards(beam.PTransform):
 
 def _union_columns(columns: Any) -> list[str]:
     return sorted({name for names in columns for name in names})
-
-
-def _average_rate(result: SearchResult, counters: dict[str, int]) -> float:
-    """What every page would get under a uniform schedule, crawls per day."""
-    return result.allocated_per_day / max(counters.get("pages_known", 0), 1)
 
 
 def build_pipeline(pipeline: beam.Pipeline, settings: Settings, previous: Previous) -> dict[str, beam.PCollection]:
@@ -91,17 +86,17 @@ def build_pipeline(pipeline: beam.Pipeline, settings: Settings, previous: Previo
         if not patterns:
             continue
         title = kind.capitalize()
-        read = pipeline | f"Read{title}" >> ReadRows(kind, patterns, rows_per_batch=settings.rows_per_batch)
-        keyed.append(read.rows | f"Shard{title}" >> ShardByHost(settings.num_shards))
-        rejected.append(read.rejected)
+        read = pipeline | f"Read{title}" >> ReadRows(kind, patterns, required=kind != "observations")
+        keyed.append(read[ROWS] | f"Shard{title}" >> ShardByHost(settings.num_shards))
+        rejected.append(read[REJECTED])
         counts += [
-            read.rows | f"Count{title}" >> beam.ParDo(CountRows(kind)).with_output_types(dict[str, int]),
-            read.rejected
+            read[ROWS] | f"Count{title}" >> beam.ParDo(CountRows(kind)).with_output_types(dict[str, int]),
+            read[REJECTED]
             | f"CountRejected{title}" >> beam.ParDo(CountRejected(kind)).with_output_types(dict[str, int]),
         ]
         if kind == "pages":
             metadata = (
-                read.rows
+                read[ROWS]
                 | "NameMetadata" >> beam.Map(metadata_columns).with_output_types(list[str])
                 | "UniteMetadata" >> beam.CombineGlobally(_union_columns)
             )
@@ -145,10 +140,8 @@ def build_pipeline(pipeline: beam.Pipeline, settings: Settings, previous: Previo
 
     result = blocks | "SolveMultiplier" >> SolveMultiplier(settings.objective, settings.budget_per_day)
     plan = blocks | "DivideSlots" >> DivideSlots(night, previous.carry, result)
-    known = fold_counts | "AddKnown" >> beam.CombineGlobally(AddCounts())
-    average = result | "AverageRate" >> beam.Map(_average_rate, AsSingleton(known)).with_output_types(float)
     sequenced = _hinted(estimated["tables"], ShardTables) | "SequenceCrawls" >> beam.ParDo(
-        SequenceCrawls(night), AsSingleton(result), AsSingleton(plan), AsSingleton(average)
+        SequenceCrawls(night), AsSingleton(result), AsSingleton(plan)
     ).with_outputs(
         SequenceCrawls.SCHEDULE,
         SequenceCrawls.SLOTS_PAGES,
@@ -203,7 +196,7 @@ def build_pipeline(pipeline: beam.Pipeline, settings: Settings, previous: Previo
 
 def _hinted(collection: beam.PCollection, element: Any) -> beam.PCollection:
     """Tagged outputs carry no type; without one Beam falls back to pickle."""
-    collection.element_type = element
+    collection.element_type = convert_to_beam_type(element)
     return collection
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import apache_beam as beam
@@ -141,20 +141,16 @@ def make_manifest(
         "expected_freshness": share([r.fresh_weight for r in reports]),
         "expected_freshness_uniform": share([r.uniform_fresh_weight for r in reports]),
         "weight_by": learned.weight,
-        "search": result.as_dict(),
+        "search": asdict(result) | {"status": result.status.value},
         "prior": {
             "change_rate_shape": change.shape,
             "change_rate_mean_per_day": change.mean_per_day,
             "group_strength": change.group_strength,
-            "clicks": None if learned.clicks is None else vars_of(learned.clicks),
-            "impressions": None if learned.impressions is None else vars_of(learned.impressions),
+            "clicks": None if learned.clicks is None else asdict(learned.clicks),
+            "impressions": None if learned.impressions is None else asdict(learned.impressions),
         },
         "hosts_at_limit": [{"host": name, "multiplier": value} for value, name in hosts[:MAX_NAMED_HOSTS]],
         "counters": counters,
         "carry": {"shards": list(quotas.carry.shards), "total": quotas.carry.total},
     }
 
-
-def vars_of(prior: Any) -> dict[str, float]:
-    """A request prior's numbers."""
-    return {"shape": prior.shape, "mean_per_day": prior.mean_per_day}

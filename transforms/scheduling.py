@@ -134,9 +134,9 @@ class SequenceCrawls(beam.DoFn):
         self._night = night
 
     def process(
-        self, estimated: ShardTables, result: search.SearchResult, plan: Quotas, average_rate_per_day: float
+        self, estimated: ShardTables, result: search.SearchResult, plan: Quotas
     ) -> Iterator[Any]:
-        shard = ScheduledShard(self._night, estimated, result, plan, average_rate_per_day)
+        shard = ScheduledShard(self._night, estimated, result, plan)
         number = estimated.shard
         yield number, shard.pages()
         yield beam.pvalue.TaggedOutput(self.SCHEDULE, (number, shard.schedule()))
@@ -154,7 +154,6 @@ class ScheduledShard:
         estimated: ShardTables,
         result: search.SearchResult,
         plan: Quotas,
-        average_rate_per_day: float,
     ) -> None:
         self._night, self._shard = night, estimated.shard
         self._pages, self._hosts = estimated.tables["pages"], estimated.tables["hosts"]
@@ -165,7 +164,8 @@ class ScheduledShard:
         change, weight = block.change_rate_per_day, block.request_rate_per_day
         self._change, self._weight = change, weight
         self._fresh = objective.freshness(self._rate, change)
-        self._uniform = objective.freshness(np.full(len(change), average_rate_per_day), change)
+        uniform_rate_per_day = result.allocated_per_day / max(result.pages, 1)
+        self._uniform = objective.freshness(np.full(len(change), uniform_rate_per_day), change)
         attempt = microseconds(self._pages.column("last_attempt_at"))
         self._attempt = attempt
         self._slot_before = microseconds(self._pages.column("last_slot_at"))
