@@ -52,6 +52,11 @@ class History:
     groups: dict[str, IntArray]
 
 
+def shared_folder() -> Path:
+    """Where the histories and `tools/replay.py` are, or would be."""
+    return Path(os.environ.get("RECRAWL_SHARED", Path(__file__).resolve().parents[2] / "shared"))
+
+
 def replay(shared: Path, name: str, rate: float, seed: int) -> History:
     """Draw a crawler's log and turn it into intervals."""
     start, end, columns = SETS[name]
@@ -214,7 +219,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the replay and of the bootstrap")
     parser.add_argument("--out", type=Path, help="also write the table here")
     options = parser.parse_args(argv)
-    shared = Path(os.environ.get("RECRAWL_SHARED", Path(__file__).resolve().parents[2] / "shared"))
+    shared = shared_folder()
     if not (shared / "tools" / "replay.py").exists():
         print(f"skipped: no tools/replay.py in {shared}; set RECRAWL_SHARED to the folder that holds it")
         return 0

@@ -20,7 +20,7 @@ from policies.typing_ import BoolArray, ByteArray, FloatArray, IntArray
 
 BOUNDARY_NONE, BOUNDARY_ZERO, BOUNDARY_INFINITE, BOUNDARY_NO_DATA = 0, 1, 2, 3
 
-_CHUNK_PAGES = 4096  # the chunk's nodes stay in the second-level cache
+_CHUNK_PAGES = 8192  # the chunk's nodes stay in the second-level cache
 _LARGEST_X = 500.0  # exp(500) is finite, exp(-500) adds nothing
 _SMALLEST_X = 1e-200
 _TOLERANCE = 1e-10  # of the last step in log rate; Newton's error after it is its square

@@ -202,7 +202,8 @@ def fit_prior(evidence: Evidence, group: IntArray) -> Prior:
     lam: FloatArray | None = None
     for _ in range(_ROUNDS):
         before = shape, m0
-        lam, h = _solve_all(evidence, chunks, shape, mean[code], lam, None)
+        # Rates of the last round are close: two steps follow the prior while it still moves.
+        lam, h = _solve_all(evidence, chunks, shape, mean[code], lam, None if lam is None else 2)
         lam = np.minimum(lam, LARGEST_RATE_PER_DAY)
         m0 = math.fsum(lam) / n
         mean = means_of(sum_groups(lam, code, n_groups, m0), Prior(shape, m0, strength))
