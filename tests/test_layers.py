@@ -1,0 +1,121 @@
+"""Dependency runs one way, and nobody hides state or a clock where the mathematics is."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("policies", "transforms", "pipelines")
+MAX_LINES, MAX_TEST_LINES = 500, 650
+
+# What the mathematics may import: arrays, and what is pure in the standard library.
+ALLOWED_IN_POLICIES = {
+    "__future__", "abc", "bisect", "collections", "dataclasses", "enum", "fractions", "functools", "heapq",
+    "itertools", "math", "numpy", "operator", "policies", "scipy", "types", "typing",
+}  # fmt: skip
+FORBIDDEN = {
+    "transforms": {"pipelines", "benchmarks", "tests"},
+    "pipelines": {"benchmarks", "tests"},
+}
+
+
+def modules(*packages: str) -> list[Path]:
+    return sorted(p for package in packages for p in (ROOT / package).rglob("*.py"))
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Top-level names of all packages that a module imports, wherever in it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name(path)}:{node.lineno}: import by the full name"
+            yield (node.module or "").split(".")[0]
+
+
+@pytest.mark.parametrize("path", modules("policies"), ids=name)
+def test_policies_import_arrays_and_nothing_else(path: Path) -> None:
+    assert set(imported(path)) <= ALLOWED_IN_POLICIES
+
+
+@pytest.mark.parametrize("package", FORBIDDEN)
+def test_imports_run_one_way(package: str) -> None:
+    wrong = {name(p): found for p in modules(package) if (found := set(imported(p)) & FORBIDDEN[package])}
+    assert not wrong
+
+
+@pytest.mark.parametrize("path", modules("policies"), ids=name)
+def test_policies_touch_no_files(path: Path) -> None:
+    calls = [n.func for n in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(n, ast.Call)]
+    names = {c.id for c in calls if isinstance(c, ast.Name)}
+    of_numpy = {
+        c.attr
+        for c in calls
+        if isinstance(c, ast.Attribute) and isinstance(c.value, ast.Name) and c.value.id == "np"
+    }
+    assert not names & {"open", "print", "input", "exec", "eval"}
+    assert not of_numpy & {"fromfile", "load", "save", "savez", "loadtxt", "savetxt", "memmap", "genfromtxt"}
+
+
+def test_files_are_short() -> None:
+    lines = {
+        p: len(p.read_text(encoding="utf-8").splitlines()) for p in modules(*PACKAGES, "tests", "benchmarks")
+    }
+    assert not {
+        name(p): n
+        for p, n in lines.items()
+        if n > (MAX_TEST_LINES if name(p).startswith("tests") else MAX_LINES)
+    }
+
+
+# Names in numpy.random that carry no hidden state.
+STATELESS = {"Generator", "Philox", "SeedSequence", "BitGenerator"}
+
+
+@pytest.mark.parametrize("path", modules(*PACKAGES), ids=name)
+def test_random_numbers_come_from_a_keyed_generator(path: Path) -> None:
+    assert not {"random", "secrets"} & set(imported(path))
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Attribute):
+            outer = node.value
+            if (
+                outer.attr == "random"
+                and isinstance(outer.value, ast.Name)
+                and outer.value.id in ("np", "numpy")
+            ):
+                assert node.attr in STATELESS, f"{name(path)}:{node.lineno}: np.random.{node.attr}"
+
+
+def clocks(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if node.func.attr in ("now", "utcnow", "today", "localtime", "gmtime", "time_ns"):
+                yield f"{name(path)}:{node.lineno}"
+
+
+def test_no_result_depends_on_the_clock() -> None:
+    """The date of a night is an option. A monotonic clock for progress is fine."""
+    assert not [place for path in modules(*PACKAGES) for place in clocks(path)]
+
+
+def test_the_checks_see_what_they_look_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.test_layers.ROOT", tmp_path)
+    bad = tmp_path / "bad.py"
+    bad.write_text(
+        "import numpy as np\ndef f():\n    import os.path\n    from datetime import datetime\n"
+        "    np.random.seed(1)\n    open('x')\n    return datetime.now()\n"
+    )
+    assert set(imported(bad)) == {"numpy", "os", "datetime"}
+    assert list(clocks(bad)) == ["bad.py:7"]
+    with pytest.raises(AssertionError, match="seed"):
+        test_random_numbers_come_from_a_keyed_generator(bad)
+    with pytest.raises(AssertionError):
+        test_policies_touch_no_files(bad)
+    with pytest.raises(AssertionError):
+        test_policies_import_arrays_and_nothing_else(bad)

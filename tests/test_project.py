@@ -1,0 +1,158 @@
+"""What the project's files promise: commands, versions, packages, names."""
+
+import importlib
+import os
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import setuptools
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from pipelines import cli
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def metadata() -> dict[str, Any]:
+    """The arguments of `setup()`."""
+    found: dict[str, Any] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(setuptools, "setup", lambda **arguments: found.update(arguments))
+        patch.chdir(ROOT)
+        source = (ROOT / "setup.py").read_text(encoding="utf-8")
+        exec(compile(source, "setup.py", "exec"), {"__file__": str(ROOT / "setup.py"), "__name__": "setup"})
+    return found
+
+
+def pinned() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pairs = [line.split("==") for line in lines if line and not line.startswith("#")]
+    return {canonicalize_name(package): version for package, version in pairs}
+
+
+def test_the_tested_versions_lie_in_the_ranges(metadata: dict[str, Any]) -> None:
+    extras = metadata["extras_require"]
+    assert {"test", "lint", "dev", "gcp"} <= extras.keys()
+    wanted = metadata["install_requires"] + extras["test"] + extras["lint"] + extras["dev"]
+    versions = pinned()
+    for requirement in map(Requirement, wanted):
+        version = versions[canonicalize_name(requirement.name)]
+        assert requirement.specifier.contains(version), requirement
+
+
+def test_every_dependency_has_both_ends(metadata: dict[str, Any]) -> None:
+    extras = [r for group in metadata["extras_require"].values() for r in group]
+    for requirement in map(Requirement, metadata["install_requires"] + extras):
+        operators = {spec.operator for spec in requirement.specifier}
+        assert operators == {">=", "<"}, requirement
+
+
+def test_every_package_is_importable_and_named(metadata: dict[str, Any]) -> None:
+    packages = metadata["packages"]
+    on_disk = {
+        ".".join(p.parent.relative_to(ROOT).parts)
+        for top in ("pipelines", "transforms", "policies")
+        for p in (ROOT / top).rglob("__init__.py")
+    }
+    assert set(packages) == on_disk
+    for package in packages:
+        assert importlib.import_module(package).__doc__
+
+
+def test_the_command_is_what_setup_says(metadata: dict[str, Any]) -> None:
+    assert metadata["entry_points"]["console_scripts"] == ["recrawl = pipelines.cli:main"]
+    assert callable(cli.main)
+
+
+def test_metadata_has_one_place() -> None:
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert "project" not in config
+    assert config["build-system"]["build-backend"] == "setuptools.build_meta"
+
+
+def make_plan(*targets: str) -> str:
+    """What `make` would run where nothing is installed yet."""
+    done = subprocess.run(
+        ["make", "-n", "VENV=no-such-venv", "SAMPLE=no-such-sample", *targets],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={k: v for k, v in os.environ.items() if not k.startswith("MAKE")},
+    )
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("targets", "then"),
+    [
+        (("setup", "nightly"), ["-m venv", "pip install", "recrawl synthesize", "recrawl nightly"]),
+        (("setup", "test"), ["-m venv", "pip install", "-m pytest"]),
+        (("nightly",), ["-m venv", "pip install", "recrawl synthesize", "recrawl nightly"]),
+        (("test",), ["-m venv", "pip install", "-m pytest"]),
+        (("lint",), ["pip install", "ruff check", "ruff format --check", "mypy"]),
+        (("bench",), ["pip install", "-m benchmarks"]),
+    ],
+    ids=" ".join,
+)
+def test_targets_work_alone_and_in_order(targets: tuple[str, ...], then: list[str]) -> None:
+    plan = make_plan(*targets)
+    places = [plan.index(step) for step in then]
+    assert places == sorted(places)
+
+
+def test_the_readme_names_commands_that_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
+    commands = re.findall(r"^make ([a-z ]+?)\s*(?:#.*)?$", README, re.MULTILINE)
+    assert {"setup nightly", "setup test"} <= set(commands)
+    named = {target for command in commands for target in command.split()}
+    named |= set(re.findall(r"`make ([a-z]+)`", README))
+    assert named <= targets, named - targets
+
+
+def test_the_readme_lists_every_option() -> None:
+    """Options of the parser and of the README are the same set, apart from Beam's own."""
+    declared = set()
+    for command in cli._parser()._subparsers._group_actions[0].choices.values():
+        for action in command._actions:
+            declared.update(option for option in action.option_strings if option.startswith("--"))
+    declared.discard("--help")
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z_]+", README))
+    beams = {"--runner", "--direct_num_workers", "--direct_running_mode", "--setup_file"}
+    assert declared <= named, declared - named
+    assert named - beams <= declared | {"--help", "--version"}, named - beams - declared
+
+
+def test_ci_runs_the_readmes_test_command_from_anywhere() -> None:
+    script = ROOT / ".ci" / "run"
+    text = script.read_text(encoding="utf-8")
+    assert os.access(script, os.X_OK)
+    assert text.startswith("#!/usr/bin/env bash\n")
+    assert "set -euo pipefail" in text
+    assert re.search(r"^cd .*BASH_SOURCE", text, re.MULTILINE)
+    assert re.search(r"^make test$", text, re.MULTILINE)
+    assert re.search(r"^make lint$", text, re.MULTILINE)
+    subprocess.run(["bash", "-n", str(script)], check=True)
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    for document in [*ROOT.glob("*.md"), *(ROOT / "templates").glob("*.md")]:
+        text = document.read_text(encoding="utf-8")
+        for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", text):
+            if "://" not in target:
+                assert (document.parent / target).exists(), f"{document.name}: {target}"
+
+
+def test_license_is_apache() -> None:
+    text = (ROOT / "LICENSE").read_text(encoding="utf-8")
+    assert "Apache License" in text
+    assert "Version 2.0, January 2004" in text
+    assert len(text.splitlines()) > 190
