@@ -159,8 +159,8 @@ class _SumGroups(beam.DoFn):
             mean = np.full(len(group_hash), change.mean_per_day)
         else:
             mean = means.lookup(group_hash, change.mean_per_day)
-        rates = estimation.rate(evidence_of(pages, folded.tables["bins"]), change.shape, mean[code])
-        sums = prior.sum_groups(rates.change_rate_per_day, code, len(group_hash), change.mean_per_day)
+        rate, _ = estimation.rate(evidence_of(pages, folded.tables["bins"]), change.shape, mean[code])
+        sums = prior.sum_groups(rate, code, len(group_hash), change.mean_per_day)
         yield GroupTable(group_hash, sums)
 
 
@@ -248,33 +248,38 @@ class EstimateParameters(beam.DoFn):
         self._clock = clock
 
     def process(self, folded: ShardTables, learned: Learned, groups: GroupTable | None) -> Iterator[Any]:
-        pages, hosts = folded.tables["pages"], folded.tables["hosts"]
-        evidence = evidence_of(pages, folded.tables["bins"])
-        if groups is None:
-            code = pages.column("host_code").to_numpy().astype(np.int64)
-            found = prior.estimate(evidence, code, hosts.num_rows, learned.change)
-            rate, information = found.change_rate_per_day, found.information
-        else:
-            mean = groups.lookup(pages.column("group_hash").to_numpy(), learned.change.mean_per_day)
-            fit = estimation.rate(evidence, learned.change.shape, mean)
-            rate, information = fit.change_rate_per_day, fit.information
-        clicks = impressions = np.full(pages.num_rows, np.nan)
-        if learned.clicks or learned.impressions:
-            days = self._clock.exposure_days(learned, pages.column("first_seen_day").to_numpy())
-            clicks = _request_rate(pages.column("clicks"), days, learned.clicks)
-            impressions = _request_rate(pages.column("impressions"), days, learned.impressions)
-        weight = _weight(pages, learned, clicks, impressions)
-        columns = {n: pages.column(n) for n in pages.schema.names if n not in DROPPED}
-        columns |= {
-            "change_rate_per_day": pa.array(rate),
-            "information": pa.array(information),
-            "request_rate_per_day": pa.array(clicks),
-            "impression_rate_per_day": pa.array(impressions),
-            "weight": pa.array(weight),
-        }
-        estimated = ShardTables(folded.shard, {"pages": pa.RecordBatch.from_pydict(columns), "hosts": hosts})
+        estimated = estimate_shard(folded, learned, groups, self._clock)
         yield estimated
         yield beam.pvalue.TaggedOutput(self.BLOCKS, block_to_tables(folded.shard, solver_block(estimated)))
+
+
+def estimate_shard(
+    folded: ShardTables, learned: Learned, groups: GroupTable | None, clock: RequestClock
+) -> ShardTables:
+    """The work of `EstimateParameters`, without Beam."""
+    pages, hosts = folded.tables["pages"], folded.tables["hosts"]
+    evidence = evidence_of(pages, folded.tables["bins"])
+    if groups is None:
+        code = pages.column("host_code").to_numpy().astype(np.int64)
+        found = prior.estimate(evidence, code, hosts.num_rows, learned.change)
+        rate, information = found.change_rate_per_day, found.information
+    else:
+        mean = groups.lookup(pages.column("group_hash").to_numpy(), learned.change.mean_per_day)
+        rate, information = estimation.rate(evidence, learned.change.shape, mean)
+    clicks = impressions = np.full(pages.num_rows, np.nan)
+    if learned.clicks or learned.impressions:
+        days = clock.exposure_days(learned, pages.column("first_seen_day").to_numpy())
+        clicks = _request_rate(pages.column("clicks"), days, learned.clicks)
+        impressions = _request_rate(pages.column("impressions"), days, learned.impressions)
+    columns = {n: pages.column(n) for n in pages.schema.names if n not in DROPPED}
+    columns |= {
+        "change_rate_per_day": pa.array(rate),
+        "information": pa.array(information),
+        "request_rate_per_day": pa.array(clicks),
+        "impression_rate_per_day": pa.array(impressions),
+        "weight": pa.array(_weight(pages, learned, clicks, impressions)),
+    }
+    return ShardTables(folded.shard, {"pages": pa.RecordBatch.from_pydict(columns), "hosts": hosts})
 
 
 def solver_block(estimated: ShardTables) -> search.PageBlock:
