@@ -4,7 +4,10 @@ These are the loops over slots that NumPy cannot run at once. They work on plain
 of a job, the more urgent.
 """
 
-from heapq import heappop, heappush, heappushpop
+from bisect import bisect_left
+from collections.abc import Iterator
+from heapq import heappop, heappush, heapreplace
+from itertools import islice
 
 import numpy as np
 
@@ -16,7 +19,7 @@ EMPTY = -1
 _NEVER = 1 << 62
 
 
-def earliest_deadline_first(jobs: Jobs, group_slots: IntArray, fill: bool) -> IntArray:
+def earliest_deadline_first(jobs: Jobs, group_slots: IntArray) -> IntArray:
     """Serve groups of jobs, each on its own stretch of the timeline.
 
     Parameters
@@ -24,67 +27,59 @@ def earliest_deadline_first(jobs: Jobs, group_slots: IntArray, fill: bool) -> In
     jobs : Jobs
     group_slots : (g,) int64
         Slots of each group.
-    fill : bool
-        Whether a slot with no open window takes the next window of its group before it opens. Needed only
-        against rounding errors where the shares of a group add up to 1.
 
     Returns
     -------
     row : (slots,) int64
-        Row served in each slot of the timeline, or -1.
+        Row served in each slot of the timeline, or -1 where no window is open.
     """
-    ranks = jobs.rank.tolist()
-    opened = jobs.opened.tolist()
+    ranks = iter(jobs.rank.tolist())
+    opening = iter(jobs.opening.tolist())
     out: list[int] = []
-    slot = 0
     for slots in group_slots.tolist():
-        _serve(ranks, opened, slot, slot + slots, fill, out)
-        slot += slots
-    served = np.array(out, dtype=np.int64)
-    rows: IntArray = np.full(served.size, EMPTY, np.int64)
-    used = served >= 0
-    rows[used] = jobs.row[served[used]]
-    return rows
+        _serve(ranks, opening, slots, out)
+    return _rows(jobs, out)
 
 
-def _serve(ranks: list[int], opened: list[int], begin: int, end: int, fill: bool, out: list[int]) -> None:
-    """Append the rank served in each of the slots begin..end-1 to `out`."""
-    if begin == end:
+def _rows(jobs: Jobs, ranks: list[int]) -> IntArray:
+    served = np.array(ranks, dtype=np.int64)
+    if jobs.row.size == 0:
+        return served
+    return np.where(served >= 0, jobs.row[served], EMPTY)
+
+
+def _serve(ranks: Iterator[int], opening: Iterator[int], slots: int, out: list[int]) -> None:
+    """Append the rank served in each of the next slots to `out`."""
+    if slots == 0:
         return
-    put = out.append
+    put, pull = out.append, ranks.__next__
+    # Windows open from the start are sorted already: they wait in a queue of their own, not in the heap.
+    at_start = iter(list(islice(ranks, next(opening))))
+    head = next(at_start, _NEVER)
+    put(head if head < _NEVER else EMPTY)
+    head = next(at_start, _NEVER)
     heap: list[int] = []
-    # Windows open from the start are sorted already: they wait in this list, not in the heap.
-    at_start = ranks[opened[begin] : opened[begin + 1]]
-    at_start.append(_NEVER)
-    head = at_start[0]
-    taken = 0
-    done = opened[begin + 1]
-    for until in opened[begin + 1 : end + 1]:
-        if done + 1 == until:
-            rank = ranks[done]
-            done = until
-            if heap:
-                rank = heappushpop(heap, rank)
-            if rank < head:
+    for number in islice(opening, slots - 1):
+        if number == 1:
+            rank = pull()
+            if heap and heap[0] < rank:
+                if heap[0] < head:
+                    put(heapreplace(heap, rank))
+                    continue
+            elif rank < head:
                 put(rank)
-            elif head < _NEVER:
-                heappush(heap, rank)
-                put(head)
-                taken += 1
-                head = at_start[taken]
+                continue
+            heappush(heap, rank)
+            put(head)
+            head = next(at_start, _NEVER)
             continue
-        while done < until:
-            heappush(heap, ranks[done])
-            done += 1
+        for rank in islice(ranks, number):
+            heappush(heap, rank)
         if heap and heap[0] < head:
             put(heappop(heap))
         elif head < _NEVER:
             put(head)
-            taken += 1
-            head = at_start[taken]
-        elif fill and done < opened[end]:
-            put(ranks[done])
-            done += 1
+            head = next(at_start, _NEVER)
         else:
             put(EMPTY)
 
@@ -128,8 +123,8 @@ def earliest_deadline_first_polite(
     waits : int
         How often a job had to wait for its host.
     """
-    slots = earliest_us.size
-    ranks, opened = jobs.rank.tolist(), jobs.opened.tolist()
+    pull = iter(jobs.rank.tolist())
+    opening = jobs.opening.tolist()
     host_of = host[jobs.row].tolist()
     limited = np.flatnonzero(np.bincount(host[jobs.row], minlength=host_slots.size) > host_slots)
     left = dict(zip(limited.tolist(), host_slots[limited].tolist(), strict=True))
@@ -137,65 +132,62 @@ def earliest_deadline_first_polite(
     for j, allowed in left.items():
         if allowed == 0:
             free[j] = _NEVER
-    first, last, due = earliest_us.tolist(), latest_us.tolist(), earliest_us.tolist()
+    first, last = earliest_us.tolist(), latest_us.tolist()
     waiting: dict[int, list[int]] = {}
     wakes: dict[int, list[int]] = {}
     asleep: set[int] = set()
-    out: list[int] = [EMPTY] * slots
+    out: list[int] = []
+    moved: list[tuple[int, int]] = []
     waits = 0
 
     def sleep(j: int, slot: int) -> None:
         """Let the most urgent waiting job of host j come back when the host is free."""
         asleep.add(j)
-        back = int(np.searchsorted(latest_us, free[j])) if free[j] <= last[-1] else slots
-        wakes.setdefault(max(back, slot + 1), []).append(j)
+        wakes.setdefault(bisect_left(last, free[j], slot + 1), []).append(j)
 
-    at_start = ranks[: opened[1]] if slots else []
-    at_start.append(_NEVER)
-    head, taken = at_start[0], 0
+    at_start = iter(list(islice(pull, opening[0])))
+    head = next(at_start, _NEVER)
+    opening[0] = 0
     heap: list[int] = []
-    done = opened[1] if slots else 0
-    for slot in range(slots):
-        until = opened[slot + 1]
-        while done < until:
-            heappush(heap, ranks[done])
-            done += 1
+    for slot, (number, begin, end) in enumerate(zip(opening, first, last, strict=True)):
+        if number:
+            for rank in islice(pull, number):
+                heappush(heap, rank)
         if slot in wakes:
             for j in wakes.pop(slot):
                 asleep.discard(j)
                 heappush(heap, heappop(waiting[j]))
-        end = last[slot]
         while True:
             if heap and heap[0] < head:
                 rank = heappop(heap)
             elif head < _NEVER:
                 rank = head
-                taken += 1
-                head = at_start[taken]
+                head = next(at_start, _NEVER)
             else:
+                out.append(EMPTY)
                 break
             j = host_of[rank]
             moment = free[j]
             if moment <= end:
-                if moment > first[slot]:
-                    due[slot] = moment
+                if moment > begin:
+                    moved.append((slot, moment))
+                    free[j] = moment + gap[j]
                 else:
-                    moment = first[slot]
-                free[j] = moment + gap[j]
-                if j in left:
+                    free[j] = begin + gap[j]
+                if left and j in left:
                     left[j] -= 1
                     if left[j] == 0:
                         free[j] = _NEVER
-                out[slot] = rank
-                if j not in asleep and waiting.get(j):
+                out.append(rank)
+                if j in waiting and j not in asleep and waiting[j]:
                     sleep(j, slot)
                 break
             waits += 1
             heappush(waiting.setdefault(j, []), rank)
             if j not in asleep:
                 sleep(j, slot)
-    served = np.array(out, dtype=np.int64)
-    rows: IntArray = np.full(slots, EMPTY, np.int64)
-    used = served >= 0
-    rows[used] = jobs.row[served[used]]
-    return rows, np.array(due, dtype=np.int64), waits
+    due = earliest_us.copy()
+    if moved:
+        at, moments = np.array(moved, dtype=np.int64).T
+        due[at] = moments
+    return _rows(jobs, out), due, waits

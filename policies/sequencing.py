@@ -19,10 +19,12 @@ from policies.deadlines import EMPTY, earliest_deadline_first, earliest_deadline
 from policies.filling import fill_empty
 from policies.host_shares import BUSY_FRACTION, Division, divide, host_slot_limits
 from policies.typing_ import BoolArray, ByteArray, FloatArray, Int32Array, IntArray, UIntArray
-from policies.windows import Windows, jobs, solve_theta, windows
+from policies.windows import Windows, jobs, repeated, solve_theta, windows
 
 REASONS = ("empty", "due", "overdue", "new")
 """Names of the codes in `Sequence.reason`."""
+
+_TIGHT = 1.05
 
 REASON_EMPTY, REASON_DUE, REASON_OVERDUE, REASON_NEW = range(4)
 
@@ -222,35 +224,55 @@ class _Night:
             return np.full(slots, EMPTY, np.int64), self.offsets.copy(), owed, int(busy.sum()), 0
 
         host_share = slots_of_host / slots
+        urgent, first = self._without_slack(both, host_share[both])
+        tight, both = both[urgent], both[~urgent]
         share = np.concatenate((self.share[rows], host_share[both]))
         debt = np.concatenate((self.debt[rows], self._host_debt()[both] if both.size else np.zeros(0)))
+        at_once = repeated(first, host_share[tight], float(slots))
         theta = np.zeros(1)
         if share.size:
-            theta = solve_theta(share, debt, np.array([0, share.size]))
+            ahead = float((1.0 - host_share[tight] * first).sum())
+            theta = solve_theta(share, debt, np.array([0, share.size]), ahead)
         known = windows(share, debt, theta, float(slots))
         shard_owed = debt - np.minimum(1.0, share * theta[0])
         owed[rows] = shard_owed[: rows.size]
+        host_owed = np.zeros(hosts.limit.size)
+        host_owed[both] = shard_owed[rows.size :]
+        host_owed[tight] = 1.0 - host_share[tight] * first
         step = np.full(new.size, slots / max(new.size, 1))
         pseudo = _new_windows(np.arange(1, new.size + 1) * step, step)
         alone = _repeating(1.0 / host_share[fresh], self.division.new[fresh])
-        every = _joined(known, pseudo, alone)
-        entity_host = np.concatenate((hosts.of_page[rows], both, hosts.of_page[new], fresh))
-        best = np.full(hosts.limit.size, n, np.int64)
-        if both.size + fresh.size:
+        every = _joined(known, at_once, alone, pseudo)
+        whole = np.concatenate((both, tight, fresh))
+        entity_host = np.concatenate((hosts.of_page[rows], whole, hosts.of_page[new]))
+        entity_page = np.concatenate((rows, np.full(whole.size, EMPTY), new))
+        ranks = self.priority[entity_page]
+        if whole.size:
+            best = np.full(hosts.limit.size, n, np.int64)
             np.minimum.at(best, hosts.of_page, self.priority)
-        ranks = np.concatenate((self.priority[rows], best[both], self.priority[new], best[fresh]))
-        capped = np.where(busy[entity_host], hosts.limit[entity_host], every.count)
-        every = Windows(every.first_deadline, every.interval, np.minimum(every.count, capped))
+            ranks[rows.size : rows.size + whole.size] = best[whole]
+        most = np.where(busy[entity_host], hosts.limit[entity_host], every.count)
+        every = Windows(every.first_deadline, every.interval, np.minimum(every.count, most))
 
         entity, due, waits = self._serve(every, ranks, n, entity_host)
-        pages_of_entity = np.concatenate((rows, np.full(both.size, EMPTY), new, np.full(fresh.size, EMPTY)))
-        page = np.where(entity >= 0, pages_of_entity[entity], EMPTY)
+        page = np.where(entity >= 0, entity_page[entity], EMPTY)
         inside = np.flatnonzero((entity >= 0) & (page == EMPTY))
         if inside.size:
-            host_owed = np.zeros(hosts.limit.size)
-            host_owed[both] = shard_owed[rows.size :]
             page[inside] = self._inside(entity_host[entity[inside]], host_owed, owed)
         return page, due, owed, int(busy.sum()), waits
+
+    def _without_slack(self, host: IntArray, share: FloatArray) -> tuple[BoolArray, FloatArray]:
+        """Find hosts whose gaps fill the whole night, and the deadlines of their first crawls, in slots.
+
+        Such a host cannot catch up: what it waits beyond its gap is lost. So its first window ends right
+        after it is free, not one window later.
+        """
+        per_us = self.offsets.size / float(self.latest[-1] + 1)
+        interval = 1.0 / share
+        gap = self.hosts.gap_us[host] * per_us
+        urgent = (gap > 1.0) & (interval < _TIGHT * gap)
+        free = np.maximum(self.hosts.free_us[host], 0) * per_us
+        return urgent, (free + np.maximum(2.0, (_TIGHT - 1.0) * interval))[urgent]
 
     def _host_debt(self) -> FloatArray:
         """Crawls each host as a whole is short of, from the last crawl of any of its known pages."""
@@ -271,9 +293,8 @@ class _Night:
         tight = (hosts.gap_us > 0) | (hosts.free_us > self.offsets[0])
         tight |= (wanted > hosts.limit) & (hosts.limit < slots)
         if not (tight & (wanted > 0)).any():
-            fill = not bool(self.division.cut.any())
             todo = jobs(every, ranks, ranks_below, None, group_slots)
-            return earliest_deadline_first(todo, group_slots, fill), self.offsets.copy(), 0
+            return earliest_deadline_first(todo, group_slots), self.offsets.copy(), 0
         todo = jobs(every, ranks, ranks_below, None, group_slots, spare=slots // 4 + 1000)
         return earliest_deadline_first_polite(
             todo, entity_host, self.offsets, self.latest, hosts.gap_us, hosts.free_us, hosts.limit
@@ -321,7 +342,7 @@ class _Night:
         entity_page = np.concatenate((rows, chosen))
         groups = group_of_host[np.concatenate((row_host, chosen_host))]
         todo = jobs(every, self.priority[entity_page], self.rate.size, groups, got[group])
-        entity = earliest_deadline_first(todo, got[group], fill=True)
+        entity = earliest_deadline_first(todo, got[group])
         page: IntArray = np.full(slot_host.size, EMPTY, np.int64)
         page[np.argsort(slot_host, kind="stable")] = np.where(entity >= 0, entity_page[entity], EMPTY)
         return page

@@ -21,10 +21,11 @@ RELEASE_SLACK_SLOTS = 1e-7
 _NEWTON_STEPS = 60
 _GRID_BITS = 24
 _RANK_BITS = 32
+_MARGIN = 64
 
 
-def solve_theta(share: FloatArray, debt: FloatArray, group_start: IntArray) -> FloatArray:
-    """Solve ``sum(min(1, share * theta)) = sum(debt)`` per group.
+def solve_theta(share: FloatArray, debt: FloatArray, group_start: IntArray, ahead: float = 0.0) -> FloatArray:
+    """Solve ``sum(min(1, share * theta)) = sum(debt) + ahead`` per group.
 
     The left side is concave, increasing and piecewise linear in theta, so Newton's method from below climbs
     to the solution without passing it and ends exactly when the set of saturated pages no longer changes.
@@ -37,6 +38,8 @@ def solve_theta(share: FloatArray, debt: FloatArray, group_start: IntArray) -> F
         Crawls each page is short of, in [0, 1].
     group_start : (g + 1,) int64
         Rows ``group_start[j]:group_start[j + 1]`` are group j; no group is empty.
+    ahead : float
+        Crawls that others get before their turn, whom these pages have to make room for.
 
     Returns
     -------
@@ -46,7 +49,7 @@ def solve_theta(share: FloatArray, debt: FloatArray, group_start: IntArray) -> F
     starts = group_start[:-1]
     sizes = np.diff(group_start)
     single = starts.size == 1
-    debts = np.add.reduceat(debt, starts) if starts.size else np.zeros(0)
+    debts = np.clip(np.add.reduceat(debt, starts) + ahead, 0.0, sizes)
     theta = np.zeros(starts.size)
     saturated = np.full(starts.size, -1.0)
     for _ in range(_NEWTON_STEPS):
@@ -87,7 +90,7 @@ class Windows:
     interval : (n,) float64
         Length of a window, in slots.
     count : (n,) int64
-        Windows that open before the end of the night.
+        Windows that open by the last slot of the night.
     """
 
     first_deadline: FloatArray
@@ -112,9 +115,23 @@ def windows(share: FloatArray, debt: FloatArray, theta: FloatArray, slots: Float
         Number of slots of the group of each page.
     """
     interval = 1.0 / share
-    first = (1.0 - debt) * interval + np.minimum(interval, theta)
-    count = np.ceil((slots - first) * share - RELEASE_SLACK_SLOTS * share) + 1.0
-    return Windows(first, interval, np.maximum(count, 0.0).astype(np.int64))
+    return repeated((1.0 - debt) * interval + np.minimum(interval, theta), share, slots)
+
+
+def repeated(first_deadline: FloatArray, share: FloatArray, slots: FloatArray | float) -> Windows:
+    """Windows of length ``1 / share`` that follow each other, the first of which ends at `first_deadline`.
+
+    Parameters
+    ----------
+    first_deadline : (n,) float64
+        In slots.
+    share : (n,) float64
+        Share of each page in the slots of its group, above 0.
+    slots : (n,) float64
+        Number of slots of the group of each page.
+    """
+    count = np.floor((slots - 1.0 + RELEASE_SLACK_SLOTS - first_deadline) * share) + 2.0
+    return Windows(first_deadline, 1.0 / share, np.maximum(count, 0.0).astype(np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +144,13 @@ class Jobs:
         Row of the page whose window it is, by rank: rank 0 is the most urgent job of the first group.
     rank : (j,) int64
         Jobs in the order in which they open (those that open together by rank).
-    opened : (slots + 1,) int64
-        ``rank[opened[t]:opened[t + 1]]`` open at slot t of the common timeline.
+    opening : (slots,) int64
+        How many jobs open at each slot of the common timeline.
     """
 
     row: IntArray
     rank: IntArray
-    opened: IntArray
+    opening: IntArray
 
 
 def jobs(
@@ -157,32 +174,38 @@ def jobs(
     group_slots : (g,) int64
         Slots of each group.
     spare : int
-        Of the windows that are open from the start, one group keeps the most urgent: its number of slots and
-        `spare` more. Nobody can reach the others unless the first are held back by their hosts.
+        One group keeps the most urgent jobs only: its number of slots and `spare` more, provided that these
+        leave no slot without an open window. Nobody can reach the others unless hosts hold the first back.
     """
     total = int(group_slots.sum())
     keep = np.flatnonzero(pages.count > 0)
+    limit = total + spare
     if group is None:
-        keep = _most_urgent(pages, priority, priorities, keep, total, total + spare)
+        keep = _most_urgent(pages, priority, priorities, keep, total, limit)
     repeats = pages.count[keep]
     row = np.repeat(keep, repeats)
-    interval = pages.interval[row]
+    interval = np.repeat(pages.interval[keep], repeats)
     nth = np.arange(row.size) - np.repeat(np.cumsum(repeats) - repeats, repeats)
-    deadline = pages.first_deadline[row] + nth * interval
-    slot = np.maximum(np.ceil(deadline - interval - RELEASE_SLACK_SLOTS), 0.0)
+    deadline = np.repeat(pages.first_deadline[keep], repeats) + nth * interval
     slots: FloatArray | float = float(total)
     start: FloatArray | float = 0.0
     if group is not None:
-        of_row = group[row]
+        of_row = np.repeat(group[keep], repeats)
         slots = group_slots[of_row].astype(np.float64)
         start = (np.cumsum(group_slots) - group_slots)[of_row].astype(np.float64)
-        slot += start
-    order = np.argsort(_keys(deadline, slots, start, total, priority[row], priorities))
-    row = row[order]
-    opens = (slot.astype(np.int64)[order] << _RANK_BITS) | np.arange(row.size)
-    opens.sort()
-    opened = np.searchsorted(opens, np.arange(total + 1, dtype=np.int64) << _RANK_BITS)
-    return Jobs(row, opens & ((1 << _RANK_BITS) - 1), opened)
+    opens = np.ceil(deadline - interval - RELEASE_SLACK_SLOTS)
+    slot = (np.clip(opens, 0.0, slots - 1.0) + start).astype(np.int64)
+    key = _keys(deadline, slots, start, total, np.repeat(priority[keep], repeats), priorities)
+    opening = np.bincount(slot, minlength=total)
+    if group is None and key.size > limit + _MARGIN:
+        kept = np.flatnonzero(key < np.partition(key, limit + _MARGIN)[limit + _MARGIN])
+        enough = np.bincount(slot[kept], minlength=total)
+        if np.all(np.cumsum(enough) > np.arange(total)):
+            key, row, slot, opening = key[kept], row[kept], slot[kept], enough
+    order = np.argsort(key)
+    by_slot = (slot[order] << _RANK_BITS) | np.arange(order.size)
+    by_slot.sort()
+    return Jobs(row[order], by_slot & ((1 << _RANK_BITS) - 1), opening)
 
 
 def _most_urgent(
