@@ -54,6 +54,22 @@ def _union_columns(columns: Any) -> list[str]:
     return sorted({name for names in columns for name in names})
 
 
+def night_of(settings: Settings) -> Night:
+    """What sequencing needs to know of the options."""
+    return Night(settings.as_of_us, settings.horizon_us, settings.objective, settings.num_shards)
+
+
+def fold_settings(settings: Settings) -> FoldSettings:
+    """What folding needs to know of the options."""
+    return FoldSettings(
+        settings.as_of_us,
+        Forgetting(settings.half_life_changes or None, settings.half_life_days),
+        RequestClock(settings.as_of_us // DAY_MICROSECONDS, settings.request_half_life_days),
+        HostDefaults(settings.host_max_per_day, settings.host_min_gap_seconds, settings.horizon_us),
+        settings.group_columns,
+    )
+
+
 def build_pipeline(pipeline: beam.Pipeline, settings: Settings, previous: Previous) -> dict[str, beam.PCollection]:
     """Wire the job.
 
@@ -69,15 +85,8 @@ def build_pipeline(pipeline: beam.Pipeline, settings: Settings, previous: Previo
     dict of str to PCollection
         "manifest" (one FileInfo, the last thing to happen), "files", "counters", "result", "rejected".
     """
-    night = Night(settings.as_of_us, settings.horizon_us, settings.objective, settings.num_shards)
-    clock = RequestClock(settings.as_of_us // DAY_MICROSECONDS, settings.request_half_life_days)
-    fold_settings = FoldSettings(
-        settings.as_of_us,
-        Forgetting(settings.half_life_changes or None, settings.half_life_days),
-        clock,
-        HostDefaults(settings.host_max_per_day, settings.host_min_gap_seconds, settings.horizon_us),
-        settings.group_columns,
-    )
+    night, chosen = night_of(settings), fold_settings(settings)
+    clock = chosen.clock
 
     keyed, rejected, counts = [], [], []
     metadata: Any = None
@@ -118,7 +127,7 @@ def build_pipeline(pipeline: beam.Pipeline, settings: Settings, previous: Previo
         | "GatherInputs" >> beam.Flatten()
         | "GroupByShard" >> beam.GroupByKey()
         | "FoldHistory"
-        >> beam.ParDo(FoldHistory(fold_settings), AsSingleton(metadata) if metadata is not None else [])
+        >> beam.ParDo(FoldHistory(chosen), AsSingleton(metadata) if metadata is not None else [])
         .with_outputs(
             FoldHistory.STATE, FoldHistory.SIGNALS, FoldHistory.OVERVIEW, FoldHistory.COUNTS, main="tables"
         )

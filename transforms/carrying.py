@@ -98,15 +98,15 @@ def find_previous(state: str | None, expected: dict[str, Any]) -> Previous:
     return Previous(tuple(files), manifest)
 
 
-class _ReadFile(beam.DoFn):
-    def process(self, element: tuple[str, str]) -> Iterator[pa.RecordBatch]:
-        folder, path = element
-        schema = _SCHEMAS[folder]
-        with FileSystems.open(path, compression_type="uncompressed") as source:
-            data = source.read()
-        for batch in pq.ParquetFile(pa.BufferReader(data)).iter_batches(ROWS_PER_BATCH):
-            schemas.check(batch, schema.remove_metadata(), path)
-            yield batch.replace_schema_metadata(schema.metadata)
+def read_previous_file(element: tuple[str, str]) -> Iterator[pa.RecordBatch]:
+    """The batches of one file of `Previous.files`."""
+    folder, path = element
+    schema = _SCHEMAS[folder]
+    with FileSystems.open(path, compression_type="uncompressed") as source:
+        data = source.read()
+    for batch in pq.ParquetFile(pa.BufferReader(data)).iter_batches(ROWS_PER_BATCH):
+        schemas.check(batch, schema.remove_metadata(), path)
+        yield batch.replace_schema_metadata(schema.metadata)
 
 
 class ReadPrevious(beam.PTransform):
@@ -121,5 +121,5 @@ class ReadPrevious(beam.PTransform):
             pipeline
             | beam.Create(self._files)
             | "SpreadFiles" >> beam.Reshuffle()
-            | "ReadFiles" >> beam.ParDo(_ReadFile()).with_output_types(pa.RecordBatch)
+            | "ReadFiles" >> beam.FlatMap(read_previous_file).with_output_types(pa.RecordBatch)
         )

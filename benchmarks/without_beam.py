@@ -1,0 +1,129 @@
+"""The night's kernels called one after the other in one process: what Beam's overhead is measured against.
+
+    python -m benchmarks.without_beam --observations 'logs/*.parquet' --budget 1000000 --as_of 2026-07-01 --output out/
+
+takes the options of `recrawl nightly` and prints seconds per step. Nothing is shuffled: a shard's batches are
+kept as they were cut, uncompressed.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from collections import defaultdict
+
+import numpy as np
+import pyarrow as pa
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from pipelines.nightly import fold_settings, night_of
+from pipelines.options import Settings
+from policies import objectives, search
+from transforms.carrying import find_previous, read_previous_file
+from transforms.catalogue import metadata_columns
+from transforms.coders import ShardTables
+from transforms.commit import KINDS
+from transforms.folding import ShardFold
+from transforms.learning import estimate_shard, learn, solver_block
+from transforms.normalise import KINDS as ROW_KINDS
+from transforms.sampling import merge_overviews
+from transforms.scheduling import Carry, ScheduledShard, divide_slots
+from transforms.sharding import partition
+from transforms.sinks import write_shard
+from transforms.sources import ROWS, plan_files, read_split
+from transforms.urls import HostTable
+
+
+class Clock:
+    """Seconds per step."""
+
+    def __init__(self) -> None:
+        self.steps: dict[str, float] = defaultdict(float)
+        self._last = time.perf_counter()
+
+    def add(self, step: str) -> None:
+        now = time.perf_counter()
+        self.steps[step] += now - self._last
+        self._last = now
+
+
+def run(argv: list[str]) -> dict[str, float]:
+    """Run the night; returns seconds per step."""
+    settings = Settings(PipelineOptions(argv))
+    clock, table = Clock(), HostTable()
+    n = settings.num_shards
+    shards: dict[int, list[pa.RecordBatch]] = defaultdict(list)
+    metadata: set[str] = set()
+    for kind in KINDS:
+        patterns = getattr(settings, kind)
+        for split in plan_files(patterns, kind) if patterns else ():
+            for tag, batch in read_split(split, ROW_KINDS[kind], None, table):
+                clock.add("read")
+                if tag != ROWS:
+                    continue
+                if kind == "pages":
+                    metadata |= set(metadata_columns(batch))
+                shard = batch.column("host_hash").to_numpy() % np.uint64(n)
+                for number, part in partition(batch, shard, n):
+                    shards[number].append(part)
+                clock.add("partition")
+    for element in find_previous(settings.state, {}).files:
+        for batch in read_previous_file(element):
+            shard = batch.column("host_hash").to_numpy() % np.uint64(n)
+            for number, part in partition(batch, shard, n):
+                shards[number].append(part)
+    clock.add("read state")
+    tables: list[ShardTables] = []
+    overviews = []
+    chosen = fold_settings(settings)
+    for number in range(n):
+        fold = ShardFold(chosen, shards.pop(number, []))
+        clock.add("fold")
+        tables.append(fold.tables(number, sorted(metadata)))
+        overviews.append(fold.overview())
+        clock.add("tables")
+        write_shard(settings.output, "state", number, n, fold.state())
+        clock.add("write state")
+    learned = learn(merge_overviews(overviews), chosen.clock, settings.weight_by)
+    clock.add("prior")
+    estimated = [estimate_shard(t, learned, None, chosen.clock) for t in tables]
+    clock.add("estimate")
+    del tables
+    objective = objectives.get(settings.objective)
+    blocks = [solver_block(e) for e in estimated]
+    found = [search.survey(b, objective, settings.budget_per_day) for b in blocks]
+    total = found[0]
+    for part in found[1:]:
+        total = total.merge(part)
+    state = search.begin(total, objective, settings.budget_per_day)
+    for _ in range(search.ROUNDS):
+        demands = [search.demand(b, objective, state) for b in blocks]
+        demand = demands[0]
+        for other in demands[1:]:
+            demand = demand.merge(other)
+        state = search.advance(state, demand)
+    result = search.finish(state)
+    clock.add("search")
+    night = night_of(settings)
+    totals = [(i, search.shard_total_per_day(b, objective, result)) for i, b in enumerate(blocks)]
+    plan = divide_slots(totals, night, Carry())
+    for e in estimated:
+        clock.add("quotas")
+        scheduled = ScheduledShard(night, e, result, plan)
+        clock.add("allocate and sequence")
+        write_shard(settings.output, "pages", e.shard, n, scheduled.pages(), settings.output_format)
+        clock.add("write pages")
+        write_shard(settings.output, "schedule", e.shard, n, scheduled.schedule(), settings.output_format)
+        write_shard(settings.output, "slots/pages", e.shard, n, scheduled.slots_pages())
+        write_shard(settings.output, "slots/hosts", e.shard, n, scheduled.slots_hosts())
+        clock.add("write schedule")
+    return clock.steps
+
+
+if __name__ == "__main__":
+    begun = time.perf_counter()
+    for step, seconds in run(sys.argv[1:]).items():
+        print(f"{step:<24}{seconds:8.2f} s")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(f"{'all':<24}{time.perf_counter() - begun:8.2f} s, peak {peak:.2f} GiB")
