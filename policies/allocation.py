@@ -163,7 +163,8 @@ def allocate_prepared(prepared: Prepared, objective: Objective, result: SearchRe
     block, hosts = prepared.block, prepared.hosts
     n = len(block)
     kernel = Kernel(prepared, objective, result.budget_per_day)
-    rates, limit = np.empty(n), np.empty(n, dtype=np.uint8)
+    rates, starved = np.empty(n), np.empty(n, dtype=np.bool_)
+    limit = starved.view(np.uint8)  # 0 or 1 for now
     low, high = np.empty(CHUNK), np.empty(CHUNK)
     constrained = (
         prepared.cap is not None or prepared.floor is not None or objective.max_rate_per_day < result.budget_per_day
@@ -172,15 +173,20 @@ def allocate_prepared(prepared: Prepared, objective: Objective, result: SearchRe
     low_rates = np.empty(n) if hosts is not None else None
     totals_low = HostTotals(hosts) if hosts is not None else None
     totals_high = HostTotals(hosts) if hosts is not None else None
+    simple = not constrained and hosts is None and result.status is Status.CONVERGED
     units = 0
     share = result.share_low
     for start in range(0, n, CHUNK):
         m = kernel.load(start)
         rows = kernel.rows
         at_low, at_high, out = low[:m], high[:m], rates[rows]
-        _ends(kernel, result, at_low, at_high)
-        np.multiply(at_low, share, out=out)
-        out += (1.0 - share) * at_high
+        if simple:
+            kernel.mixed(result.low, result.high, share, out)
+        else:
+            _ends(kernel, result, at_low, at_high)
+            np.multiply(at_low, share, out=out)
+            np.multiply(at_high, 1.0 - share, out=kernel.spare(m))
+            out += kernel.spare(m)
         if totals_low is not None and totals_high is not None and hosts is not None:
             assert low_rates is not None and high_rates is not None
             low_rates[rows], high_rates[rows] = at_low, at_high
@@ -189,7 +195,8 @@ def allocate_prepared(prepared: Prepared, objective: Objective, result: SearchRe
             totals_high.add(kernel.units(at_high), *cuts)
         else:
             units += kernel.exact_total(out)
-        np.multiply(out == 0.0, STARVED, out=limit[rows], casting="unsafe")
+        np.equal(out, 0.0, out=starved[rows])
+        np.multiply(limit[rows], STARVED, out=limit[rows])
         if constrained:
             _mark(prepared, objective, rows, out, limit[rows])
     n_hosts = 0 if block.host_start is None else block.host_start.size - 1

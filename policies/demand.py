@@ -11,7 +11,8 @@ from typing import Final
 import numpy as np
 
 from policies.objectives import Objective
-from policies.special import CHUNK, LARGEST_BELOW_ONE, P2Inverter
+from policies.special import CHUNK, LARGEST_BELOW_ONE
+from policies.tables import Reciprocal
 from policies.typing_ import BoolArray, FloatArray, IntArray
 
 UNIT_BITS: Final = 60
@@ -21,6 +22,7 @@ _LOW_BITS: Final = 48
 _LOW_MASK: Final = (1 << _LOW_BITS) - 1
 _SAFE_SUM: Final = 2.0**62
 _HEADROOM: Final = 2.0**28
+_SMOOTH_BELOW: Final = 0.995  # of multiplier * ratio; at 1 demand ends in a cliff
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +214,7 @@ class Kernel:
     def __init__(self, prepared: Prepared, objective: Objective, budget_per_day: float) -> None:
         self._prepared, self.objective = prepared, objective
         self.scale = unit_scale(budget_per_day)
-        self.inverter = P2Inverter()
+        self.inverter = Reciprocal()
         self._ratio, self._weight, self._c, self._out, self._sub = np.empty((5, CHUNK))
         self._units = np.empty(CHUNK, dtype=np.int64)
         self._active = np.empty(CHUNK, dtype=np.bool_)
@@ -283,14 +285,45 @@ class Kernel:
         some = int(np.count_nonzero(active))
         if some == n:
             self.objective.demand(self.weight, c, self.inverter, out)
+        elif some > 0.8 * n and self.objective.starves:
+            np.minimum(c, LARGEST_BELOW_ONE, out=c)
+            self.objective.demand(self.weight, c, self.inverter, out)
+            np.multiply(out, active, out=out)
+        else:
+            rows = np.flatnonzero(active)
+            part_c, part_weight, part_out = self._sub[:some], self._weight[:some], self._out[:some]
+            np.take(c, rows, out=part_c, mode="clip")
+            np.take(self.weight, rows, out=part_weight, mode="clip")
+            self.objective.demand(part_weight, part_c, self.inverter, part_out)
+            out.fill(0.0)
+            out[rows] = part_out
+
+    def mixed(self, low: float, high: float, share_low: float, out: FloatArray) -> None:
+        """share_low * demand(low) + (1 - share_low) * demand(high) of rows that nothing constrains, into `out`.
+
+        Where demand is smooth over the bracket one evaluation in the middle does: the error is quadratic in
+        its width, 1e-12 of the page's rate. Pages near starvation are evaluated at both ends.
+        """
+        self.raw(share_low * low + (1.0 - share_low) * high, out)
+        np.minimum(out, self._prepared.ceiling, out=out)
+        if not self.objective.starves:
             return
+        n = self.ratio.size
+        active = self._active[:n]
+        np.greater(self.ratio, _SMOOTH_BELOW / high, out=active)
+        active &= self.ratio < 1.0 / (low * _SMOOTH_BELOW)
         rows = np.flatnonzero(active)
-        part_c, part_weight, part_out = self._sub[:some], self._weight[:some], self._out[:some]
-        np.take(c, rows, out=part_c, mode="clip")
-        np.take(self.weight, rows, out=part_weight, mode="clip")
-        self.objective.demand(part_weight, part_c, self.inverter, part_out)
-        out.fill(0.0)
-        out[rows] = part_out
+        if rows.size == 0:
+            return
+        weight, total = self.weight[rows], np.zeros(rows.size)
+        for multiplier, part in ((low, share_low), (high, 1.0 - share_low)):
+            c = self.ratio[rows] * multiplier
+            is_active = c < 1.0
+            np.minimum(c, LARGEST_BELOW_ONE, out=c)
+            rates = np.empty(rows.size)
+            self.objective.demand(weight, c, self.inverter, rates)
+            total += part * (np.minimum(rates, self._prepared.ceiling) * is_active)
+        out[rows] = total
 
     def rates(self, multiplier: float, out: FloatArray) -> None:
         """Demand of the loaded rows within ceiling, floors and caps, into `out`."""
@@ -310,6 +343,10 @@ class Kernel:
             np.minimum(out, np.where(cap < prepared.ceiling, cap, np.inf), out=out)
         if prepared.floor is not None:
             np.maximum(out, prepared.floor[self.rows], out=out)
+
+    def spare(self, n: int) -> FloatArray:
+        """An (n,) view of scratch; its content is lost on the next call."""
+        return self._out[:n]
 
     def units(self, rates: FloatArray) -> FloatArray:
         """`rates` in units, in scratch."""

@@ -5,6 +5,7 @@ octave), so their edges bound the demand of all pages in them on both sides with
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,7 +13,8 @@ import numpy as np
 
 from policies.demand import BUDGET_UNITS, HostTotals, Kernel, Prepared, exact_units, host_cuts
 from policies.objectives import Objective
-from policies.special import CHUNK, LARGEST_BELOW_ONE, P2Inverter
+from policies.special import CHUNK, LARGEST_BELOW_ONE
+from policies.tables import Reciprocal
 from policies.typing_ import BoolArray, FloatArray, IntArray
 
 _BIN_SHIFT: Final = 45  # of a double's bits: sign, exponent and 7 bits of the mantissa remain
@@ -260,14 +262,17 @@ class Bounds:
         key = survey.ratios.key
         weight_sum, high, low = survey.ratios.sums.T
         level = key % _CUT_KEY // _LEVEL_KEY
-        bin_ = key % _LEVEL_KEY
-        self._weight = np.ldexp(weight_sum.astype(np.float64), 8 * level - 1023 - _LEVEL_BITS)
-        self._left = (bin_ << _BIN_SHIFT).view(np.float64)
-        self._right = ((bin_ + 1) << _BIN_SHIFT).view(np.float64)
+        of_entry = np.ldexp(weight_sum.astype(np.float64), 8 * level - 1023 - _LEVEL_BITS)
         moment = high * float(1 << _MOMENT_BITS) + low
         place = (moment / weight_sum + 0.5) / (1 << _PLACE_BITS)
+        group, entry = np.unique(key - level * _LEVEL_KEY, return_inverse=True)
+        self._weight: FloatArray = np.bincount(entry, weights=of_entry).astype(np.float64)
+        place = np.bincount(entry, weights=of_entry * place) / self._weight
+        bin_ = group % _CUT_KEY
+        self._left = (bin_ << _BIN_SHIFT).view(np.float64)
+        self._right = ((bin_ + 1) << _BIN_SHIFT).view(np.float64)
         self._mean = self._left + (self._right - self._left) * place
-        self._free = key < _CUT_KEY
+        self._free = group < _CUT_KEY
         self._cap_at = (survey.caps.key << _BIN_SHIFT).view(np.float64)
         self._cap = survey.caps.sums[:, 0] * (survey.budget_per_day / 2.0**_CAP_BITS)
         self._floors = survey.floor_units / BUDGET_UNITS * survey.budget_per_day
@@ -287,12 +292,25 @@ class Bounds:
         """About the demand, per day, if no constraint but the budget binds."""
         return self._sum(self._weight, self._mean, multiplier)
 
+    def estimate_near(self, low: float, high: float) -> Callable[[float], float]:
+        """A finer estimate for multipliers in [low, high]: ratios spread over their bins instead of at the mean."""
+        # Demand bends most where pages begin to starve, at multiplier * ratio = 1: 32 places there, else 2.
+        bends = (self._mean * high > 0.9) & (self._left * low < 1.0) & self._objective.starves
+        half = np.minimum(self._mean - self._left, self._right - self._mean)
+        weights, ratios = [], []
+        for rows, places in ((~bends, 2), (bends, 32)):
+            at = (np.arange(places) + 0.5) * 2.0 / places - 1.0 if places > 2 else np.array([-1.0, 1.0]) / 3**0.5
+            weights.append(np.repeat(self._weight[rows] / places, places))
+            ratios.append((self._mean[rows, None] + half[rows, None] * at).ravel())
+        weight, ratio = np.concatenate(weights), np.concatenate(ratios)
+        return lambda multiplier: self._sum(weight, ratio, multiplier)
+
     def _sum(self, weight: FloatArray, ratio: FloatArray, multiplier: float) -> float:
         c = ratio * multiplier
         if self._objective.starves:
             keep = c < 1.0
             weight, c = weight[keep], np.minimum(c[keep], LARGEST_BELOW_ONE)
-        scratch, total = P2Inverter(), 0.0
+        scratch, total = Reciprocal(), 0.0
         for start in range(0, c.size, CHUNK):
             part = slice(start, start + CHUNK)
             out = np.empty(c[part].size)

@@ -9,7 +9,8 @@ from policies.demand import Prepared
 from policies.errors import NotConvergedError
 from policies.objectives import Objective
 from policies.result import SearchResult
-from policies.special import CHUNK, LARGEST_BELOW_ONE, P2Inverter
+from policies.special import CHUNK, LARGEST_BELOW_ONE
+from policies.tables import Reciprocal
 from policies.typing_ import BoolArray, FloatArray, IntArray
 
 _WIDTH: Final = 1e-9  # of a host's bracket, in log multiplier
@@ -49,7 +50,7 @@ class _Pages:
         self.floor = None if prepared.floor is None else prepared.floor[rows]
         self.ceiling = prepared.ceiling
         self.objective = objective
-        self._scratch = P2Inverter()
+        self._scratch = Reciprocal()
 
     def rates(self, multiplier: FloatArray, rows: IntArray | None) -> FloatArray:
         """Demand of `rows` (None: all) at one multiplier per row."""

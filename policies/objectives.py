@@ -16,6 +16,7 @@ from typing import ClassVar, Final
 import numpy as np
 
 from policies import special
+from policies.tables import Reciprocal
 from policies.typing_ import FloatArray
 
 TINY_RATE: Final = 1e-30
@@ -45,7 +46,7 @@ class Objective(ABC):
         _drop_useless(change_rate_per_day, request_rate_per_day, out)
 
     @abstractmethod
-    def demand(self, weight: FloatArray, c: FloatArray, scratch: special.P2Inverter, out: FloatArray) -> None:
+    def demand(self, weight: FloatArray, c: FloatArray, scratch: Reciprocal, out: FloatArray) -> None:
         """weight * f(c) into `out` for at most `special.CHUNK` rows; c > 0, and c < 1 if `starves`. May overwrite c."""
 
     @abstractmethod
@@ -110,7 +111,7 @@ class Objective(ABC):
         change = np.ascontiguousarray(change_rate_per_day, dtype=np.float64)
         request = np.ascontiguousarray(request_rate_per_day, dtype=np.float64)
         out = np.zeros(change.shape)
-        scratch = special.P2Inverter()
+        scratch = Reciprocal()
         for start in range(0, change.size, special.CHUNK):
             part = slice(start, start + special.CHUNK)
             c = np.empty(change[part].shape)
@@ -128,9 +129,9 @@ class Periodic(Objective):
 
     name = "periodic"
 
-    def demand(self, weight: FloatArray, c: FloatArray, scratch: special.P2Inverter, out: FloatArray) -> None:
-        scratch.from_probability(c, out)
-        np.divide(weight, out, out=out)
+    def demand(self, weight: FloatArray, c: FloatArray, scratch: Reciprocal, out: FloatArray) -> None:
+        scratch.evaluate(c, out)
+        np.multiply(out, weight, out=out)
 
     def freshness(self, rate_per_day: FloatArray, change_rate_per_day: FloatArray) -> FloatArray:
         return special.mean_survival(_changes_per_crawl(rate_per_day, change_rate_per_day))
@@ -144,7 +145,7 @@ class Memoryless(Objective):
 
     name = "memoryless"
 
-    def demand(self, weight: FloatArray, c: FloatArray, scratch: special.P2Inverter, out: FloatArray) -> None:
+    def demand(self, weight: FloatArray, c: FloatArray, scratch: Reciprocal, out: FloatArray) -> None:
         # 1/sqrt(c) - 1 without cancellation near c = 1.
         root = scratch.scratch(c.size)
         np.sqrt(c, out=root)
@@ -215,7 +216,7 @@ class Harmonic(Objective):
     name = "harmonic"
     starves = False
 
-    def demand(self, weight: FloatArray, c: FloatArray, scratch: special.P2Inverter, out: FloatArray) -> None:
+    def demand(self, weight: FloatArray, c: FloatArray, scratch: Reciprocal, out: FloatArray) -> None:
         # (sqrt(1 + 4/c) - 1) / 2 = 2 / (c + sqrt(c^2 + 4 c)), which does not cancel.
         np.add(c, 4.0, out=out)
         np.multiply(out, c, out=out)

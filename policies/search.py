@@ -11,7 +11,7 @@ In one process `solve` does it all. Distributed, the same functions run as
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
@@ -74,8 +74,8 @@ ROUNDS: Final = 6
 
 _WIDTH: Final = 5e-9  # of the bracket, in log multiplier, at the end
 _GAP: Final = 2e-10  # of the certificate, relative to multiplier * budget
-_SURE_WIDTH: Final = 1e-9  # narrow enough for any certificate
-_SECTIONS: Final = 64  # points of one round that the plan falls back on
+_SURE_WIDTH: Final = 4e-10  # narrow enough for any certificate
+_SECTIONS: Final = 256  # points of one round that the plan falls back on
 _FLOOR_TOLERANCE: Final = 1e-9  # floors this much above the budget, relative, are rounding
 _LARGEST_BUDGET: Final = 1e30
 
@@ -224,16 +224,18 @@ def begin(survey_of_all: Survey, objective: Objective, budget_per_day: float) ->
     bounds = Bounds(found, objective)
     high = _upper_end(bounds, budget_per_day, starve_all * (1.0 + 1e-9))
     low = _lower_end(bounds, found, budget_per_day, high)
-    guess = _bisect(bounds.estimate, budget_per_day, low, high)[1]
+    guess = _bisect(bounds.estimate_near(low, high), budget_per_day, low, high, 1e-7)[1]
     state = replace(state, low=low, high=high)
     return replace(state, pending=_first_points(state, guess))
 
 
-def _bisect(demand_at, budget: float, low: float, high: float) -> tuple[float, float]:  # type: ignore[no-untyped-def]
+def _bisect(
+    demand_at: Callable[[float], float], budget: float, low: float, high: float, width: float = 1e-4
+) -> tuple[float, float]:
     """Narrows [low, high] around the root of a decreasing function, keeping demand_at(high) <= budget."""
     for _ in range(60):
         middle = math.sqrt(low) * math.sqrt(high)
-        if not low < middle < high or high <= low * (1.0 + 1e-7):
+        if not low < middle < high or high <= low * (1.0 + width):
             break
         if demand_at(middle) > budget:
             low = middle
@@ -339,28 +341,32 @@ def _has_converged(state: SearchState) -> bool:
 
 
 def _first_points(state: SearchState, guess: float) -> tuple[float, ...]:
-    spread = 2e-5 if not state.constrained else 1e-4
-    points = _around(guess, spread, _pairs(state))
-    if state.constrained:
+    points = _around(guess, [3e-5 * 8.0**j for j in range(_pairs(state))])
+    if state.constrained:  # the guess knows of no floors, caps and limits
         width = _log_width(state)
-        points += [state.low * math.exp(width * part) for part in (0.125, 0.5, 0.875)]
+        points += [state.low, state.high]
+        points += [state.low * math.exp(width * part) for part in (0.25, 0.5, 0.75)]
     return _plan(state, points)
 
 
 def _next_points(state: SearchState) -> tuple[float, ...]:
-    guess, spread = _interpolate(state)
-    return _plan(state, _around(guess, spread, _pairs(state)))
+    guess, error = _interpolate(state)
+    width = _log_width(state)
+    pairs = 1 if width < 1e-6 else max(_pairs(state), 2 if state.constrained else 1)
+    first = max(1e-9, 2.0 * error)
+    outer = max(first, 0.03 * width) if pairs > 1 else first
+    offsets = [min(first * (outer / first) ** (j / max(pairs - 1, 1)), 0.5 * width) for j in range(pairs)]
+    return _plan(state, _around(guess, offsets))
 
 
 def _pairs(state: SearchState) -> int:
     """Pairs of points a round: more where pages are few and a round's fixed cost counts."""
     if state.pages > 300_000:
         return 1
-    return 2 if state.pages > 100_000 else 4 if state.pages > 20_000 else 8
+    return 2 if state.pages > 100_000 else 3 if state.pages > 20_000 else 5
 
 
-def _around(guess: float, spread: float, pairs: int) -> list[float]:
-    offsets = [min(spread * 8.0**j, 500.0) for j in range(pairs)]
+def _around(guess: float, offsets: list[float]) -> list[float]:
     return [guess * math.exp(-x) for x in offsets] + [guess * math.exp(x) for x in offsets]
 
 
@@ -371,7 +377,7 @@ def _plan(state: SearchState, points: list[float]) -> tuple[float, ...]:
     sections = math.ceil(width / _SURE_WIDTH / float(_SECTIONS + 1) ** left)
     if sections > 1 or left == 0:
         points = points + [state.low * math.exp(width * j / sections) for j in range(1, sections)]
-    inside = {x for x in points if state.low < x < state.high}
+    inside = {x for x in points if state.low <= x <= state.high}
     if left == 0 or width <= _WIDTH:
         inside |= {state.low, state.high}
     known = {point for point, _ in state.points}
@@ -392,7 +398,7 @@ def _interpolate(state: SearchState) -> tuple[float, float]:
     if len(near) < 2 or near[0][1] == near[1][1]:
         return math.exp(0.5 * (low + high)), (high - low) / 8.0
     secant = _secant(near[0], near[1])
-    estimate, error = secant, 0.02 * abs(near[0][0] - near[1][0])
+    estimate, error = secant, 0.01 * abs(near[0][0] - near[1][0])
     if len(near) == 3:
         curve = _inverse_quadratic(*near)
         if low < curve < high:
@@ -402,7 +408,7 @@ def _interpolate(state: SearchState) -> tuple[float, float]:
     inside = min(max(estimate, low + 0.02 * (high - low)), high - 0.02 * (high - low))
     if inside != estimate:
         error = max(error, 0.02 * (high - low))
-    return math.exp(inside), max(1e-9, min(2.0 * error, (high - low) / 6.0))
+    return math.exp(inside), error
 
 
 def _distinct(points: list[tuple[float, float]]) -> list[tuple[float, float]]:

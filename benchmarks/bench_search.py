@@ -1,0 +1,75 @@
+"""Nanoseconds per page of the multiplier search, on one core: `python -m benchmarks.bench_search`."""
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from benchmarks.rows import Row, show
+from policies import objectives, search, special
+from policies.typing_ import FloatArray
+
+REPEATS = 5
+
+
+def pages(n: int, seed: int = 1) -> tuple[FloatArray, FloatArray]:
+    """Change and request rates per day: Gamma-like rates over three decades, power-law popularity."""
+    rng = np.random.Generator(np.random.Philox(key=seed))
+    change = np.maximum(rng.gamma(0.4, 0.25, n), 1e-4)
+    request = rng.pareto(1.1, n) * 0.5 + 1e-3
+    return change, request
+
+
+def best_ns(call: Callable[[], object], elements: int) -> float:
+    """Least processor time of a few runs: on a shared machine the clock on the wall measures the neighbours."""
+    times = []
+    for _ in range(REPEATS):
+        begin = time.process_time()
+        call()
+        times.append(time.process_time() - begin)
+    return min(times) / elements * 1e9
+
+
+def run(scale: float = 1.0) -> list[Row]:
+    """All rows; `scale` 1 is a million pages."""
+    n = max(int(1_000_000 * scale), 1000)
+    periodic = objectives.get("periodic")
+    change, request = pages(n)
+    rows = []
+
+    def row(name: str, block: search.PageBlock, budget: float, target: float | None, per: int = n) -> None:
+        result, _ = search.solve(block, periodic, budget)
+        ns = best_ns(lambda: search.solve(block, periodic, budget), per)
+        rows.append(Row(f"{name} ({result.rounds} rounds)", ns, "ns/page", target))
+
+    for visits in (0.01, 0.1, 1.0):
+        row(f"solve, {visits:g} crawls a page and day", search.PageBlock(change, request), visits * n, 160.0)
+    floor = np.where(np.arange(n) % 3 == 0, 0.02, 0.0)
+    cap = np.where(np.arange(n) % 2 == 0, 0.5, np.inf)
+    row("solve with floors and caps", search.PageBlock(change, request, floor, cap), 0.1 * n, 600.0)
+    start = np.arange(0, n + 1, 20)
+    start[-1] = n
+    free = np.full(start.size - 1, 1e6)
+    row("solve, host limits that do not bind", search.PageBlock(change, request, None, None, start, free), 0.1 * n,
+        600.0)  # fmt: skip
+    tight = np.full(start.size - 1, 1.0)
+    block = search.PageBlock(change, request, None, None, start, tight)
+    _, (allocation,) = search.solve(block, periodic, 0.1 * n)
+    bound = allocation.totals.hosts_at_limit / tight.size
+    row(f"solve, {bound:.0%} of hosts at their limit, 20 pages each", block, 0.1 * n, 1500.0)
+    start, tight = np.array([0, n // 2, n]), np.array([0.01 * n, np.inf])
+    row("solve, half of all pages in one host at its limit",
+        search.PageBlock(change, request, None, None, start, tight), 0.1 * n, 1500.0)  # fmt: skip
+    rng = np.random.Generator(np.random.Philox(key=2))
+    for name, c in (("uniform", rng.random(n)), ("log-uniform", 10.0 ** rng.uniform(-18.0, 0.0, n))):
+        rows.append(Row(f"inverse of P(2, x), {name}", best_ns(lambda c=c: special.p2_inverse(c), n), "ns", 30.0))
+    for name in ("memoryless", "discrete", "harmonic"):
+        objective = objectives.get(name)
+        block = search.PageBlock(change, request)
+        ns = best_ns(lambda o=objective, b=block: search.solve(b, o, 0.1 * n), n)
+        rows.append(Row(f"solve, {name}", ns, "ns/page", None))
+    return rows
+
+
+if __name__ == "__main__":
+    show(run())
