@@ -93,6 +93,11 @@ def _finish(state: Hashes, size: NDArray[np.integer]) -> Hashes:
 def _round(state: Hashes, lane: Hashes, spare: Hashes) -> None:
     """Mix a lane into the state, both in place."""
     np.multiply(lane, _P2, out=lane)
+    _mix(state, lane, spare)
+
+
+def _mix(state: Hashes, lane: Hashes, spare: Hashes) -> None:
+    """The rest of a round, once the lane is multiplied."""
     np.add(state, lane, out=state)
     np.right_shift(state, np.uint64(33), out=spare)
     np.left_shift(state, np.uint64(31), out=state)
@@ -163,6 +168,17 @@ class Texts:
             out.append((a, b))
             a = b
         return out
+
+    def matrix(self, a: int, b: int) -> Hashes | None:
+        """Rows a..b as a matrix of lanes, if all have one size, a multiple of 8, and follow each other."""
+        size = int(self.size[a])
+        if not 0 < size <= LONG_BYTES or size & 7:
+            return None
+        start, n = int(self.start[a]), b - a
+        if self.start[b - 1] - start != size * (n - 1) or (self.size[a:b] != size).any():
+            return None
+        # A copy is aligned and much cheaper than to shift every lane into place.
+        return self.data[start : start + size * n].copy().view("<u8").reshape(n, size >> 3)
 
     def words(self, a: int, b: int) -> tuple[Hashes, int]:
         """Aligned 8-byte words that hold every byte of rows a..b, and the byte where they begin."""
@@ -238,6 +254,10 @@ def _hash(texts: Texts, authorities: bool) -> tuple[Hashes, Hashes]:
         if len(long):
             size = size.copy()
             size[long] = 0
+        dense = None if authorities else texts.matrix(a, b)
+        if dense is not None:
+            out[rows] = chunk.hash_matrix(dense)
+            continue
         words, base = texts.words(a, b)
         at = texts.start[rows] - base if base else texts.start[rows]
         chunk.hash(words, at, size, out[rows], prefix[rows])
@@ -272,6 +292,16 @@ class _Chunk:
         self.wide = [np.empty(rows, np.uint64) for _ in range(14)]
         self.index = [np.empty(rows, np.int64) for _ in range(4)]
         self.authorities = authorities
+
+    def hash_matrix(self, lanes: Hashes) -> Hashes:
+        """Hash rows of one size, a multiple of 8 bytes: uint64 (n, size / 8) to (n,), a scratch array."""
+        n, last = lanes.shape
+        lane, spare, state = (a[:n] for a in self.wide[:3])
+        state.fill(_P5)
+        for k in range(last):
+            np.multiply(lanes[:, k], _P2, out=lane)
+            _mix(state, lane, spare)
+        return _finish(state, np.full(n, 8 * last))
 
     def hash(
         self, words: Hashes, at: NDArray[np.int64], size: NDArray[np.int64], out: Hashes, prefix: Hashes
@@ -342,7 +372,7 @@ class _Authorities:
             return
         rows = self.open
         # Rows are ordered by length: those that have run out of lanes stay as they are.
-        whole = len(rows) == len(lane)
+        whole = len(rows) == len(lane) and rows[-1] == len(lane) - 1
         if not whole:
             rows = rows[rows < len(lane)]
         n = len(rows)

@@ -196,7 +196,10 @@ _DAYS_OF = np.array([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], np.int6
 def _combine(
     year: Micros, month: Micros, day: Micros, hour: Micros, minute: Micros, second: Micros, us: Micros
 ) -> tuple[Micros, Mask]:
-    """Microseconds since 1970 of a civil time, and which are real; a leap second is the next minute's first."""
+    """Microseconds since 1970 of a civil time, and which are real.
+
+    A leap second is the first of the next minute.
+    """
     m = np.clip(month, 0, 12)
     leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
     good = (month >= 1) & (month <= 12) & (day >= 1) & (day <= _DAYS_OF[m] + (leap & (m == 2)))
