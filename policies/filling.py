@@ -109,7 +109,7 @@ def _moments(host: IntArray, due_us: IntArray, wanted: list[int]) -> dict[int, l
     order = np.lexsort((due_us[keep], host[keep]))
     moments = due_us[keep][order]
     hosts, starts = np.unique(host[keep][order], return_index=True)
-    ends = np.append(starts[1:], moments.size)
+    ends = np.append(starts, moments.size)[1:]
     spans = zip(hosts.tolist(), starts.tolist(), ends.tolist(), strict=True)
     return {j: moments[a:b].tolist() for j, a, b in spans}
 

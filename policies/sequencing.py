@@ -350,6 +350,8 @@ class _Night:
     def fill(self, page: IntArray, due: IntArray, owed: FloatArray) -> tuple[IntArray, IntArray, int]:
         """Give slots that stayed empty to pages that may use them after all."""
         empty = np.flatnonzero(page == EMPTY)
+        if empty.size == 0:
+            return page, due, 0
         hosts, pages = self.hosts, self.pages
         used = np.flatnonzero(page != EMPTY)
         used_host = hosts.of_page[page[used]]
@@ -357,7 +359,7 @@ class _Night:
         count = np.bincount(page[used], minlength=self.rate.size)
         known = self.usable[left[hosts.of_page[self.usable]] > 0]
         new = np.flatnonzero(pages.is_new & (count == 0) & (left[hosts.of_page] > 0))
-        if empty.size == 0 or known.size + new.size == 0:
+        if known.size + new.size == 0:
             return page, due, 0
         interval = 1.0 / self.share[known]
         rows = np.concatenate((known, new))

@@ -235,12 +235,18 @@ def _keys(
     Deadlines are rounded to a fine grid, which turns those that differ by rounding errors into ties. Those
     more than twice the night away are squeezed into the length of one more night; their order stays.
     """
-    near = 2.0 * np.asarray(slots)
-    far = near + slots * (1.0 - near / np.maximum(deadline, near))
-    place = 3.0 * start + np.where(deadline > near, far, deadline)
     tie_bits = max(1, priorities.bit_length())
     grid_bits = min(_GRID_BITS, 62 - tie_bits - (3 * total).bit_length())
     if grid_bits < 4:
         raise ValueError(f"{priorities} pages and {total} slots in one shard are too many; use more shards")
-    grid = np.rint(place * float(1 << grid_bits)).astype(np.int64)
-    return (grid << tie_bits) | priority
+    place = 3.0 * start + deadline
+    far = np.flatnonzero(deadline > 2.0 * slots)
+    if far.size:
+        night = slots[far] if isinstance(slots, np.ndarray) else slots
+        begin = start[far] if isinstance(start, np.ndarray) else start
+        place[far] = 3.0 * (begin + night) - 2.0 * night * (night / deadline[far])
+    place *= float(1 << grid_bits)
+    key: IntArray = np.rint(place, out=place).astype(np.int64)
+    key <<= tie_bits
+    key |= priority
+    return key
