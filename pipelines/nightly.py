@@ -11,25 +11,22 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.pvalue import AsList, AsSingleton
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
-from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
 
 from pipelines import __version__
 from pipelines.options import DAY_MICROSECONDS, LOCAL_RUNNERS, Settings
 from policies.page_state import Forgetting
-from transforms import schemas
-from transforms.carrying import Previous, ReadPrevious, find_previous
-from transforms.catalogue import HostDefaults, metadata_columns
+from transforms.carrying import Previous, find_previous
+from transforms.catalogue import HostDefaults
 from transforms.coders import ShardTables
 from transforms.commit import KINDS, Guards, WriteManifest
 from transforms.folding import FoldHistory, FoldSettings
-from transforms.learning import EstimateParameters, Learned, LearnGroupMeans, LearnPriors, RequestClock
-from transforms.rejects import CountRejected, CountRows, WriteRejected
+from transforms.learning import EstimateParameters, LearnGroupMeans, LearnPriors, RequestClock
+from transforms.reading import Input, ReadInputs, hinted
+from transforms.rejects import WriteRejected
 from transforms.sampling import Overview
-from transforms.scheduling import DivideSlots, Night, Quotas, SequenceCrawls, ShardReport
-from transforms.sharding import ShardByHost
+from transforms.scheduling import DivideSlots, Night, SequenceCrawls, ShardReport
 from transforms.sinks import FileInfo, make_folder, write_shard
 from transforms.solving import SolveMultiplier
-from transforms.sources import REJECTED, ROWS, ReadRows
 from transforms.tally import AddCounts
 
 OUTPUTS = ("pages", "schedule", "state", "slots", "rejected")
@@ -70,7 +67,9 @@ def fold_settings(settings: Settings) -> FoldSettings:
     )
 
 
-def build_pipeline(pipeline: beam.Pipeline, settings: Settings, previous: Previous) -> dict[str, beam.PCollection]:
+def build_pipeline(
+    pipeline: beam.Pipeline, settings: Settings, previous: Previous
+) -> dict[str, beam.PCollection]:
     """Wire the job.
 
     Parameters
@@ -88,68 +87,49 @@ def build_pipeline(pipeline: beam.Pipeline, settings: Settings, previous: Previo
     night, chosen = night_of(settings), fold_settings(settings)
     clock = chosen.clock
 
-    keyed, rejected, counts = [], [], []
-    metadata: Any = None
-    for kind in KINDS:
-        patterns = getattr(settings, kind)
-        if not patterns:
-            continue
-        title = kind.capitalize()
-        read = pipeline | f"Read{title}" >> ReadRows(kind, patterns, required=kind != "observations")
-        keyed.append(read[ROWS] | f"Shard{title}" >> ShardByHost(settings.num_shards))
-        rejected.append(read[REJECTED])
-        counts += [
-            read[ROWS] | f"Count{title}" >> beam.ParDo(CountRows(kind)).with_output_types(dict[str, int]),
-            read[REJECTED]
-            | f"CountRejected{title}" >> beam.ParDo(CountRejected(kind)).with_output_types(dict[str, int]),
-        ]
-        if kind == "pages":
-            metadata = (
-                read[ROWS]
-                | "NameMetadata" >> beam.Map(metadata_columns).with_output_types(list[str])
-                | "UniteMetadata" >> beam.CombineGlobally(_union_columns)
-            )
-    if previous.files:
-        carried = pipeline | "ReadPrevious" >> ReadPrevious(previous)
-        keyed.append(carried | "ShardPrevious" >> ShardByHost(settings.num_shards))
-    # Every shard has a file, whether or not it has pages.
-    keyed.append(
-        pipeline
-        | "EveryShard" >> beam.Create(range(settings.num_shards))
-        | "EmptyShard"
-        >> beam.Map(lambda shard: (shard, pa.RecordBatch.from_pylist([], schemas.HOSTS))).with_output_types(
-            tuple[int, pa.RecordBatch]
-        )
+    inputs = [
+        Input(kind, patterns, required=kind != "observations")
+        for kind in KINDS
+        if (patterns := getattr(settings, kind))
+    ]
+    read = pipeline | "ReadInputs" >> ReadInputs(
+        inputs, previous, settings.num_shards, settings.rows_per_batch
     )
+    counts = [read[ReadInputs.COUNTS]]
+    metadata = read[ReadInputs.METADATA] | "UniteMetadata" >> beam.CombineGlobally(_union_columns)
 
     folded = (
-        keyed
-        | "GatherInputs" >> beam.Flatten()
+        read[ReadInputs.ROWS]
         | "GroupByShard" >> beam.GroupByKey()
         | "FoldHistory"
-        >> beam.ParDo(FoldHistory(chosen), AsSingleton(metadata) if metadata is not None else [])
-        .with_outputs(
+        >> beam.ParDo(FoldHistory(chosen), AsSingleton(metadata)).with_outputs(
             FoldHistory.STATE, FoldHistory.SIGNALS, FoldHistory.OVERVIEW, FoldHistory.COUNTS, main="tables"
         )
     )
-    hint = {"tables": ShardTables, FoldHistory.STATE: tuple[int, pa.RecordBatch],
-            FoldHistory.SIGNALS: tuple[int, pa.RecordBatch], FoldHistory.OVERVIEW: Overview,
-            FoldHistory.COUNTS: dict[str, int]}
-    tables, state, signals, overviews, fold_counts = (_hinted(folded[n], t) for n, t in hint.items())
+    hint = {
+        "tables": ShardTables,
+        FoldHistory.STATE: tuple[int, pa.RecordBatch],
+        FoldHistory.SIGNALS: tuple[int, pa.RecordBatch],
+        FoldHistory.OVERVIEW: Overview,
+        FoldHistory.COUNTS: dict[str, int],
+    }
+    tables, state, signals, overviews, fold_counts = (hinted(folded[n], t) for n, t in hint.items())
     counts.append(fold_counts)
 
     learned = overviews | "LearnPriors" >> LearnPriors(clock, settings.weight_by)
     groups = (
-        AsSingleton(tables | "LearnGroupMeans" >> LearnGroupMeans(learned)) if settings.group_columns else None
+        AsSingleton(tables | "LearnGroupMeans" >> LearnGroupMeans(learned))
+        if settings.group_columns
+        else None
     )
     estimated = tables | "EstimateParameters" >> beam.ParDo(
         EstimateParameters(clock), AsSingleton(learned), groups
     ).with_outputs(EstimateParameters.BLOCKS, main="tables")
-    blocks = _hinted(estimated[EstimateParameters.BLOCKS], ShardTables)
+    blocks = hinted(estimated[EstimateParameters.BLOCKS], ShardTables)
 
     result = blocks | "SolveMultiplier" >> SolveMultiplier(settings.objective, settings.budget_per_day)
     plan = blocks | "DivideSlots" >> DivideSlots(night, previous.carry, result)
-    sequenced = _hinted(estimated["tables"], ShardTables) | "SequenceCrawls" >> beam.ParDo(
+    sequenced = hinted(estimated["tables"], ShardTables) | "SequenceCrawls" >> beam.ParDo(
         SequenceCrawls(night), AsSingleton(result), AsSingleton(plan)
     ).with_outputs(
         SequenceCrawls.SCHEDULE,
@@ -159,21 +139,21 @@ def build_pipeline(pipeline: beam.Pipeline, settings: Settings, previous: Previo
         main="pages",
     )
     shard_rows = tuple[int, pa.RecordBatch]
-    reports = _hinted(sequenced[SequenceCrawls.REPORT], ShardReport)
+    reports = hinted(sequenced[SequenceCrawls.REPORT], ShardReport)
     counts.append(reports | "ReportCounts" >> beam.Map(lambda r: r.counts).with_output_types(dict[str, int]))
 
-    rejected_rows = rejected | "GatherRejected" >> beam.Flatten()
     files = [
         state | "WriteState" >> _WriteShards(settings, "state"),
         signals | "WriteSignals" >> _WriteShards(settings, "state/signals"),
-        _hinted(sequenced["pages"], shard_rows) | "WritePages" >> _WriteShards(settings, "pages", settings.output_format),
-        _hinted(sequenced[SequenceCrawls.SCHEDULE], shard_rows)
+        hinted(sequenced["pages"], shard_rows)
+        | "WritePages" >> _WriteShards(settings, "pages", settings.output_format),
+        hinted(sequenced[SequenceCrawls.SCHEDULE], shard_rows)
         | "WriteSchedule" >> _WriteShards(settings, "schedule", settings.output_format),
-        _hinted(sequenced[SequenceCrawls.SLOTS_PAGES], shard_rows)
+        hinted(sequenced[SequenceCrawls.SLOTS_PAGES], shard_rows)
         | "WritePageSlots" >> _WriteShards(settings, "slots/pages"),
-        _hinted(sequenced[SequenceCrawls.SLOTS_HOSTS], shard_rows)
+        hinted(sequenced[SequenceCrawls.SLOTS_HOSTS], shard_rows)
         | "WriteHostSlots" >> _WriteShards(settings, "slots/hosts"),
-        rejected_rows | "WriteRejected" >> WriteRejected(settings.output, settings.num_shards),
+        read[ReadInputs.REJECTED] | "WriteRejected" >> WriteRejected(settings.output, settings.num_shards),
     ]
     all_files = files | "GatherFiles" >> beam.Flatten()
     counters = counts | "GatherCounts" >> beam.Flatten() | "AddCounts" >> beam.CombineGlobally(AddCounts())
@@ -199,14 +179,8 @@ def build_pipeline(pipeline: beam.Pipeline, settings: Settings, previous: Previo
         "files": all_files,
         "counters": counters,
         "result": result,
-        "rejected": rejected_rows,
+        "rejected": read[ReadInputs.REJECTED],
     }
-
-
-def _hinted(collection: beam.PCollection, element: Any) -> beam.PCollection:
-    """Tagged outputs carry no type; without one Beam falls back to pickle."""
-    collection.element_type = convert_to_beam_type(element)
-    return collection
 
 
 def prepare_output(folder: str) -> None:

@@ -34,55 +34,107 @@ class NightlyOptions(PipelineOptions):
 
     @classmethod
     def _add_argparse_args(cls, parser: argparse.ArgumentParser) -> None:
-        inputs = parser.add_argument_group("inputs (globs, comma-separated; Parquet, Avro, JSON Lines, CSV, .gz)")
-        inputs.add_argument("--observations", help="crawl log: url, fetched_at, and any of status, digest, changed, "
-                            "last_modified, not_modified (required)")
+        inputs = parser.add_argument_group(
+            "inputs (globs, comma-separated; Parquet, Avro, JSON Lines, CSV, .gz)"
+        )
+        inputs.add_argument(
+            "--observations",
+            help="crawl log: url, fetched_at, and any of status, digest, changed, "
+            "last_modified, not_modified (required)",
+        )
         inputs.add_argument("--requests", help="request log: url, day or at, clicks, impressions")
-        inputs.add_argument("--pages", help="page catalogue: url, importance, min_rate_per_day, max_rate_per_day, "
-                            "metadata columns")
+        inputs.add_argument(
+            "--pages",
+            help="page catalogue: url, importance, min_rate_per_day, max_rate_per_day, metadata columns",
+        )
         inputs.add_argument("--hosts", help="politeness limits: host, max_per_day, min_gap_seconds")
         inputs.add_argument("--signals", help="change signals: url, signalled_at, source")
-        inputs.add_argument("--state", help="the state/ folder of the previous night; its siblings slots/ and "
-                            "manifest.json are used when they are there")
+        inputs.add_argument(
+            "--state",
+            help="the state/ folder of the previous night; its siblings slots/ and "
+            "manifest.json are used when they are there",
+        )
         outputs = parser.add_argument_group("outputs")
-        outputs.add_argument("--output", help="folder for pages/, schedule/, state/, slots/, rejected/ and "
-                             "manifest.json (required)")
-        outputs.add_argument("--output_format", default="parquet",
-                             help=f"format of pages/ and schedule/: {', '.join(OUTPUT_FORMATS)} (default: %(default)s)")
+        outputs.add_argument(
+            "--output",
+            help="folder for pages/, schedule/, state/, slots/, rejected/ and manifest.json (required)",
+        )
+        outputs.add_argument(
+            "--output_format",
+            default="parquet",
+            help=f"format of pages/ and schedule/: {', '.join(OUTPUT_FORMATS)} (default: %(default)s)",
+        )
         plan = parser.add_argument_group("budget and schedule")
         plan.add_argument("--budget", help="crawls per day over all pages (required)")
-        plan.add_argument("--as_of", help="the night's instant, ISO 8601, UTC unless it says otherwise: later rows "
-                          "are left for the next night, the schedule starts here (required)")
-        plan.add_argument("--horizon_hours", default="24", help="hours that the schedule covers (default: %(default)s)")
-        plan.add_argument("--objective", default="periodic",
-                          help=f"what is maximised: {', '.join(objectives.NAMES)} (default: %(default)s)")
-        plan.add_argument("--weight_by", default="auto",
-                          help="what a page weighs: clicks or impressions per day, importance, or equal; auto takes "
-                          "clicks where there is a request log, else importance (default: %(default)s)")
-        plan.add_argument("--host_max_per_day", help="crawls per day and host, where --hosts has none "
-                          "(default: no limit)")
-        plan.add_argument("--host_min_gap_seconds", help="seconds between two crawls of one host, where --hosts has "
-                          "none (default: 0)")
+        plan.add_argument(
+            "--as_of",
+            help="the night's instant, ISO 8601, UTC unless it says otherwise: later rows "
+            "are left for the next night, the schedule starts here (required)",
+        )
+        plan.add_argument(
+            "--horizon_hours", default="24", help="hours that the schedule covers (default: %(default)s)"
+        )
+        plan.add_argument(
+            "--objective",
+            default="periodic",
+            help=f"what is maximised: {', '.join(objectives.NAMES)} (default: %(default)s)",
+        )
+        plan.add_argument(
+            "--weight_by",
+            default="auto",
+            help="what a page weighs: clicks or impressions per day, importance, or equal; auto takes "
+            "clicks where there is a request log, else importance (default: %(default)s)",
+        )
+        plan.add_argument(
+            "--host_max_per_day", help="crawls per day and host, where --hosts has none (default: no limit)"
+        )
+        plan.add_argument(
+            "--host_min_gap_seconds",
+            help="seconds between two crawls of one host, where --hosts has none (default: 0)",
+        )
         learn = parser.add_argument_group("learning")
-        learn.add_argument("--group_columns", help="metadata columns of --pages, comma-separated, by which pages "
-                           "borrow from each other (default: the host)")
-        learn.add_argument("--half_life_changes", default="12",
-                           help="observed changes of a page after which older evidence counts half; 0: never "
-                           "(default: %(default)s)")
+        learn.add_argument(
+            "--group_columns",
+            help="metadata columns of --pages, comma-separated, by which pages "
+            "borrow from each other (default: the host)",
+        )
+        learn.add_argument(
+            "--half_life_changes",
+            default="12",
+            help="observed changes of a page after which older evidence counts half; 0: never "
+            "(default: %(default)s)",
+        )
         learn.add_argument("--half_life_days", help="days after which evidence counts half (default: never)")
-        learn.add_argument("--request_half_life_days", default="28",
-                           help="days after which requests count half (default: %(default)s)")
+        learn.add_argument(
+            "--request_half_life_days",
+            default="28",
+            help="days after which requests count half (default: %(default)s)",
+        )
         safety = parser.add_argument_group("safety")
-        safety.add_argument("--max_rejected_fraction", default="0.01",
-                            help="share of rejected input rows above which the run fails, after writing them "
-                            "(default: %(default)s)")
-        safety.add_argument("--allow_shrink", action="store_true",
-                            help="go on although more than 10 %% of known pages or input rows are gone since last night")
+        safety.add_argument(
+            "--max_rejected_fraction",
+            default="0.01",
+            help="share of rejected input rows above which the run fails, after writing them "
+            "(default: %(default)s)",
+        )
+        safety.add_argument(
+            "--allow_shrink",
+            action="store_true",
+            help="go on although more than 10 %% of known pages or input rows are gone since last night",
+        )
         work = parser.add_argument_group("execution (and Beam's own options, e.g. --runner)")
-        work.add_argument("--num_shards", default="16", help="files a kind, and units of distribution; about a "
-                          "million pages each at most (default: %(default)s)")
-        work.add_argument("--rows_per_batch", default="1000000", help="rows of one batch at most; any value gives the "
-                          "same output (default: %(default)s)")
+        work.add_argument(
+            "--num_shards",
+            default="16",
+            help="files a kind, and units of distribution; about a "
+            "million pages each at most (default: %(default)s)",
+        )
+        work.add_argument(
+            "--rows_per_batch",
+            default="262144",
+            help="rows that are gathered before they are cut by "
+            "shard; any value gives the same output (default: %(default)s)",
+        )
 
 
 class _Checker:
@@ -92,8 +144,17 @@ class _Checker:
         self.values = values
         self.problems: list[str] = []
 
-    def number(self, name: str, low: float, high: float, unit: str, *, none: bool = False, whole: bool = False,
-               open_low: bool = False) -> Any:
+    def number(
+        self,
+        name: str,
+        low: float,
+        high: float,
+        unit: str,
+        *,
+        none: bool = False,
+        whole: bool = False,
+        open_low: bool = False,
+    ) -> Any:
         text = self.values[name]
         if text is None:
             if not none:
@@ -144,8 +205,10 @@ class Settings:
         self.signals: str | None = values["signals"]
         self.state: str | None = values["state"]
         self.output: str = (values["output"] or "").rstrip("/")
-        for name, what in (("observations", "the crawl log, e.g. --observations='logs/*.parquet'"),
-                           ("output", "the folder for tonight's results")):
+        for name, what in (
+            ("observations", "the crawl log, e.g. --observations='logs/*.parquet'"),
+            ("output", "the folder for tonight's results"),
+        ):
             if not values[name]:
                 check.problems.append(f"--{name} is missing: give {what}")
         self.output_format = check.choice("output_format", OUTPUT_FORMATS)
@@ -153,32 +216,45 @@ class Settings:
         self.weight_by = check.choice("weight_by", WEIGHTS)
         self.budget_per_day: float = check.number("budget", 0.0, 1e15, "crawls per day")
         self.horizon_hours: float = check.number("horizon_hours", 0.0, 8784.0, "hours", open_low=True)
-        self.host_max_per_day: float | None = check.number("host_max_per_day", 0.0, 1e15, "crawls per day and host",
-                                                           none=True)
-        self.host_min_gap_seconds: float = check.number(
-            "host_min_gap_seconds", 0.0, 1e7, "seconds", none=True) or 0.0
+        self.host_max_per_day: float | None = check.number(
+            "host_max_per_day", 0.0, 1e15, "crawls per day and host", none=True
+        )
+        self.host_min_gap_seconds: float = (
+            check.number("host_min_gap_seconds", 0.0, 1e7, "seconds", none=True) or 0.0
+        )
         self.half_life_changes: int = check.number("half_life_changes", 0, 1e6, "changes", whole=True)
-        self.half_life_days: float | None = check.number("half_life_days", 0.0, 1e5, "days", none=True, open_low=True)
-        self.request_half_life_days: float = check.number("request_half_life_days", 0.0, 1e5, "days", open_low=True)
+        self.half_life_days: float | None = check.number(
+            "half_life_days", 0.0, 1e5, "days", none=True, open_low=True
+        )
+        self.request_half_life_days: float = check.number(
+            "request_half_life_days", 0.0, 1e5, "days", open_low=True
+        )
         self.max_rejected_fraction: float = check.number("max_rejected_fraction", 0.0, 1.0, "share of rows")
         self.num_shards: int = check.number("num_shards", 1, 99_999, "shards", whole=True)
         self.rows_per_batch: int = check.number("rows_per_batch", 1, 1e8, "rows", whole=True)
         self.allow_shrink: bool = bool(values["allow_shrink"])
         self.group_columns: tuple[str, ...] = tuple(
-            c.strip() for c in (values["group_columns"] or "").split(",") if c.strip())
+            c.strip() for c in (values["group_columns"] or "").split(",") if c.strip()
+        )
         if self.group_columns and not self.pages:
             check.problems.append("--group_columns needs --pages: the columns are the catalogue's")
         self.as_of_us = 0
         if not values["as_of"]:
-            check.problems.append("--as_of is missing: give the night's instant, e.g. --as_of=2026-07-01T00:00:00Z")
+            check.problems.append(
+                "--as_of is missing: give the night's instant, e.g. --as_of=2026-07-01T00:00:00Z"
+            )
         else:
             try:
                 self.as_of_us = parse_instant(values["as_of"])
             except ValueError:
-                check.problems.append(f"--as_of={values['as_of']}: expected ISO 8601, e.g. 2026-07-01T00:00:00Z")
+                check.problems.append(
+                    f"--as_of={values['as_of']}: expected ISO 8601, e.g. 2026-07-01T00:00:00Z"
+                )
         if self.output and self.state and (self.state.rstrip("/") + "/").startswith(self.output + "/"):
-            check.problems.append(f"--state={self.state} lies in --output={self.output}: the night would delete "
-                                  "what it reads; give another --output")
+            check.problems.append(
+                f"--state={self.state} lies in --output={self.output}: the night would delete "
+                "what it reads; give another --output"
+            )
         if check.problems:
             raise OptionsError(check.problems)
 

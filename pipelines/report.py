@@ -37,7 +37,11 @@ class _Progress(logging.Handler):
             return
         for at in range(len(_STEPS) - 1, self._next - 1, -1):
             if _STEPS[at][0] in message:
-                print(f"{time.monotonic() - self._started:7.1f} s  {_STEPS[at][1]}", file=self._stream, flush=True)
+                print(
+                    f"{time.monotonic() - self._started:7.1f} s  {_STEPS[at][1]}",
+                    file=self._stream,
+                    flush=True,
+                )
                 self._next = at + 1
                 return
 
@@ -70,31 +74,70 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
     def row(name: str, text: str) -> None:
         lines.append(f"  {name:<20}{text}")
 
-    row("pages", f"{_n(counters.get('pages_known', 0))} on {_n(counters.get('hosts_known', 0))} hosts, "
-                 f"{_n(counters.get('pages_new', 0))} never crawled")
-    row("observations", f"{_n(counters.get('observations_accepted', 0))} read: "
-        + ", ".join(f"{_n(counters[k])} {k.replace('_', ' ')}" for k in (
-            "unchanged", "changed_undated", "changed_dated", "baseline", "failed", "duplicate", "late", "after_as_of",
-            "no_change_evidence", "not_modified_without_baseline") if counters.get(k)))
+    row(
+        "pages",
+        f"{_n(counters.get('pages_known', 0))} on {_n(counters.get('hosts_known', 0))} hosts, "
+        f"{_n(counters.get('pages_new', 0))} never crawled",
+    )
+    row(
+        "observations",
+        f"{_n(counters.get('observations_accepted', 0))} read: "
+        + ", ".join(
+            f"{_n(counters[k])} {k.replace('_', ' ')}"
+            for k in (
+                "unchanged",
+                "changed_undated",
+                "changed_dated",
+                "baseline",
+                "failed",
+                "duplicate",
+                "late",
+                "after_as_of",
+                "no_change_evidence",
+                "not_modified_without_baseline",
+            )
+            if counters.get(k)
+        ),
+    )
     for kind in ("requests", "signals", "pages", "hosts"):
         if f"{kind}_accepted" in counters:
             unmatched = counters.get(f"{kind}_unmatched", 0)
-            row(f"{kind} rows", _n(counters[f"{kind}_accepted"]) + " read"
-                + (f", {_n(unmatched)} of unknown pages" if unmatched else ""))
+            row(
+                f"{kind} rows",
+                _n(counters[f"{kind}_accepted"])
+                + " read"
+                + (f", {_n(unmatched)} of unknown pages" if unmatched else ""),
+            )
     rejected = {k: n for k, n in counters.items() if "_rejected_" in k}
-    row("rejected", ", ".join(f"{_n(n)} {k.replace('_rejected_', ' ')}" for k, n in sorted(rejected.items())) or "none")
+    row(
+        "rejected",
+        ", ".join(f"{_n(n)} {k.replace('_rejected_', ' ')}" for k, n in sorted(rejected.items())) or "none",
+    )
     lines.append("")
-    row("budget", f"{_n(manifest['budget_per_day'])} crawls a day; allocated {_n(manifest['allocated_per_day'])}"
-        + (f"; unspent {_n(manifest['unspent_per_day'])} ({manifest['unspent_reason']})"
-           if manifest["unspent_per_day"] > 0 else ""))
+    row(
+        "budget",
+        f"{_n(manifest['budget_per_day'])} crawls a day; allocated {_n(manifest['allocated_per_day'])}"
+        + (
+            f"; unspent {_n(manifest['unspent_per_day'])} ({manifest['unspent_reason']})"
+            if manifest["unspent_per_day"] > 0
+            else ""
+        ),
+    )
     search = manifest["search"]
     row("multiplier", f"{manifest['multiplier']:.6g} ({search['status']} after {search['rounds']} rounds)")
     if manifest["expected_freshness"] is not None:
-        row("expected freshness", f"{manifest['expected_freshness']:.4f} weighted by {manifest['weight_by']}; "
-            f"{manifest['expected_freshness_uniform']:.4f} under a uniform schedule at the same budget")
+        row(
+            "expected freshness",
+            f"{manifest['expected_freshness']:.4f} weighted by {manifest['weight_by']}; "
+            f"{manifest['expected_freshness_uniform']:.4f} under a uniform schedule at the same budget",
+        )
     at_limit = counters.get("hosts_at_limit", 0)
     named = ", ".join(h["host"] for h in manifest["hosts_at_limit"][:5])
-    if options["host_max_per_day"] is None and not options["host_min_gap_seconds"] and options["hosts"] is None:
+    if (
+        options["host_max_per_day"] is None
+        and not options["host_min_gap_seconds"]
+        and options["hosts"] is None
+    ):
         row("hosts at limit", "no limits given: set --hosts, --host_max_per_day or --host_min_gap_seconds")
     else:
         row("hosts at limit", f"{_n(at_limit)}" + (f", tightest: {named}" if named else ""))

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import apache_beam as beam
 import pyarrow as pa
 import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
@@ -84,7 +83,9 @@ def find_previous(state: str | None, expected: dict[str, Any]) -> Previous:
         if paths:
             total = int(paths[0].rsplit("-of-", 1)[1].split(".")[0])
             if len(paths) != total:
-                raise StateError(f"--state={state}: {len(paths)} of {total} files of {name}/ are there; copy the rest")
+                raise StateError(
+                    f"--state={state}: {len(paths)} of {total} files of {name}/ are there; copy the rest"
+                )
         files += [(name, path) for path in paths]
     manifest = read_json(FileSystems.join(root, "manifest.json"))
     if manifest is not None:
@@ -92,8 +93,8 @@ def find_previous(state: str | None, expected: dict[str, Any]) -> Previous:
         for name, value in expected.items():
             if name in options and options[name] != value:
                 raise StateError(
-                    f"--{name}={value}: the state in {state} was written with {options[name]}; its sums cannot "
-                    "be read with another value. Keep the old one, or start without --state"
+                    f"--{name}={value}: the state in {state} was written with {options[name]}; its sums "
+                    "cannot be read with another value. Keep the old one, or start without --state"
                 )
     return Previous(tuple(files), manifest)
 
@@ -107,19 +108,3 @@ def read_previous_file(element: tuple[str, str]) -> Iterator[pa.RecordBatch]:
     for batch in pq.ParquetFile(pa.BufferReader(data)).iter_batches(ROWS_PER_BATCH):
         schemas.check(batch, schema.remove_metadata(), path)
         yield batch.replace_schema_metadata(schema.metadata)
-
-
-class ReadPrevious(beam.PTransform):
-    """All rows of the previous night as batches of their schemas."""
-
-    def __init__(self, previous: Previous) -> None:
-        super().__init__()
-        self._files = previous.files
-
-    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
-        return (
-            pipeline
-            | beam.Create(self._files)
-            | "SpreadFiles" >> beam.Reshuffle()
-            | "ReadFiles" >> beam.FlatMap(read_previous_file).with_output_types(pa.RecordBatch)
-        )

@@ -63,7 +63,9 @@ def join_catalogue(
         if len(np.unique(code)) < len(code):
             values = [c for c in catalogue.schema.names if c not in ("url", "url_hash", "host_hash")]
             keyed = catalogue.append_column("_code", pa.array(code))
-            order = pc.sort_indices(keyed, sort_keys=[("_code", "ascending"), *((v, "ascending") for v in values)])
+            order = pc.sort_indices(
+                keyed, sort_keys=[("_code", "ascending"), *((v, "ascending") for v in values)]
+            )
             catalogue, code = catalogue.take(order), code[order.to_numpy()]
             first = np.flatnonzero(np.diff(code, prepend=-1))
             duplicates = len(code) - len(first)
@@ -137,7 +139,9 @@ def join_hosts(
     with np.errstate(invalid="ignore"):
         by_count = np.floor(np.minimum(max_per_day * (horizon / DAY_US), 2.0**53))
     by_gap = np.where(gap_us > 0, horizon // np.maximum(gap_us, 1), UNLIMITED_SLOTS)
-    max_slots = np.minimum(np.where(np.isfinite(max_per_day), by_count, UNLIMITED_SLOTS).astype(np.int64), by_gap)
+    max_slots = np.minimum(
+        np.where(np.isfinite(max_per_day), by_count, UNLIMITED_SLOTS).astype(np.int64), by_gap
+    )
     max_slots[rare] = 1
     whole = np.isfinite(limit) & ~rare
     limit[whole] = np.minimum(limit[whole], max_slots[whole] * (DAY_US / horizon))

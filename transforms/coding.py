@@ -66,7 +66,9 @@ def _find(sorted_hash: UIntArray, order: IntArray, wanted: UIntArray) -> IntArra
 
 def _first_rows(chunks: list[UIntArray]) -> tuple[UIntArray, IntArray]:
     """Distinct hashes over all chunks and the first row of each, counted over all chunks."""
-    encoded = pa.chunked_array([pa.array(c) for c in chunks], pa.uint64()).combine_chunks().dictionary_encode()
+    encoded = (
+        pa.chunked_array([pa.array(c) for c in chunks], pa.uint64()).combine_chunks().dictionary_encode()
+    )
     values, indices = encoded.dictionary.to_numpy(), encoded.indices.to_numpy()
     first = np.zeros(len(values), np.int64)
     first[indices[::-1]] = np.arange(len(indices) - 1, -1, -1)

@@ -61,8 +61,8 @@ def check_rejected(counters: dict[str, int], guards: Guards) -> None:
         reasons = ", ".join(f"{k.replace('_rejected_', ' ')}: {n}" for n, k in worst[:5])
         raise TooManyRejectedError(
             f"{rejected} of {rows} input rows were rejected ({rejected / rows:.2%}), more than "
-            f"--max_rejected_fraction={guards.max_rejected_fraction:g} allows ({reasons}). They are in rejected/; "
-            "mend the input or raise the limit"
+            f"--max_rejected_fraction={guards.max_rejected_fraction:g} allows ({reasons}). They are in "
+            "rejected/; mend the input or raise the limit"
         )
 
 
@@ -76,8 +76,8 @@ def check_shrink(counters: dict[str, int], guards: Guards) -> None:
     ):
         if now < (1 - MAX_SHRINK) * before:
             raise HistoryShrunkError(
-                f"history_shrunk: {now} {what} tonight, {before} last night: {1 - now / before:.0%} less, more than "
-                f"{MAX_SHRINK:.0%}. Look for missing input files; if this is meant, give --allow_shrink"
+                f"history_shrunk: {now} {what} tonight, {before} last night: {1 - now / before:.0%} less, "
+                f"more than {MAX_SHRINK:.0%}. Look for missing input files; if this is meant, give --allow_shrink"
             )
 
 
@@ -153,4 +153,3 @@ def make_manifest(
         "counters": counters,
         "carry": {"shards": list(quotas.carry.shards), "total": quotas.carry.total},
     }
-

@@ -66,9 +66,7 @@ class FoldHistory(beam.DoFn):
     def __init__(self, settings: FoldSettings) -> None:
         self._settings = settings
 
-    def process(
-        self, element: tuple[int, Iterable[pa.RecordBatch]], metadata: list[str]
-    ) -> Iterator[Any]:
+    def process(self, element: tuple[int, Iterable[pa.RecordBatch]], metadata: list[str]) -> Iterator[Any]:
         shard, batches = element
         fold = ShardFold(self._settings, batches)
         yield fold.tables(shard, metadata)
@@ -280,7 +278,12 @@ class ShardFold:
         self.counts.add("pages_known", len(pages))
         self.counts.add("hosts_known", hosts.num_rows)
         self._tables = ShardTables(
-            shard, {"pages": pa.RecordBatch.from_pydict({n: columns[n] for n in names}), "bins": bins, "hosts": hosts}
+            shard,
+            {
+                "pages": pa.RecordBatch.from_pydict({n: columns[n] for n in names}),
+                "bins": bins,
+                "hosts": hosts,
+            },
         )
         return self._tables
 

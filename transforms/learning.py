@@ -151,7 +151,9 @@ class _MergeGroups(beam.CombineFn):
 class _SumGroups(beam.DoFn):
     """One round: rates under the current means, added up by group."""
 
-    def process(self, folded: ShardTables, learned: Learned, means: GroupTable | None) -> Iterator[GroupTable]:
+    def process(
+        self, folded: ShardTables, learned: Learned, means: GroupTable | None
+    ) -> Iterator[GroupTable]:
         pages = folded.tables["pages"]
         group_hash, code = np.unique(pages.column("group_hash").to_numpy(), return_inverse=True)
         change = learned.change
@@ -180,8 +182,9 @@ class LearnGroupMeans(beam.PTransform):
             means = (
                 folded
                 | f"SumGroups[{i}]"
-                >> beam.ParDo(_SumGroups(), self._learned, AsSingleton(means) if means is not None else None)
-                .with_output_types(GroupTable)
+                >> beam.ParDo(
+                    _SumGroups(), self._learned, AsSingleton(means) if means is not None else None
+                ).with_output_types(GroupTable)
                 | f"AddGroups[{i}]" >> beam.CombineGlobally(_MergeGroups())
                 | f"MeanGroups[{i}]"
                 >> beam.Map(
@@ -215,7 +218,9 @@ def _request_rate(counts: pa.Array, days: FloatArray, gamma: requests.RequestPri
     return requests.request_rate(gamma, counts.to_numpy(), days)[0]
 
 
-def _weight(pages: pa.RecordBatch, learned: Learned, clicks: FloatArray, impressions: FloatArray) -> FloatArray:
+def _weight(
+    pages: pa.RecordBatch, learned: Learned, clicks: FloatArray, impressions: FloatArray
+) -> FloatArray:
     if learned.weight == "clicks" and learned.clicks:
         return clicks
     if learned.weight == "impressions" and learned.impressions:
@@ -226,8 +231,16 @@ def _weight(pages: pa.RecordBatch, learned: Learned, clicks: FloatArray, impress
     return np.ones(pages.num_rows)
 
 
-DROPPED = ("exposure_days", "dated_changes", "n_bins", "clicks", "impressions", "importance", "group_hash",
-           "first_seen_day")
+DROPPED = (
+    "exposure_days",
+    "dated_changes",
+    "n_bins",
+    "clicks",
+    "impressions",
+    "importance",
+    "group_hash",
+    "first_seen_day",
+)
 
 
 class EstimateParameters(beam.DoFn):

@@ -1,4 +1,4 @@
-"""Rows that could not be used: counted, and written for a person to read."""
+"""Rows that could not be used, written for a person to read."""
 
 from __future__ import annotations
 
@@ -13,36 +13,9 @@ from transforms import schemas
 from transforms.hashing import hash_texts
 from transforms.sharding import partition
 from transforms.sinks import FileInfo, write_shard
-from transforms.tally import Counts
 
 # A file whose every row is bad is spread over shards in runs of this many rows.
 ROWS_PER_RUN = 1 << 16
-
-
-class CountRows(beam.DoFn):
-    """Counts the accepted rows of a kind."""
-
-    def __init__(self, kind: str) -> None:
-        self._kind = kind
-
-    def process(self, batch: pa.RecordBatch) -> Iterator[dict[str, int]]:
-        counts = Counts()
-        counts.add(f"{self._kind}_accepted", batch.num_rows)
-        yield counts.publish()
-
-
-class CountRejected(beam.DoFn):
-    """Counts the rejected rows of a kind, in all and by reason."""
-
-    def __init__(self, kind: str) -> None:
-        self._kind = kind
-
-    def process(self, batch: pa.RecordBatch) -> Iterator[dict[str, int]]:
-        counts = Counts()
-        counts.add(f"{self._kind}_rejected", batch.num_rows)
-        for entry in pc.value_counts(batch.column("reason")).to_pylist():
-            counts.add(f"{self._kind}_rejected_{entry['values']}", entry["counts"])
-        yield counts.publish()
 
 
 class _Spread(beam.DoFn):

@@ -112,8 +112,9 @@ class DivideSlots(beam.PTransform):
             )
             | "GatherTotals" >> beam.combiners.ToList()
             | "ShareOut"
-            >> beam.Map(lambda totals, night, carry: divide_slots(totals, night, carry), self._night, self._carry)
-            .with_output_types(Quotas)
+            >> beam.Map(
+                lambda totals, night, carry: divide_slots(totals, night, carry), self._night, self._carry
+            ).with_output_types(Quotas)
         )
 
 
@@ -133,9 +134,7 @@ class SequenceCrawls(beam.DoFn):
     def __init__(self, night: Night) -> None:
         self._night = night
 
-    def process(
-        self, estimated: ShardTables, result: search.SearchResult, plan: Quotas
-    ) -> Iterator[Any]:
+    def process(self, estimated: ShardTables, result: search.SearchResult, plan: Quotas) -> Iterator[Any]:
         shard = ScheduledShard(self._night, estimated, result, plan)
         number = estimated.shard
         yield number, shard.pages()
@@ -258,7 +257,9 @@ class ScheduledShard:
     def _due(self) -> tuple[IntArray, IntArray]:
         """Used slots: page and time, UTC microseconds."""
         used = self._sequence.page >= 0
-        return self._sequence.page[used].astype(np.int64), self._sequence.due_offset_us[used] + self._night.as_of_us
+        return self._sequence.page[used].astype(np.int64), self._sequence.due_offset_us[
+            used
+        ] + self._night.as_of_us
 
     def slots_pages(self) -> pa.RecordBatch:
         """Last slot of every page that was given one since it was last attempted."""
@@ -278,7 +279,8 @@ class ScheduledShard:
         np.maximum.at(last, self._pages.column("host_code").to_numpy()[page], due)
         rows = np.flatnonzero(last != NO_TIME)
         return pa.RecordBatch.from_arrays(
-            [self._hosts.column("host_hash").take(pa.array(rows)), times(last[rows])], schema=schemas.SLOTS_HOSTS
+            [self._hosts.column("host_hash").take(pa.array(rows)), times(last[rows])],
+            schema=schemas.SLOTS_HOSTS,
         )
 
     def report(self) -> ShardReport:

@@ -45,7 +45,9 @@ PAGES = _schema(
         ("max_rate_per_day", pa.float64()),
     ],
 )
-HOSTS = _schema("hosts", [("host", pa.string()), ("max_per_day", pa.float64()), ("min_gap_seconds", pa.float64())])
+HOSTS = _schema(
+    "hosts", [("host", pa.string()), ("max_per_day", pa.float64()), ("min_gap_seconds", pa.float64())]
+)
 
 # A row that could not be used: where it came from, why, and what it looked like.
 REJECTED = _schema(
@@ -129,7 +131,9 @@ PAGES_TABLE = _schema(
         ("cap_per_day", pa.float64()),
     ],
 )
-BINS_TABLE = _schema("bins_table", [("weight", pa.float64()), ("days", pa.float64()), ("days_squared", pa.float64())])
+BINS_TABLE = _schema(
+    "bins_table", [("weight", pa.float64()), ("days", pa.float64()), ("days_squared", pa.float64())]
+)
 HOSTS_TABLE = _schema(
     "hosts_table",
     [

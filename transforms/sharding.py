@@ -7,18 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import apache_beam as beam
 import numpy as np
 import pyarrow as pa
-from apache_beam.transforms.window import GlobalWindow
-from apache_beam.utils.windowed_value import WindowedValue
 
-# Fewer rows per (block, shard) than this and the fixed cost of a shuffled batch shows.
-MIN_ROWS_PER_SHARD = 4096
 MAX_BUFFERED_BYTES = 256 << 20
 
 
-def partition(batch: pa.RecordBatch, shard: np.ndarray, num_shards: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+def partition(
+    batch: pa.RecordBatch, shard: np.ndarray, num_shards: int
+) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Cut a batch by shard, keeping the order of rows within each.
 
     Parameters
@@ -48,63 +45,42 @@ def partition(batch: pa.RecordBatch, shard: np.ndarray, num_shards: int) -> Iter
         at += size
 
 
-class _Partition(beam.DoFn):
-    """Gathers small batches of a bundle before cutting them, so that no tiny batch is shuffled."""
-
-    def __init__(self, num_shards: int, compress: bool) -> None:
-        self._num_shards = num_shards
-        self._compress = compress
-
-    def start_bundle(self) -> None:
-        self._held: list[pa.RecordBatch] = []
-        self._rows = self._bytes = 0
-
-    def process(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-        self._held.append(batch)
-        self._rows += batch.num_rows
-        self._bytes += batch.nbytes
-        if self._rows >= MIN_ROWS_PER_SHARD * self._num_shards or self._bytes > MAX_BUFFERED_BYTES:
-            yield from self._flush()
-
-    def finish_bundle(self) -> Iterator[WindowedValue]:
-        window = GlobalWindow()
-        for element in self._flush():
-            yield WindowedValue(element, window.max_timestamp(), (window,))
-
-    def _flush(self) -> Iterator[tuple[int, pa.RecordBatch]]:
-        # Batches with other columns (metadata of another catalogue file) are cut apart from each other.
-        by_schema: dict[tuple[str, ...], list[pa.RecordBatch]] = {}
-        for batch in self._held:
-            by_schema.setdefault(tuple(batch.schema.names), []).append(batch)
-        self._held, self._rows, self._bytes = [], 0, 0
-        for batches in by_schema.values():
-            whole = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-            shard = whole.column("host_hash").to_numpy() % np.uint64(self._num_shards)
-            if self._compress:
-                whole = whole.replace_schema_metadata({**whole.schema.metadata, b"compress": b"1"})
-            yield from partition(whole, shard, self._num_shards)
-
-
-@beam.typehints.with_input_types(pa.RecordBatch)
-@beam.typehints.with_output_types(tuple[int, pa.RecordBatch])
-class ShardByHost(beam.PTransform):
-    """Key batches by shard.
+class ShardBuffer:
+    """Gathers small batches before it cuts them by shard, so that no tiny batch is shuffled.
 
     Parameters
     ----------
     num_shards : int
-    compress : bool
-        Whether the shuffled batches are compressed: pays for text, i.e. for rows that carry URLs.
+    rows_per_batch : int
+        Rows to gather at least, of all kinds together.
 
-    Input batches have a `host_hash` column. A bundle holds at most `MAX_BUFFERED_BYTES` at a time.
+    Batches have a `host_hash` column. Holds at most `MAX_BUFFERED_BYTES` and the batch that exceeds them.
     """
 
-    def __init__(self, num_shards: int, compress: bool = True) -> None:
-        super().__init__()
-        self._num_shards = num_shards
-        self._compress = compress
+    def __init__(self, num_shards: int, rows_per_batch: int) -> None:
+        self._num_shards, self._rows_per_batch = num_shards, rows_per_batch
+        self._clear()
 
-    def expand(self, batches: beam.PCollection) -> beam.PCollection:
-        return batches | beam.ParDo(_Partition(self._num_shards, self._compress)).with_output_types(
-            tuple[int, pa.RecordBatch]
-        )
+    def _clear(self) -> None:
+        self._held: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+
+    def add(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Take a batch; yields (shard, batch) when enough has been gathered."""
+        self._held.append(batch)
+        self._rows += batch.num_rows
+        self._bytes += batch.nbytes
+        if self._rows >= self._rows_per_batch or self._bytes > MAX_BUFFERED_BYTES:
+            yield from self.flush()
+
+    def flush(self) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield all that is held as (shard, batch)."""
+        # Batches with other columns (another kind, other metadata) are cut apart from each other.
+        by_schema: dict[tuple[str, ...], list[pa.RecordBatch]] = {}
+        for batch in self._held:
+            by_schema.setdefault(tuple(batch.schema.names), []).append(batch)
+        self._clear()
+        for batches in by_schema.values():
+            whole = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+            shard = whole.column("host_hash").to_numpy() % np.uint64(self._num_shards)
+            yield from partition(whole, shard, self._num_shards)

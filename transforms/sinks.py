@@ -119,10 +119,12 @@ def _text_columns(schema: pa.Schema) -> list[str]:
 
 def _write_parquet(batch: pa.RecordBatch, target: Any) -> None:
     schema = batch.schema.remove_metadata()
-    with pq.ParquetWriter(target, schema, compression="zstd", compression_level=1,
-                          use_dictionary=_text_columns(schema)) as writer:
-        writer.write_table(pa.Table.from_batches([batch.replace_schema_metadata(None)], schema),
-                           row_group_size=1 << 20)
+    with pq.ParquetWriter(
+        target, schema, compression="zstd", compression_level=1, use_dictionary=_text_columns(schema)
+    ) as writer:
+        writer.write_table(
+            pa.Table.from_batches([batch.replace_schema_metadata(None)], schema), row_group_size=1 << 20
+        )
 
 
 _AVRO_TYPES = {"string": "string", "double": "double", "int64": "long", "int32": "int", "bool": "boolean"}
@@ -144,7 +146,11 @@ def _write_avro(batch: pa.RecordBatch, target: Any) -> None:
     marker = hashlib.md5(str(batch.schema.names).encode(), usedforsecurity=False).digest()
     schema = fastavro.parse_schema(_avro_schema(batch.schema))
     buffer = io.BytesIO()
-    rows = (row for at in range(0, batch.num_rows, _BATCH_ROWS) for row in batch.slice(at, _BATCH_ROWS).to_pylist())
+    rows = (
+        row
+        for at in range(0, batch.num_rows, _BATCH_ROWS)
+        for row in batch.slice(at, _BATCH_ROWS).to_pylist()
+    )
     fastavro.writer(buffer, schema, rows, codec="deflate", sync_marker=marker)
     target.write(buffer.getvalue())
 
@@ -161,15 +167,18 @@ def _write_jsonl(batch: pa.RecordBatch, target: Any) -> None:
     for at in range(0, batch.num_rows, _BATCH_ROWS):
         part = batch.slice(at, _BATCH_ROWS)
         part = pa.RecordBatch.from_arrays([_json_ready(c) for c in part.columns], part.schema.names)
-        lines = [json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n" for row in part.to_pylist()]
+        lines = [
+            json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n" for row in part.to_pylist()
+        ]
         target.write("".join(lines).encode())
 
 
 _WRITERS = {"parquet": _write_parquet, "avro": _write_avro, "jsonl": _write_jsonl}
 
 
-def write_shard(folder: str, kind: str, shard: int, num_shards: int, batch: pa.RecordBatch,
-                file_format: str = "parquet") -> FileInfo:
+def write_shard(
+    folder: str, kind: str, shard: int, num_shards: int, batch: pa.RecordBatch, file_format: str = "parquet"
+) -> FileInfo:
     """Write one shard's rows of one kind. Holds no more than the batch and one row group in memory."""
     writer = _WRITERS[file_format]
     name = shard_name(kind, shard, num_shards, SUFFIX[file_format])

@@ -31,7 +31,10 @@ def block_to_tables(shard: int, block: search.PageBlock) -> ShardTables:
     tables = {"pages": pa.RecordBatch.from_pydict(columns)}
     if block.host_start is not None and block.host_limit_per_day is not None:
         tables["hosts"] = pa.RecordBatch.from_pydict(
-            {"n_pages": pa.array(np.diff(block.host_start)), "limit_per_day": pa.array(block.host_limit_per_day)}
+            {
+                "n_pages": pa.array(np.diff(block.host_start)),
+                "limit_per_day": pa.array(block.host_limit_per_day),
+            }
         )
     return ShardTables(shard, tables)
 
@@ -122,11 +125,7 @@ class SolveMultiplier(beam.PTransform):
                 >> beam.ParDo(_Demand(objective), AsSingleton(state)).with_output_types(search.Demand)
                 | f"AddDemands[{i}]" >> beam.CombineGlobally(_Merge())
             )
-            state = (
-                demand
-                | f"Advance[{i}]"
-                >> beam.Map(lambda d, s: search.advance(s, d), AsSingleton(state)).with_output_types(
-                    search.SearchState
-                )
-            )
+            state = demand | f"Advance[{i}]" >> beam.Map(
+                lambda d, s: search.advance(s, d), AsSingleton(state)
+            ).with_output_types(search.SearchState)
         return state | "Finish" >> beam.Map(search.finish).with_output_types(search.SearchResult)

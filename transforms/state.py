@@ -28,7 +28,9 @@ def _lists(start: IntArray, values: np.ndarray) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(start.astype(np.int32)), pa.array(values))
 
 
-def state_batch(pages: ShardPages, history: PageState, requests: RequestState, first_seen: Int32Array) -> pa.RecordBatch:
+def state_batch(
+    pages: ShardPages, history: PageState, requests: RequestState, first_seen: Int32Array
+) -> pa.RecordBatch:
     """The `schemas.STATE` rows of a shard."""
     columns = {
         "url": pages.url,
@@ -81,8 +83,9 @@ def _start(column: pa.Array) -> IntArray:
     return offsets - offsets[0]
 
 
-def read_state(state: pa.RecordBatch, signals: pa.Table | None, sources: Sequence[str],
-               signal_page: IntArray) -> tuple[PageState, RequestState, Int32Array]:
+def read_state(
+    state: pa.RecordBatch, signals: pa.Table | None, sources: Sequence[str], signal_page: IntArray
+) -> tuple[PageState, RequestState, Int32Array]:
     """The arrays of a shard's state rows.
 
     Parameters
@@ -102,11 +105,19 @@ def read_state(state: pa.RecordBatch, signals: pa.Table | None, sources: Sequenc
         empty = PageState.empty(0)
         carried = {
             n: getattr(empty, n)
-            for n in ("signal_page", "signal_source", "signal_pending", "signal_unchanged", "signal_changed",
-                      "signal_last_at_us")
+            for n in (
+                "signal_page",
+                "signal_source",
+                "signal_pending",
+                "signal_unchanged",
+                "signal_changed",
+                "signal_last_at_us",
+            )
         }
     else:
-        code = np.searchsorted(np.asarray(sources, dtype=object), signals.column("source").to_numpy(zero_copy_only=False))
+        code = np.searchsorted(
+            np.asarray(sources, dtype=object), signals.column("source").to_numpy(zero_copy_only=False)
+        )
         order = np.lexsort((code, signal_page))
         carried = {
             "signal_page": signal_page[order],

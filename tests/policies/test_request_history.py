@@ -19,8 +19,9 @@ ROW = st.tuples(st.integers(0, 4), st.integers(20_000, 20_080), st.integers(0, 9
 
 
 def _fold(state, rows, oldest=0):
-    page, day, clicks, impressions = (np.asarray(c, np.int64) for c in zip(*rows, strict=True)) if rows else (
-        np.zeros(0, np.int64),) * 4
+    page, day, clicks, impressions = (
+        (np.asarray(c, np.int64) for c in zip(*rows, strict=True)) if rows else (np.zeros(0, np.int64),) * 4
+    )
     return fold_requests(state, page, day, clicks, impressions, oldest)
 
 

@@ -1,5 +1,7 @@
 """Catalogue and host list joined to the pages of a shard."""
 
+import itertools
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -27,8 +29,13 @@ def _hosts(rows, pages, horizon_us=DAY_US, default=None, gap=0.0, slots=None, at
     if rows:
         hosts = [r[0] for r in rows]
         hashes = locate(pa.array([f"http://{h}/" for h in hosts])).host_hash
-        limits = pa.table({"host_hash": pa.array(hashes), "max_per_day": pa.array([r[1] for r in rows], pa.float64()),
-                           "min_gap_seconds": pa.array([r[2] for r in rows], pa.float64())})
+        limits = pa.table(
+            {
+                "host_hash": pa.array(hashes),
+                "max_per_day": pa.array([r[1] for r in rows], pa.float64()),
+                "min_gap_seconds": pa.array([r[2] for r in rows], pa.float64()),
+            }
+        )
     attempts = np.full(len(pages), NO_TIME) if attempts is None else attempts
     batch = join_hosts(pages, limits, slots, attempts, HostDefaults(default, gap, horizon_us), NO_TIME)
     return {row["host"]: row for row in batch.to_pylist()}
@@ -38,7 +45,7 @@ def test_pages_are_grouped_by_host_whatever_scheme_and_port():
     pages = _pages()
     assert len(pages) == 5
     starts = pages.host_start.tolist()
-    hosts = [set(pages.host[a:b].to_pylist()) for a, b in zip(starts, starts[1:], strict=False)]
+    hosts = [set(pages.host[a:b].to_pylist()) for a, b in itertools.pairwise(starts)]
     assert sorted(map(len, hosts)) == [1, 1, 1]
     assert sorted(np.diff(starts).tolist()) == [1, 2, 2]
     again = _pages(URLS[::-1] * 3)
@@ -50,7 +57,9 @@ def test_pages_are_grouped_by_host_whatever_scheme_and_port():
 def test_a_known_page_keeps_its_url():
     sight = _sighting(URLS)
     pages, _ = code_pages(None, [sight])
-    state = pa.table({"url": pages.url, "host": pages.host, "url_hash": pages.url_hash, "host_hash": pages.host_hash})
+    state = pa.table(
+        {"url": pages.url, "host": pages.host, "url_hash": pages.url_hash, "host_hash": pages.host_hash}
+    )
     wider, old = code_pages(state, [_sighting(["https://a.test/0", *URLS])])
     assert wider.url.take(pa.array(old)).equals(pages.url) and len(wider) == 6
     clash = state.set_column(0, "url", pa.array(["https://other.test/"] * 5))
@@ -94,7 +103,9 @@ def test_of_two_limits_the_tighter_counts():
 
 def test_last_time_of_a_host_is_its_last_attempt_or_slot():
     pages = _pages(["https://a.test/1", "https://a.test/2"])
-    slots = pa.table({"host_hash": pa.array(pages.host_hash[:1]), "last_slot_at": pa.array([500], schemas.TIME)})
+    slots = pa.table(
+        {"host_hash": pa.array(pages.host_hash[:1]), "last_slot_at": pa.array([500], schemas.TIME)}
+    )
     for attempts, expected in (([400, NO_TIME], 500), ([400, 900], 900), ([NO_TIME, NO_TIME], 500)):
         host = _hosts([], pages, slots=slots, attempts=np.asarray(attempts))["a.test"]
         assert host["last_slot_at"].microsecond == expected
@@ -104,20 +115,55 @@ def test_last_time_of_a_host_is_its_last_attempt_or_slot():
 def test_catalogue_joins_by_page_and_repeats_do_not_depend_on_order():
     pages = _pages()
     rows = [
-        {"url": URLS[0], "importance": 2.0, "min_rate_per_day": None, "max_rate_per_day": 5.0, "section": "x"},
-        {"url": URLS[0], "importance": 1.0, "min_rate_per_day": 0.5, "max_rate_per_day": None, "section": "y"},
-        {"url": URLS[3], "importance": None, "min_rate_per_day": 0.1, "max_rate_per_day": None, "section": None},
+        {
+            "url": URLS[0],
+            "importance": 2.0,
+            "min_rate_per_day": None,
+            "max_rate_per_day": 5.0,
+            "section": "x",
+        },
+        {
+            "url": URLS[0],
+            "importance": 1.0,
+            "min_rate_per_day": 0.5,
+            "max_rate_per_day": None,
+            "section": "y",
+        },
+        {
+            "url": URLS[3],
+            "importance": None,
+            "min_rate_per_day": 0.1,
+            "max_rate_per_day": None,
+            "section": None,
+        },
     ]
     seen = []
     for order in (rows, rows[::-1]):
-        sight = _sighting([r["url"] for r in order], **{
-            n: pa.array([r[n] for r in order], pa.string() if n == "section" else pa.float64())
-            for n in ("importance", "min_rate_per_day", "max_rate_per_day", "section")})
-        columns, duplicates = join_catalogue(pages, pa.Table.from_batches([sight]), ["section", "brand"], ("section",))
+        sight = _sighting(
+            [r["url"] for r in order],
+            **{
+                n: pa.array([r[n] for r in order], pa.string() if n == "section" else pa.float64())
+                for n in ("importance", "min_rate_per_day", "max_rate_per_day", "section")
+            },
+        )
+        columns, duplicates = join_catalogue(
+            pages, pa.Table.from_batches([sight]), ["section", "brand"], ("section",)
+        )
         assert duplicates == 1
         seen.append({k: v.to_pylist() for k, v in columns.items() if k != "importance"})
-        by_url = dict(zip(pages.url.to_pylist(), zip(*(columns[n].to_pylist() for n in (
-            "importance", "floor_per_day", "cap_per_day", "meta.section", "meta.brand")), strict=True), strict=True))
+        by_url = dict(
+            zip(
+                pages.url.to_pylist(),
+                zip(
+                    *(
+                        columns[n].to_pylist()
+                        for n in ("importance", "floor_per_day", "cap_per_day", "meta.section", "meta.brand")
+                    ),
+                    strict=True,
+                ),
+                strict=True,
+            )
+        )
         assert by_url[URLS[0]] == (1.0, 0.5, np.inf, "y", None)
         assert by_url[URLS[3]][1:] == (0.1, np.inf, None, None)
         assert by_url[URLS[1]][1:] == (0.0, np.inf, None, None) and np.isnan(by_url[URLS[1]][0])

@@ -52,7 +52,10 @@ def test_tables_round_trip_reads_in_place():
 
 
 def test_size_estimate_is_close():
-    for value, coder in ((_batch(5000), RecordBatchCoder()), (ShardTables(1, {"a": _batch(5000)}), ShardTablesCoder())):
+    for value, coder in (
+        (_batch(5000), RecordBatchCoder()),
+        (ShardTables(1, {"a": _batch(5000)}), ShardTablesCoder()),
+    ):
         actual = len(coder.encode(value))
         assert 0.7 * actual < coder.estimate_size(value) < 1.5 * actual
 

@@ -5,13 +5,12 @@ import pyarrow as pa
 import pytest
 
 from policies import prior
+from tests.laws import check_combine_laws
 from transforms import sampling
 from transforms.coders import ShardTables
 from transforms.learning import GroupTable, _MergeGroups, _spread
 from transforms.sampling import MergeOverviews, Overview, merge_samples, sample_shard
 from transforms.tally import AddCounts
-
-from tests.laws import check_combine_laws
 
 
 def _folded(rng, sizes, shard=0):
@@ -47,8 +46,13 @@ def small_sample(monkeypatch):
 
 
 def _overview_plain(value):
-    return (value.sample.to_pylist(), value.first_request_day, value.last_request_day, value.has_clicks,
-            value.has_impressions)
+    return (
+        value.sample.to_pylist(),
+        value.first_request_day,
+        value.last_request_day,
+        value.has_clicks,
+        value.has_impressions,
+    )
 
 
 def test_overviews(small_sample):
@@ -57,7 +61,9 @@ def test_overviews(small_sample):
         Overview(sample_shard(_folded(rng, sizes)), 20000 - i, 20010 + i, i == 1, False)
         for i, sizes in enumerate([[3, 9, 1], [], [60], [1] * 30])
     ]
-    sample, first, last, clicks, impressions = check_combine_laws(MergeOverviews(), overviews, _overview_plain)
+    sample, first, last, clicks, impressions = check_combine_laws(
+        MergeOverviews(), overviews, _overview_plain
+    )
     assert (first, last, clicks, impressions) == (19997, 20013, True, False)
     assert len(sample) == 40
     keys = [(r["layer"], r["host_hash"], r["url_hash"]) for r in sample]
@@ -78,8 +84,11 @@ def test_sample_does_not_depend_on_shards(small_sample):
         pages = whole.tables["pages"].take(pa.array(rows))
         code = np.repeat(np.arange(len(chosen), dtype=np.int32), [sizes[j] for j in chosen])
         pages = pages.set_column(pages.schema.get_field_index("host_code"), "host_code", pa.array(code))
-        tables = {"pages": pages, "bins": whole.tables["bins"].take(pa.array(bins)),
-                  "hosts": whole.tables["hosts"].take(pa.array(chosen))}
+        tables = {
+            "pages": pages,
+            "bins": whole.tables["bins"].take(pa.array(bins)),
+            "hosts": whole.tables["hosts"].take(pa.array(chosen)),
+        }
         parts.append(sample_shard(ShardTables(shard, tables)))
     assert merge_samples(parts[::-1]).equals(merge_samples([sample_shard(whole)]))
 
@@ -94,12 +103,18 @@ def test_group_tables():
 
     def table(hashes):
         n = len(hashes)
-        sums = prior.GroupSums(rng.integers(0, 1 << 40, n), rng.integers(0, 1 << 26, n), rng.integers(1, 9, n))
+        sums = prior.GroupSums(
+            rng.integers(0, 1 << 40, n), rng.integers(0, 1 << 26, n), rng.integers(1, 9, n)
+        )
         return GroupTable(np.asarray(sorted(hashes), np.uint64), sums)
 
     def plain(value):
-        return (value.group_hash.tolist(), value.sums.coarse.tolist(), value.sums.fine.tolist(),
-                value.sums.count.tolist())
+        return (
+            value.group_hash.tolist(),
+            value.sums.coarse.tolist(),
+            value.sums.fine.tolist(),
+            value.sums.count.tolist(),
+        )
 
     tables = [table([5, 9, 2]), table([]), table([9, 1]), table([2**63])]
     hashes, _, _, count = check_combine_laws(_MergeGroups(), tables, plain)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.sharding import _Partition, partition
+from transforms.sharding import ShardBuffer, partition
 
 
 @settings(max_examples=60, deadline=None)
@@ -31,10 +31,9 @@ def test_small_batches_are_gathered(cut):
     whole = pa.RecordBatch.from_pydict(
         {"host_hash": pa.array(rng.integers(0, 50, rows).astype(np.uint64)), "i": pa.array(np.arange(rows))},
     ).replace_schema_metadata({b"recrawl": b"observations"})
-    fn = _Partition(4, compress=True)
-    fn.start_bundle()
-    out = [e for at in range(0, rows, cut) for e in fn.process(whole.slice(at, cut))]
-    out += [w.value for w in fn.finish_bundle()]
+    buffer = ShardBuffer(4, 1 << 18)
+    out = [e for at in range(0, rows, cut) for e in buffer.add(whole.slice(at, cut))]
+    out += buffer.flush()
     assert len(out) == 4  # one batch a shard, however the input was cut
     got = sorted(i for _, b in out for i in b.column("i").to_pylist())
     assert got == list(range(rows))
@@ -44,12 +43,21 @@ def test_small_batches_are_gathered(cut):
 
 
 def test_batches_of_other_columns_stay_apart():
-    fn = _Partition(1, compress=False)
-    fn.start_bundle()
-    a = pa.RecordBatch.from_pydict({"host_hash": pa.array([1], pa.uint64())}).replace_schema_metadata({b"k": b"1"})
-    b = pa.RecordBatch.from_pydict({"host_hash": pa.array([2], pa.uint64()), "x": ["y"]}).replace_schema_metadata(
+    buffer = ShardBuffer(1, 1 << 18)
+    a = pa.RecordBatch.from_pydict({"host_hash": pa.array([1], pa.uint64())}).replace_schema_metadata(
         {b"k": b"1"}
     )
-    assert list(fn.process(a)) + list(fn.process(b)) == []
-    out = [w.value for w in fn.finish_bundle()]
+    b = pa.RecordBatch.from_pydict(
+        {"host_hash": pa.array([2], pa.uint64()), "x": ["y"]}
+    ).replace_schema_metadata({b"k": b"1"})
+    assert list(buffer.add(a)) + list(buffer.add(b)) == []
+    out = list(buffer.flush())
     assert [batch.schema.names for _, batch in out] == [["host_hash"], ["host_hash", "x"]]
+
+
+def test_a_full_buffer_is_cut():
+    buffer = ShardBuffer(2, 5)
+    batch = pa.RecordBatch.from_pydict({"host_hash": pa.array(range(3), pa.uint64())})
+    assert list(buffer.add(batch)) == []
+    assert sorted((shard, part.num_rows) for shard, part in buffer.add(batch)) == [(0, 4), (1, 2)]
+    assert list(buffer.flush()) == []

@@ -16,7 +16,7 @@ from transforms.sinks import read_json, shard_name, write_file, write_json, writ
 def _rows(n=1000):
     return pa.RecordBatch.from_pydict(
         {
-            "url": [f"https://a.test/{i}?q=\"é\"" for i in range(n)],
+            "url": [f'https://a.test/{i}?q="é"' for i in range(n)],
             "due_at": pa.array(np.arange(n) * 1_000_000).cast(schemas.TIME),
             "value": pa.array([np.inf if i == 1 else float(i) for i in range(n)]),
             "count": pa.array(range(n), pa.int32(), mask=np.arange(n) == 2),
@@ -64,7 +64,11 @@ def test_a_failed_write_leaves_nothing_and_keeps_the_old(tmp_path):
 
 
 def test_json_is_strict_and_sorted(tmp_path):
-    write_json(str(tmp_path), "m.json", {"b": np.float64("nan"), "a": [np.int64(1), float("inf")], "c": {"d": (1, 2)}})
+    write_json(
+        str(tmp_path),
+        "m.json",
+        {"b": np.float64("nan"), "a": [np.int64(1), float("inf")], "c": {"d": (1, 2)}},
+    )
     text = (tmp_path / "m.json").read_text()
     assert list(json.loads(text)) == ["a", "b", "c"]
     assert "NaN" not in text and "Infinity" not in text

@@ -1,0 +1,184 @@
+"""All inputs of a night to batches by shard, in one step.
+
+Files of every kind, and of the previous night, are read by the same transform: a Flatten of large collections
+before a GroupByKey would write and read every batch once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+import pyarrow.compute as pc
+from apache_beam.transforms.window import GlobalWindow
+from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
+from apache_beam.utils.windowed_value import WindowedValue
+
+from transforms import schemas
+from transforms.carrying import Previous, read_previous_file
+from transforms.catalogue import metadata_columns
+from transforms.formats import Split
+from transforms.hashing import stable_hash
+from transforms.normalise import KINDS
+from transforms.sharding import ShardBuffer
+from transforms.sources import ROWS, plan_files, read_split, slices
+from transforms.tally import Counts
+from transforms.urls import HostTable
+
+# Columns that only the way to the shard needs.
+_ON_THE_WAY = ("host_hash",)
+_COMPRESSED = {b"compress": b"1"}
+
+
+@dataclass(frozen=True)
+class Input:
+    """One input of the job: its kind, its patterns, and whether they must match something."""
+
+    kind: str
+    patterns: str
+    required: bool
+
+
+@dataclass(frozen=True)
+class Task:
+    """Something to read: a split of an input, a file of the previous night, or nothing but the shards."""
+
+    kind: str = ""
+    split: Split | None = None
+    previous: tuple[str, str] | None = None
+
+
+class _Plan(beam.DoFn):
+    """From inputs to tasks, each under a stable key, so that workers share them the same way."""
+
+    def process(self, element: Input | Task) -> Iterator[tuple[int, Task]]:
+        if isinstance(element, Task):
+            yield stable_hash(repr(element.previous)) >> 1, element
+            return
+        for split in plan_files(element.patterns, element.kind, element.required):
+            if split.form != "empty":
+                yield stable_hash(f"{split.path}:{split.groups}") >> 1, Task(element.kind, split)
+
+
+class _Read(beam.DoFn):
+    """Reads tasks. Small batches of a bundle are gathered before they are cut by shard."""
+
+    def __init__(self, num_shards: int, rows_per_batch: int) -> None:
+        self._num_shards, self._rows_per_batch = num_shards, rows_per_batch
+
+    def setup(self) -> None:
+        self._table = HostTable()
+
+    def start_bundle(self) -> None:
+        self._buffer = ShardBuffer(self._num_shards, self._rows_per_batch)
+
+    def process(self, task: Task) -> Iterator[Any]:
+        if task.split is not None:
+            yield from self._read_split(task.kind, task.split)
+        elif task.previous is not None:
+            for batch in read_previous_file(task.previous):
+                for shard, part in self._buffer.add(batch):
+                    yield shard, _packed(part)
+        else:  # every shard has a file, whether or not it has pages
+            for shard in range(self._num_shards):
+                yield shard, pa.RecordBatch.from_pylist([], schemas.HOSTS)
+
+    def _read_split(self, kind: str, split: Split) -> Iterator[Any]:
+        counts = Counts()
+        names: set[str] = set()
+        for tag, batch in read_split(split, KINDS[kind], None, self._table):
+            if tag != ROWS:
+                _count_rejected(counts, kind, batch)
+                yield beam.pvalue.TaggedOutput(ReadInputs.REJECTED, batch)
+                continue
+            counts.add(f"{kind}_accepted", batch.num_rows)
+            if kind == "pages":
+                names |= set(metadata_columns(batch))
+            for part in slices(batch, self._rows_per_batch):
+                for shard, cut in self._buffer.add(part):
+                    yield shard, _packed(cut)
+        yield beam.pvalue.TaggedOutput(ReadInputs.COUNTS, counts.publish())
+        if kind == "pages":
+            yield beam.pvalue.TaggedOutput(ReadInputs.METADATA, sorted(names))
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        window = GlobalWindow()
+        for shard, part in self._buffer.flush():
+            yield WindowedValue((shard, _packed(part)), window.max_timestamp(), (window,))
+
+
+def _packed(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """As it travels: compressed, and without what the shard can tell from its URLs again."""
+    if schemas.kind_of(batch) in ("observations", "requests", "signals", "pages"):
+        batch = batch.drop_columns([n for n in _ON_THE_WAY if n in batch.schema.names])
+    return batch.replace_schema_metadata({**(batch.schema.metadata or {}), **_COMPRESSED})
+
+
+def _count_rejected(counts: Counts, kind: str, batch: pa.RecordBatch) -> None:
+    for entry in pc.value_counts(batch.column("reason")).to_pylist():
+        reason, n = entry["values"], entry["counts"]
+        if reason.endswith("_file"):  # not a row: the rest of a file
+            counts.add(f"{kind}_files_{reason.removesuffix('_file')}", n)
+        else:
+            counts.add(f"{kind}_rejected", n)
+            counts.add(f"{kind}_rejected_{reason}", n)
+
+
+class ReadInputs(beam.PTransform):
+    """Read everything that a night reads.
+
+    Parameters
+    ----------
+    inputs : list of Input
+    previous : Previous
+    num_shards : int
+    rows_per_batch : int
+        Rows to gather before they are cut by shard.
+
+    Returns
+    -------
+    dict of PCollection
+        `ROWS`: (shard, RecordBatch), kinds told apart by `schemas.kind_of`; at least one batch a shard.
+        `REJECTED`: RecordBatch of `schemas.REJECTED`. `COUNTS`: dict of str to int, accepted and rejected
+        rows by kind. `METADATA`: list of str, metadata columns of catalogue files.
+
+    A bundle holds `sharding.MAX_BUFFERED_BYTES` and one block of a file.
+    """
+
+    ROWS, REJECTED, COUNTS, METADATA = "rows", "rejected", "counts", "metadata"
+
+    def __init__(
+        self, inputs: Iterable[Input], previous: Previous, num_shards: int, rows_per_batch: int
+    ) -> None:
+        super().__init__()
+        self._elements: list[Input | Task] = [*inputs, Task(), *(Task(previous=f) for f in previous.files)]
+        self._num_shards, self._rows_per_batch = num_shards, rows_per_batch
+
+    def expand(self, pipeline: beam.Pipeline) -> dict[str, beam.PCollection]:
+        outputs = (
+            pipeline
+            | "NameInputs" >> beam.Create(self._elements, reshuffle=False)
+            | "PlanReads" >> beam.ParDo(_Plan()).with_output_types(tuple[int, Task])
+            | "SpreadReads" >> beam.GroupByKey()
+            | "TakeReads" >> beam.FlatMapTuple(lambda _, tasks: tasks).with_output_types(Task)
+            | "ReadFiles"
+            >> beam.ParDo(_Read(self._num_shards, self._rows_per_batch)).with_outputs(
+                self.REJECTED, self.COUNTS, self.METADATA, main=self.ROWS
+            )
+        )
+        types = {
+            self.ROWS: tuple[int, pa.RecordBatch],
+            self.REJECTED: pa.RecordBatch,
+            self.COUNTS: dict[str, int],
+            self.METADATA: list[str],
+        }
+        return {tag: hinted(outputs[tag], kind) for tag, kind in types.items()}
+
+
+def hinted(collection: beam.PCollection, element: Any) -> beam.PCollection:
+    """Give a tagged output its type: without one Beam falls back to pickle."""
+    collection.element_type = convert_to_beam_type(element)
+    return collection
