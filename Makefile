@@ -36,7 +36,7 @@ $(SAMPLE): | $(INSTALLED)
 nightly: $(INSTALLED) $(SAMPLE)
 	$(BIN)/recrawl nightly --observations 'sample/logs/*.parquet' --requests 'sample/clicks/*.parquet' \
 	  --pages sample/pages.parquet --hosts sample/hosts.csv --signals 'sample/signals/*.parquet' \
-	  --budget 2000 --as_of 2026-07-01T00:00:00Z --output out
+	  --budget 4000 --as_of 2026-07-01T00:00:00Z --output out
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
