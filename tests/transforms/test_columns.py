@@ -1,0 +1,118 @@
+"""Single columns of any type."""
+
+import base64
+import decimal
+import hashlib
+
+import pyarrow as pa
+import pytest
+
+from transforms import columns
+from transforms.hashing import stable_hash
+from transforms.schemas import COUNT_UNIT
+
+NAN, INF = float("nan"), float("inf")
+
+
+def _read(reader, values, kind=None):
+    array = values if isinstance(values, pa.Array) else pa.array(values, kind)
+    out, bad = reader(array)
+    assert len(out) == len(array)
+    bad = [False] * len(array) if bad is None else bad.tolist()
+    return ["bad" if b else v for v, b in zip(out.to_pylist(), bad, strict=True)]
+
+
+def test_status():
+    assert _read(columns.status, [200, 404, None], pa.int16()) == [200, 404, None]
+    assert _read(columns.status, [200, 70000, None, -2], pa.int64()) == [200, "bad", None, -2]
+    assert _read(columns.status, [200.0, NAN, None, 1e9, 200.5, INF]) == [
+        200,
+        None,
+        None,
+        "bad",
+        "bad",
+        "bad",
+    ]
+    texts = ["200", " 404 ", "-", "", None, "200.0", "70000", "abc", "-1", "null", "200 OK", "+301", "NaN"]
+    good = [200, 404, None, None, None, 200, "bad", "bad", -1, None, "bad", 301, None]
+    assert _read(columns.status, texts) == good
+    assert _read(columns.status, pa.array(texts).dictionary_encode()) == good
+    assert _read(columns.status, [t and t.encode() for t in texts]) == good
+    assert _read(columns.status, [b"200", b"\xff"], pa.binary()) == [200, "bad"]
+    assert _read(columns.status, [decimal.Decimal("200")]) == [200]
+    assert _read(columns.status, pa.nulls(2)) == [None, None]
+
+
+def test_flag():
+    assert _read(columns.flag, [True, False, None]) == [True, False, None]
+    assert _read(columns.flag, [0, 1, 2, None]) == [False, True, "bad", None]
+    assert _read(columns.flag, [0.0, 1.0, NAN, 0.5]) == [False, True, None, "bad"]
+    words = ["true", "FALSE", " Yes", "n", "1", "0", "", "-", None, "maybe"]
+    assert _read(columns.flag, words) == [True, False, True, False, True, False, None, None, None, "bad"]
+
+
+def test_counts_are_fixed_point():
+    one = round(1 / COUNT_UNIT)
+    assert _read(columns.count, [0, 3, None]) == [0, 3 * one, 0]
+    assert _read(columns.count, [1.5, NAN, INF, -INF, -1.0, -0.0]) == [
+        one * 3 // 2,
+        "bad",
+        "bad",
+        "bad",
+        "bad",
+        0,
+    ]
+    assert _read(columns.count, [2.0**40, 2.0**40 + 1]) == [one << 40, "bad"]
+    texts = ["2", "0.25", "-1", "nan", "inf", "", None, "1,234", "1e3", "x"]
+    assert _read(columns.count, texts) == [
+        2 * one, one // 4, "bad", "bad", "bad", 0, 0, "bad", 1000 * one, "bad",
+    ]  # fmt: skip
+    assert _read(columns.count, [2**63 - 1]) == ["bad"]
+
+
+def test_amounts():
+    assert _read(columns.amount, [0.5, 0.0, None, NAN, -1.0, INF]) == [0.5, 0.0, None, "bad", "bad", "bad"]
+    assert _read(columns.amount, ["1e-3", "", "NaN", "-0.1"]) == [1e-3, None, "bad", "bad"]
+
+
+def test_digests_by_their_text():
+    same = ["abc", " abc ", "sha1:abc", "SHA-1:abc", "urn:sha1:abc", "sha256-abc", "md5=abc"]
+    assert set(_read(columns.digest, same)) == {stable_hash("abc")}
+    assert _read(columns.digest, ["A", "a"]) == [stable_hash("A"), stable_hash("a")]
+    assert _read(columns.digest, ["", "-", "null", None, "None", "NaN"]) == [None] * 6
+    assert _read(columns.digest, [12, None]) == [stable_hash("12"), None]
+    assert _read(columns.digest, pa.array(["x", "y", "x"]).dictionary_encode()) == [
+        stable_hash("x"), stable_hash("y"), stable_hash("x"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["md5", "sha1", "sha256", "sha512"])
+def test_the_digest_of_an_empty_body_is_none(name):
+    raw = hashlib.new(name, b"").digest()
+    other = hashlib.new(name, b"x").digest()
+    for spell in (bytes.hex, lambda d: bytes.hex(d).upper(), lambda d: base64.b32encode(d).decode(),
+                  lambda d: base64.b32encode(d).decode().lower(), lambda d: base64.b64encode(d).decode(),
+                  lambda d: f"{name}:{d.hex()}"):  # fmt: skip
+        values = _read(columns.digest, [spell(raw), spell(other), spell(raw)])
+        assert values[0] is values[2] is None
+        assert values[1] is not None
+    for kind in (pa.binary(), pa.large_binary(), pa.binary(len(raw))):
+        values = _read(columns.digest, [raw, other, None], kind)
+        assert values == [None, stable_hash(other), None]
+
+
+def test_raw_digests_keep_every_byte():
+    assert _read(columns.digest, [b"\x01\x20", b"\x01"], pa.binary()) == [
+        stable_hash(b"\x01\x20"),
+        stable_hash(b"\x01"),
+    ]
+
+
+def test_invalid_utf8_is_found_row_by_row():
+    good = pa.array(["ok", "é", None, ""])
+    assert columns.invalid_utf8(good) is None
+    mixed = pa.array([b"ok", b"\xff", None, "é".encode(), b"\xc3"] + [b"x"] * 3000, pa.binary()).view(
+        pa.string()
+    )
+    assert columns.invalid_utf8(mixed).nonzero()[0].tolist() == [1, 4]
+    assert columns.clean(mixed)[0].to_pylist()[:5] == ["ok", "\ufffd", None, "é", "\ufffd"]
