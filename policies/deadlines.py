@@ -11,7 +11,7 @@ from itertools import islice
 
 import numpy as np
 
-from policies.typing_ import IntArray
+from policies.typing_ import BoolArray, IntArray
 from policies.windows import Jobs
 
 EMPTY = -1
@@ -92,6 +92,8 @@ def earliest_deadline_first_polite(
     host_gap_us: IntArray,
     host_free_us: IntArray,
     host_slots: IntArray,
+    sooner_us: IntArray,
+    host_sooner: BoolArray,
 ) -> tuple[IntArray, IntArray, int]:
     """Serve one group of jobs and keep each host's gap and limit.
 
@@ -113,6 +115,10 @@ def earliest_deadline_first_polite(
         Moment from which a host may be crawled tonight.
     host_slots : (h,) int64
         Most crawls of a host tonight.
+    sooner_us : (slots,) int64
+        First moment of each slot for hosts without slack, at most `earliest_us`.
+    host_sooner : (h,) bool
+        Hosts without slack: they are crawled as soon as they are free, from `sooner_us` on.
 
     Returns
     -------
@@ -132,7 +138,8 @@ def earliest_deadline_first_polite(
     for j, allowed in left.items():
         if allowed == 0:
             free[j] = _NEVER
-    first, last = earliest_us.tolist(), latest_us.tolist()
+    first, last, sooner = earliest_us.tolist(), latest_us.tolist(), sooner_us.tolist()
+    hurried = set(np.flatnonzero(host_sooner).tolist())
     waiting: dict[int, list[int]] = {}
     wakes: dict[int, list[int]] = {}
     asleep: set[int] = set()
@@ -169,7 +176,7 @@ def earliest_deadline_first_polite(
             j = host_of[rank]
             moment = free[j]
             if moment <= end:
-                if moment > begin:
+                if moment > begin or (moment > sooner[slot] and j in hurried):
                     moved.append((slot, moment))
                     free[j] = moment + gap[j]
                 else:

@@ -18,6 +18,7 @@ import numpy as np
 from policies.deadlines import EMPTY, earliest_deadline_first, earliest_deadline_first_polite
 from policies.filling import fill_empty
 from policies.host_shares import BUSY_FRACTION, Division, divide, host_slot_limits
+from policies.quotas import BIN_US
 from policies.typing_ import BoolArray, ByteArray, FloatArray, Int32Array, IntArray, UIntArray
 from policies.windows import Windows, jobs, repeated, solve_theta, windows
 
@@ -77,8 +78,9 @@ class Sequence:
     page : (B,) int32
         Row crawled in each slot, -1 where nobody may use it.
     due_offset_us : (B,) int64
-        When, in microseconds from the start of the night; the offset given for the slot, or later within the
-        slot where a host's gap needs it.
+        When, in microseconds from the start of the night, not decreasing: the offset given for the slot, or
+        later within the slot where a host's gap needs it. A host whose gaps fill the whole night is crawled
+        as soon as it is free, at most two slots early and in the same ten minutes.
     owed : (n,) float64
         Crawls each page is ahead of (above 0) or behind its share tonight.
     expected : (n,) float64
@@ -89,7 +91,7 @@ class Sequence:
     counters : dict of str to int
         slots, used, empty, due, overdue, new, new_waiting (new pages left for later), never (known pages with
         rate 0), busy_hosts (scheduled as a whole), cut_hosts (that get less than their rates ask for), waits
-        (jobs that had to wait for their host), moved (slots served later than their offset), filled (slots
+        (jobs that had to wait for their host), moved (slots not served at their offset), filled (slots
         filled ahead of time).
     """
 
@@ -160,6 +162,10 @@ def sequence(pages: ShardPages, slot_offset_us: IntArray, horizon_us: int) -> Se
     night = _Night(pages, offsets, latest, hosts, priority, division, rate, host_rate, share, debt, usable)
     page, due, owed, busy, waits = night.run()
     page, due, filled = night.fill(page, due, owed)
+    moved = int(np.count_nonzero(due != offsets))
+    if moved:
+        in_time = np.argsort(due, kind="stable")
+        page, due = page[in_time], due[in_time]
 
     reason = np.full(slots, REASON_DUE, np.uint8)
     reason[page == EMPTY] = REASON_EMPTY
@@ -177,7 +183,7 @@ def sequence(pages: ShardPages, slot_offset_us: IntArray, horizon_us: int) -> Se
     counters["busy_hosts"] = busy
     counters["cut_hosts"] = int(np.count_nonzero(division.cut))
     counters["waits"] = waits
-    counters["moved"] = int(np.count_nonzero(due != offsets))
+    counters["moved"] = moved
     counters["filled"] = filled
     return Sequence(page.astype(np.int32), due, owed, share * slots + owed, reason, counters)
 
@@ -254,7 +260,9 @@ class _Night:
         most = np.where(busy[entity_host], hosts.limit[entity_host], every.count)
         every = Windows(every.first_deadline, every.interval, np.minimum(every.count, most))
 
-        entity, due, waits = self._serve(every, ranks, n, entity_host)
+        hurried = np.zeros(hosts.limit.size, np.bool_)
+        hurried[tight] = True
+        entity, due, waits = self._serve(every, ranks, n, entity_host, hurried)
         page = np.where(entity >= 0, entity_page[entity], EMPTY)
         inside = np.flatnonzero((entity >= 0) & (page == EMPTY))
         if inside.size:
@@ -284,7 +292,7 @@ class _Night:
         return np.minimum(debt, 1.0)
 
     def _serve(
-        self, every: Windows, ranks: IntArray, ranks_below: int, entity_host: IntArray
+        self, every: Windows, ranks: IntArray, ranks_below: int, entity_host: IntArray, hurried: BoolArray
     ) -> tuple[IntArray, IntArray, int]:
         """Choose the entity of each slot, with gaps and limits if any of them can matter."""
         slots, hosts = self.offsets.size, self.hosts
@@ -296,8 +304,18 @@ class _Night:
             todo = jobs(every, ranks, ranks_below, None, group_slots)
             return earliest_deadline_first(todo, group_slots), self.offsets.copy(), 0
         todo = jobs(every, ranks, ranks_below, None, group_slots, spare=slots // 4 + 1000)
+        two_before = np.concatenate((np.full(2, self.offsets[0]), self.offsets))[:slots]
+        sooner = np.maximum(two_before, self.offsets // BIN_US * BIN_US)
         return earliest_deadline_first_polite(
-            todo, entity_host, self.offsets, self.latest, hosts.gap_us, hosts.free_us, hosts.limit
+            todo,
+            entity_host,
+            self.offsets,
+            self.latest,
+            hosts.gap_us,
+            hosts.free_us,
+            hosts.limit,
+            sooner,
+            hurried,
         )
 
     def _inside(self, slot_host: IntArray, host_owed: FloatArray, owed: FloatArray) -> IntArray:

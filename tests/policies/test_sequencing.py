@@ -383,7 +383,8 @@ def test_no_limit_broken_and_no_slot_empty_that_somebody_may_use(seed):
     result = sequence(pages, offsets, horizon_us)
     ends = np.maximum(np.append(offsets[1:], horizon_us) - 1, offsets)
     due = result.due_offset_us
-    assert np.all((due >= offsets) & (due <= ends))
+    assert np.all(np.diff(due) >= 0)
+    assert np.all((due >= offsets[np.maximum(np.arange(slots) - 2, 0)]) & (due <= ends))
     used = result.page >= 0
     counts = np.bincount(result.page[used], minlength=host.size)
     assert np.all(counts[pages.is_new] <= 1)
@@ -395,7 +396,7 @@ def test_no_limit_broken_and_no_slot_empty_that_somebody_may_use(seed):
         assert np.all(times >= pages.host_free_at_us[j]) and np.all(np.diff(times) >= gap)
     may = np.where(pages.is_new, counts == 0, pages.crawl_rate_per_day > 0.0)
     nightly = [max(horizon_us // g, 1) if g else 2**40 for g in pages.host_gap_us.tolist()]
-    for slot in np.flatnonzero(~used):
+    for slot in np.searchsorted(offsets, due[~used]):
         for j in np.unique(host[may]):
             gap, times = int(pages.host_gap_us[j]), taken[j]
             if times.size >= min(pages.host_max_slots[j], nightly[j]):
