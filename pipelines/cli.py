@@ -20,9 +20,9 @@ from transforms.commit import HistoryShrunkError, TooManyRejectedError
 from transforms.inputs import InputError
 from transforms.sinks import read_json
 
-EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_NO_INPUT, EXIT_REJECTED, EXIT_SHRUNK = range(6)
+EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_EMPTY, EXIT_REJECTED, EXIT_SHRUNK = range(6)
 EXIT_HELP = (
-    "exit codes: 0 done; 1 failed; 2 options or configuration wrong; 3 done, but there was no page to schedule; "
+    "exit codes: 0 done; 1 failed; 2 options or configuration wrong; 3 done, but the schedule is empty; "
     "4 too many rows rejected; 5 history shrunk. After 1, 2, 4 and 5 there is no manifest.json."
 )
 _CODES: tuple[tuple[type[Exception], int], ...] = (
@@ -103,7 +103,7 @@ def _nightly(argv: list[str]) -> int:
         print(f"The job was handed to its runner; results will be in {settings.output}.")
         return EXIT_OK
     print(report.summary(manifest, settings.output, time.monotonic() - started))
-    return EXIT_NO_INPUT if manifest["status"] == "no_input" else EXIT_OK
+    return EXIT_OK if manifest["status"] == "ok" else EXIT_EMPTY
 
 
 def _explain(error: BaseException) -> tuple[str, int] | None:

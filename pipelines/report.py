@@ -69,7 +69,10 @@ def _n(value: float) -> str:
 def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
     """A screen of text about a night."""
     counters, options = manifest["counters"], manifest["options"]
-    lines = [f"recrawl nightly, as of {options['as_of']}: {manifest['status']} in {seconds:.1f} s", ""]
+    lines = [f"recrawl nightly, as of {options['as_of']}: {manifest['status']} in {seconds:.1f} s"]
+    if manifest["status"] != "ok":
+        lines.append(f"The schedule is empty: {manifest['status_reason']}")
+    lines.append("")
 
     def row(name: str, text: str) -> None:
         lines.append(f"  {name:<20}{text}")

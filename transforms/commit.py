@@ -77,7 +77,8 @@ def check_shrink(counters: dict[str, int], guards: Guards) -> None:
         if now < (1 - MAX_SHRINK) * before:
             raise HistoryShrunkError(
                 f"history_shrunk: {now} {what} tonight, {before} last night: {1 - now / before:.0%} less, "
-                f"more than {MAX_SHRINK:.0%}. Look for missing input files; if this is meant, give --allow_shrink"
+                f"more than {MAX_SHRINK:.0%}. Look for missing input files; if this is meant, give "
+                "--allow_shrink"
             )
 
 
@@ -103,7 +104,8 @@ class WriteManifest(beam.DoFn):
         learned: Learned,
         quotas: Quotas,
     ) -> Iterator[FileInfo]:
-        check_rejected(counters, self._guards)
+        if counters.get("pages_known", 0):  # else there is nothing to schedule, which has a status of its own
+            check_rejected(counters, self._guards)
         check_shrink(counters, self._guards)
         manifest = make_manifest(counters, reports, result, learned, quotas)
         manifest |= {
@@ -112,6 +114,22 @@ class WriteManifest(beam.DoFn):
             "files": [f.as_dict() for f in sorted(files, key=lambda f: f.path)],
         }
         yield write_json(self._folder, "manifest.json", manifest)
+
+
+def status_of(counters: dict[str, int]) -> tuple[str, str]:
+    """How the night ended, and why if there is no schedule: ok, no_input or empty_schedule."""
+    if not counters.get("pages_known", 0):
+        rejected, later = (counters.get(n, 0) for n in ("observations_rejected", "after_as_of"))
+        if later:
+            return "no_input", f"all {later} usable observations are later than --as_of"
+        if rejected:
+            return "no_input", f"all {rejected} rows of --observations were rejected; rejected/ says why"
+        return "no_input", "--observations has no row: no file matches it, or the files are empty"
+    if not counters.get("slots_used", 0):
+        if counters.get("slots", 0):
+            return "empty_schedule", "no page may use a slot: see the limits of hosts and pages"
+        return "empty_schedule", "the horizon's budget is less than one crawl; it is carried over"
+    return "ok", ""
 
 
 def make_manifest(
@@ -130,8 +148,10 @@ def make_manifest(
 
     hosts = sorted((h for r in reports for h in r.hosts_at_limit), key=lambda h: (-h[0], h[1]))
     change = learned.change
+    status, reason = status_of(counters)
     return {
-        "status": "ok" if counters.get("pages_known", 0) else "no_input",
+        "status": status,
+        "status_reason": reason,
         "multiplier": result.multiplier,
         "budget_per_day": result.budget_per_day,
         "allocated_per_day": result.allocated_per_day,

@@ -9,6 +9,7 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from policies import history, page_state, request_history
 from policies.page_state import NO_TIME, Forgetting, PageState
@@ -119,13 +120,28 @@ class ShardFold:
                 by_kind.setdefault(schemas.kind_of(batch), []).append(batch)
         self._by_kind = by_kind
         old = self._table("state")
-        observations = by_kind.get("observations", [])
+        observations = self._seen_so_far()
         self.pages, old_code = code_pages(old, [*observations, *by_kind.get("pages", [])])
         self._read_state(old, old_code)
         self._fold_observations(observations)
         del observations
         by_kind.pop("observations", None)
         self._fold_requests()
+
+    def _seen_so_far(self) -> list[pa.RecordBatch]:
+        """Observations up to the night; a page that only later ones name is not known yet."""
+        until = pa.scalar(self._settings.as_of_us, schemas.TIME)
+        kept = []
+        for batch in self._by_kind.get("observations", []):
+            at = batch.column("fetched_at")
+            if pc.max(at).value > self._settings.as_of_us:
+                later = batch.num_rows
+                batch = batch.filter(pc.less_equal(at, until))
+                later -= batch.num_rows
+                self.counts.add("observations", later)
+                self.counts.add("after_as_of", later)
+            kept.append(batch)
+        return kept
 
     def _table(self, kind: str) -> pa.Table | None:
         batches = self._by_kind.get(kind)
@@ -176,6 +192,7 @@ class ShardFold:
         settings = self._settings
         forgetting = settings.forgetting
         rows = _observations(self.pages, batches)
+        known_until = self._history.last_success_at_us
         self._history, counts = history.fold(
             self._history,
             rows,
@@ -186,7 +203,7 @@ class ShardFold:
         )
         for name, n in counts.items():
             self.counts.add(name, n)
-        seen = rows.fetched_at_us <= settings.as_of_us
+        seen = rows.fetched_at_us > known_until[rows.page]  # late rows change nothing
         self._see(rows.page[seen], rows.fetched_at_us[seen] // DAY_US)
 
     def _signals(self) -> Signals | None:

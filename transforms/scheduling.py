@@ -289,7 +289,6 @@ class ScheduledShard:
         sequence, limit = self._sequence, self._allocation.limit
         counts.add("slots", len(sequence.page))
         counts.add("slots_used", int((sequence.page >= 0).sum()))
-        counts.add("slots_empty", int((sequence.page < 0).sum()))
         counts.add("pages_new", int(self._is_new.sum()))
         for code, name in enumerate(search.LIMIT_NAMES):
             counts.add(f"pages_limit_{name}", int((limit == code).sum()))
