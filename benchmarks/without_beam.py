@@ -1,9 +1,9 @@
 """The night's kernels called one after the other in one process: what Beam's overhead is measured against.
 
-    python -m benchmarks.without_beam --observations 'logs/*.parquet' --budget 1000000 --as_of 2026-07-01 --output out/
+    python -m benchmarks.without_beam --observations 'logs/*' --budget 1e6 --as_of 2026-07-01 --output out/
 
 takes the options of `recrawl nightly` and prints seconds per step. Nothing is shuffled: a shard's batches are
-kept as they were cut, uncompressed.
+kept as they were cut, with their hashes, uncompressed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import sys
 import time
 from collections import defaultdict
 
-import numpy as np
 import pyarrow as pa
 from apache_beam.options.pipeline_options import PipelineOptions
 
@@ -64,14 +63,12 @@ def run(argv: list[str]) -> dict[str, float]:
                     continue
                 if kind == "pages":
                     metadata |= set(metadata_columns(batch))
-                shard = batch.column("host_hash").to_numpy() % np.uint64(n)
-                for number, part in partition(batch, shard, n):
+                for number, part in partition(batch, n):
                     shards[number].append(part)
                 clock.add("partition")
     for element in find_previous(settings.state, {}).files:
         for batch in read_previous_file(element):
-            shard = batch.column("host_hash").to_numpy() % np.uint64(n)
-            for number, part in partition(batch, shard, n):
+            for number, part in partition(batch, n):
                 shards[number].append(part)
     clock.add("read state")
     tables: list[ShardTables] = []

@@ -21,6 +21,7 @@ from transforms.catalogue import DAY_US, HostDefaults, join_catalogue, join_host
 from transforms.coders import ShardTables
 from transforms.coding import ShardPages, code_pages
 from transforms.learning import RequestClock
+from transforms.reading import unpacked
 from transforms.sampling import Overview, sample_shard
 from transforms.state import microseconds, read_state, signals_batch, state_batch, times
 from transforms.tally import Counts
@@ -117,7 +118,7 @@ class ShardFold:
         by_kind: dict[str, list[pa.RecordBatch]] = {}
         for batch in batches:
             if batch.num_rows:
-                by_kind.setdefault(schemas.kind_of(batch), []).append(batch)
+                by_kind.setdefault(schemas.kind_of(batch), []).append(unpacked(batch))
         self._by_kind = by_kind
         old = self._table("state")
         observations = self._seen_so_far()

@@ -25,7 +25,9 @@ class _Spread(beam.DoFn):
     def process(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         run = batch.column("row").to_numpy() // ROWS_PER_RUN
         key = hash_texts(batch.column("source")) + run.astype(np.uint64)
-        yield from partition(batch, key % np.uint64(self._num_shards), self._num_shards)
+        keyed = batch.append_column("host_hash", pa.array(key))
+        for shard, part in partition(keyed, self._num_shards):
+            yield shard, part.drop_columns(["host_hash"])
 
 
 class _Write(beam.DoFn):

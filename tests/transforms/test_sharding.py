@@ -1,5 +1,7 @@
 """Cutting batches by shard: every row once, in order, hosts whole."""
 
+import itertools
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -10,18 +12,28 @@ from transforms.sharding import ShardBuffer, partition
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.integers(0, 6), max_size=200), st.sampled_from([7, 70_000]))
-def test_partition_conserves_rows_and_order(shards, num_shards):
-    batch = pa.RecordBatch.from_pydict({"i": pa.array(np.arange(len(shards)))})
-    shard = np.asarray(shards, np.uint64)
-    seen = {}
-    for number, part in partition(batch, shard, num_shards):
-        assert number not in seen and part.num_rows
-        seen[number] = part.column("i").to_pylist()
-    assert sorted(i for rows in seen.values() for i in rows) == list(range(len(shards)))
-    for number, rows in seen.items():
-        assert rows == sorted(rows)
-        assert {shards[i] for i in rows} == {number}
+@given(
+    st.lists(st.sampled_from([0, 1, 7, 2**40, 2**63, 2**64 - 1]), max_size=200),
+    st.sampled_from([1, 7, 70_000]),
+)
+def test_partition_conserves_rows_and_keeps_hosts_together(hosts, num_shards):
+    batch = pa.RecordBatch.from_pydict(
+        {"i": pa.array(np.arange(len(hosts))), "host_hash": pa.array(hosts, pa.uint64())}
+    )
+    seen = []
+    for number, part in partition(batch, num_shards):
+        assert part.num_rows
+        seen.append(number)
+        part_hosts = part.column("host_hash").to_pylist()
+        assert {h % num_shards for h in part_hosts} == {number}
+        changes = sum(a != b for a, b in itertools.pairwise(part_hosts))
+        assert changes == len(set(part_hosts)) - 1
+        for i, host in zip(part.column("i").to_pylist(), part_hosts, strict=True):
+            assert hosts[i] == host
+    assert len(set(seen)) == len(seen)
+    assert sorted(i for _, p in partition(batch, num_shards) for i in p.column("i").to_pylist()) == list(
+        range(len(hosts))
+    )
 
 
 @pytest.mark.parametrize("cut", [1, 13, 4000])
