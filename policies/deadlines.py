@@ -4,7 +4,8 @@ These are the loops over slots that NumPy cannot run at once. They work on plain
 of a job, the more urgent.
 """
 
-from bisect import bisect_left
+from array import array
+from bisect import bisect_right
 from collections.abc import Iterator
 from heapq import heappop, heappush, heapreplace
 from itertools import islice
@@ -87,8 +88,8 @@ def _serve(ranks: Iterator[int], opening: Iterator[int], slots: int, out: list[i
 def earliest_deadline_first_polite(
     jobs: Jobs,
     host: IntArray,
-    earliest_us: IntArray,
-    latest_us: IntArray,
+    offset_us: IntArray,
+    horizon_us: int,
     host_gap_us: IntArray,
     host_free_us: IntArray,
     host_slots: IntArray,
@@ -97,9 +98,9 @@ def earliest_deadline_first_polite(
 ) -> tuple[IntArray, IntArray, int]:
     """Serve one group of jobs and keep each host's gap and limit.
 
-    A slot may be served at any moment from `earliest_us` to `latest_us`; the first one that suits the host is
-    taken. A job whose host is not free by then waits with others of its host; the most urgent comes back in
-    the slot in which the host is free again.
+    A slot may be served at any moment from its offset until that of the next one; the first that suits the
+    host is taken. A job whose host is not free by then waits with others of its host; the most urgent comes
+    back in the slot in which the host is free again.
 
     Parameters
     ----------
@@ -107,8 +108,10 @@ def earliest_deadline_first_polite(
         Of a single group.
     host : (n,) int64
         Host of each row.
-    earliest_us, latest_us : (slots,) int64
-        First and last moment of each slot, not decreasing.
+    offset_us : (slots,) int64
+        First moment of each slot, not decreasing.
+    horizon_us : int
+        End of the last slot.
     host_gap_us : (h,) int64
         Least time between two crawls of a host.
     host_free_us : (h,) int64
@@ -116,7 +119,7 @@ def earliest_deadline_first_polite(
     host_slots : (h,) int64
         Most crawls of a host tonight.
     sooner_us : (slots,) int64
-        First moment of each slot for hosts without slack, at most `earliest_us`.
+        First moment of each slot for hosts without slack, at most its offset.
     host_sooner : (h,) bool
         Hosts without slack: they are crawled as soon as they are free, from `sooner_us` on.
 
@@ -129,17 +132,19 @@ def earliest_deadline_first_polite(
     waits : int
         How often a job had to wait for its host.
     """
-    pull = iter(jobs.rank.tolist())
+    ranks = iter(jobs.rank.tolist())
     opening = jobs.opening.tolist()
-    host_of = host[jobs.row].tolist()
+    # Flat arrays of numbers, not lists of objects: these are read at random, and every miss costs.
+    host_of = array("i", host[jobs.row].astype(np.int32).tobytes())
+    gap = array("q", host_gap_us.astype(np.int64).tobytes())
+    free = array("q", host_free_us.astype(np.int64).tobytes())
     limited = np.flatnonzero(np.bincount(host[jobs.row], minlength=host_slots.size) > host_slots)
     left = dict(zip(limited.tolist(), host_slots[limited].tolist(), strict=True))
-    gap, free = host_gap_us.tolist(), host_free_us.tolist()
     for j, allowed in left.items():
         if allowed == 0:
             free[j] = _NEVER
-    first, last, sooner = earliest_us.tolist(), latest_us.tolist(), sooner_us.tolist()
     hurried = set(np.flatnonzero(host_sooner).tolist())
+    offsets = offset_us.tolist()
     waiting: dict[int, list[int]] = {}
     wakes: dict[int, list[int]] = {}
     asleep: set[int] = set()
@@ -150,15 +155,22 @@ def earliest_deadline_first_polite(
     def sleep(j: int, slot: int) -> None:
         """Let the most urgent waiting job of host j come back when the host is free."""
         asleep.add(j)
-        wakes.setdefault(bisect_left(last, free[j], slot + 1), []).append(j)
+        if free[j] < horizon_us:
+            back = max(slot, bisect_right(offsets, free[j], slot) - 1)
+            wakes.setdefault(back if back > slot else slot + 1, []).append(j)
 
-    at_start = iter(list(islice(pull, opening[0])))
+    at_start = iter(list(islice(ranks, opening[0])))
     head = next(at_start, _NEVER)
     opening[0] = 0
     heap: list[int] = []
-    for slot, (number, begin, end) in enumerate(zip(opening, first, last, strict=True)):
-        if number:
-            for rank in islice(pull, number):
+    put, pull = out.append, ranks.__next__
+    for slot, (number, begin, end) in enumerate(
+        zip(opening, offsets, [*offsets[1:], horizon_us], strict=True)
+    ):
+        if number == 1:
+            heappush(heap, pull())
+        elif number:
+            for rank in islice(ranks, number):
                 heappush(heap, rank)
         if slot in wakes:
             for j in wakes.pop(slot):
@@ -171,29 +183,33 @@ def earliest_deadline_first_polite(
                 rank = head
                 head = next(at_start, _NEVER)
             else:
-                out.append(EMPTY)
+                put(EMPTY)
                 break
             j = host_of[rank]
             moment = free[j]
-            if moment <= end:
-                if moment > begin or (moment > sooner[slot] and j in hurried):
+            if moment <= begin:
+                free[j] = begin + gap[j]
+                if hurried and j in hurried and moment > sooner_us[slot]:
                     moved.append((slot, moment))
                     free[j] = moment + gap[j]
-                else:
-                    free[j] = begin + gap[j]
-                if left and j in left:
-                    left[j] -= 1
-                    if left[j] == 0:
-                        free[j] = _NEVER
-                out.append(rank)
-                if j in waiting and j not in asleep and waiting[j]:
+            elif moment < end:
+                moved.append((slot, moment))
+                free[j] = moment + gap[j]
+            else:
+                waits += 1
+                heappush(waiting.setdefault(j, []), rank)
+                if j not in asleep:
                     sleep(j, slot)
-                break
-            waits += 1
-            heappush(waiting.setdefault(j, []), rank)
-            if j not in asleep:
+                continue
+            put(rank)
+            if left and j in left:
+                left[j] -= 1
+                if left[j] == 0:
+                    free[j] = _NEVER
+            if j in waiting and j not in asleep and waiting[j]:
                 sleep(j, slot)
-    due = earliest_us.copy()
+            break
+    due = offset_us.copy()
     if moved:
         at, moments = np.array(moved, dtype=np.int64).T
         due[at] = moments

@@ -310,7 +310,7 @@ class _Night:
             todo,
             entity_host,
             self.offsets,
-            self.latest,
+            int(self.latest[-1]) + 1,
             hosts.gap_us,
             hosts.free_us,
             hosts.limit,
