@@ -198,7 +198,7 @@ def _read_avro(split: Split, kind: Kind, metadata: Sequence[str] | None) -> Iter
         try:
             blocks = fastavro.block_reader(f)
             fields = blocks.writer_schema["fields"]
-        except (ValueError, EOFError, KeyError, TypeError) as e:
+        except Exception as e:  # damaged bytes can fail in any way
             yield rejected_file(split.path, "unreadable_file", f"{type(e).__name__}: {e}")
             return
         schema = pa.schema([(c["name"], _avro_type(c["type"])) for c in fields])
@@ -206,14 +206,22 @@ def _read_avro(split: Split, kind: Kind, metadata: Sequence[str] | None) -> Iter
         plain = fastavro.parse_schema(_raw_times(blocks.writer_schema), _force=True)
         records: list[dict[str, Any]] = []
         problem: tuple[str, str] | None = None
+        end = f.tell()
         while problem is None:
             try:
                 block = next(blocks)
+                end = f.tell()
                 block.writer_schema = plain
                 read = list(block)
             except StopIteration:
+                # A block whose very beginning is cut looks like the end.
+                if f.seek(0, 2) != end:
+                    problem = "truncated_file", f"after {done + len(records)} rows"
                 break
-            except (ValueError, EOFError, IndexError, OverflowError, KeyError, TypeError) as e:
+            except Exception as e:
+                if "install" in str(e):
+                    # The file is sound, a codec is missing here.
+                    raise InputError(f"{split.path}: {e}") from None
                 cut = isinstance(e, EOFError) or not f.read(1)
                 sample = f"after {done + len(records)} rows: {type(e).__name__}: {e}"
                 problem = "truncated_file" if cut else "unreadable_file", sample

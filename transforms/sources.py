@@ -80,14 +80,20 @@ def check_inputs(
     metadata_columns: Sequence[str] | None = None,
     files: int = 3,
 ) -> None:
-    """Look at the columns of the first few files, so that a wrong name stops a job before it starts.
+    """Look at the columns of the first few files (of hosts at all rows), to stop a job before it starts.
 
     Raises
     ------
     InputError
         As `ReadRows` does while it runs.
     """
-    for file in match_files(patterns, kind, required)[:files]:
+    found = match_files(patterns, kind, required)
+    if kind == "hosts":
+        # A short list, of which every row must be readable.
+        for split in (s for file in found for s in plan(file)):
+            for _ in read_split(split, KINDS[kind]):
+                pass
+    for file in found[:files]:
         for split in plan(file)[:1]:
             next(read(split, KINDS[kind], metadata_columns), None)
 

@@ -91,10 +91,8 @@ def _blocks(
 ) -> Iterator[tuple[bytes, int] | pa.RecordBatch]:
     """Blocks of whole records with the number of their first line; rejected rows for what has none."""
     problem = _Problem()
-    held, line, first, skipping = b"", 1, True, False
+    held, line, skipping = b"", 1, False
     for chunk in _chunks(path, gzip, problem):
-        if first:
-            chunk, first = chunk.removeprefix(_BOM), False
         if skipping:
             end = chunk.find(b"\n") + 1
             if not end:
@@ -141,6 +139,7 @@ def read_csv(path: str, gzip: bool, kind: Kind, metadata: Sequence[str] | None) 
             continue
         block, line = item
         if header is None:
+            block = block.removeprefix(_BOM)
             if block.startswith((b"\xff\xfe", b"\xfe\xff")):
                 raise InputError(f"{path}: UTF-16 text, expected UTF-8. Convert the file")
             header, block, line = _header(block, line, delimiter)
@@ -285,6 +284,7 @@ def read_jsonl(path: str, gzip: bool, kind: Kind, metadata: Sequence[str] | None
             yield item
             continue
         block, line = item
+        block = block.removeprefix(_BOM) if line == 1 else block
         if not block.strip():
             continue
         parsed = _parse_jsonl(block, line, kind, metadata)

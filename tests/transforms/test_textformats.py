@@ -1,0 +1,138 @@
+"""CSV and JSON Lines, with everything that is found in them."""
+
+import datetime as dt
+import gzip
+
+import pytest
+
+from tests.transforms.files import URL, read_file, reasons, write_file
+from transforms import textformats
+from transforms.hashing import stable_hash
+
+# --- CSV ---------------------------------------------------------------------------------------------
+
+CSV = '''\ufeffurl,note,"fetched_at",status
+https://a.test/0,plain,2026-01-02,200
+
+https://a.test/1,"two
+lines, and ""quotes""",2026-01-02,200
+nonsense,5" disk,2026-01-02,200
+https://a.test/2,short,2026-01-02
+https://a.test/3,,2026-01-02,x
+"https://a.test/4, with a comma","
+",2026-01-02,404'''
+# Line numbers count from 1, header and blank lines included; a record has the number of its first line.
+CSV_REASONS = [(6, "bad_url"), (7, "column_count"), (8, "bad_status")]
+
+
+@pytest.mark.parametrize("chunk", [1, 5, 64, 100, 200, 8 << 20])
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_csv_with_all_its_corners_for_any_block(tmp_path, monkeypatch, chunk, name, end):
+    monkeypatch.setattr(textformats, "CHUNK_BYTES", chunk)
+    text = CSV.replace('5" disk', "disk").replace("\n", end)
+    rows, rejected = read_file(write_file(tmp_path / name, None, text))
+    assert [r["url"][15:] for r in rows] == ["0", "1", "4, with a comma"]
+    assert reasons(rejected) == CSV_REASONS
+
+
+def test_a_stray_quote_costs_nothing(tmp_path):
+    rows, rejected = read_file(write_file(tmp_path / "a.csv", None, CSV))
+    assert len(rows) == 3
+    assert reasons(rejected) == CSV_REASONS
+
+
+def test_a_stray_quote_in_a_large_file_does_not_fill_the_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(textformats, "CHUNK_BYTES", 1000)
+    monkeypatch.setattr(textformats, "MAX_RECORD_BYTES", 4000)
+    body = "".join(f"https://a.test/{i},2026-01-02,{'a' if i != 7 else 'a' + chr(34)}\n" for i in range(2000))
+    rows, rejected = read_file(write_file(tmp_path / "a.csv", None, "url,fetched_at,note\n" + body))
+    assert len(rows) == 2000
+    assert rejected == []
+
+
+def test_csv_tells_nothing_by_inference(tmp_path):
+    text = "url,fetched_at,digest\n" + f"{URL},2026-01-02,0012\n" * 3
+    rows, _ = read_file(write_file(tmp_path / "a.csv", None, text))
+    assert rows[0]["digest_hash"] == stable_hash("0012")
+
+
+def test_tabs_and_columns_in_any_order_twice_if_unused(tmp_path):
+    (tmp_path / "a.tsv").write_text(f"x\tfetched_at\tx\turl\n1\t2026-01-02\t2\t{URL}\n")
+    rows, _ = read_file(tmp_path / "a.tsv")
+    assert [r["url"] for r in rows] == [URL]
+
+
+def test_bytes_that_are_not_utf8_cost_their_row_only(tmp_path):
+    good = f"{URL},2026-01-02,200\n".encode()
+    bad = b"https://a.test/\xff,2026-01-02,200\n"
+    rows, rejected = read_file(
+        write_file(tmp_path / "a.csv", None, b"url,fetched_at,status\n" + good + bad + good)
+    )
+    assert len(rows) == 2
+    assert reasons(rejected) == [(3, "bad_utf8")]
+    assert rejected[0]["sample"] == "https://a.test/\ufffd"
+    line = b'{"url":"https://a.test/\xff","fetched_at":1767323045}\n'
+    good = b'{"url":"https://a.test/x","fetched_at":1767323045}\n'
+    for broken in (b"", b"{\n"):
+        rows, rejected = read_file(write_file(tmp_path / "a.jsonl", None, good + line + good + broken))
+        assert len(rows) == 2
+        assert (2, "bad_utf8") in reasons(rejected)
+
+
+def test_several_gzip_members_are_one_file(tmp_path):
+    header, line = b"url,fetched_at\n", f"{URL},2026-01-02\n".encode()
+    path = tmp_path / "a.csv.gz"
+    path.write_bytes(gzip.compress(header + line) + gzip.compress(line) + gzip.compress(b"") + b"\0" * 512)
+    rows, rejected = read_file(path)
+    assert len(rows) == 2
+    assert rejected == []
+
+
+def test_a_line_without_end_is_rejected(tmp_path, monkeypatch):
+    monkeypatch.setattr(textformats, "CHUNK_BYTES", 1000)
+    monkeypatch.setattr(textformats, "MAX_RECORD_BYTES", 4000)
+    good = f'{{"url":"{URL}","fetched_at":1767323045}}\n'
+    rows, rejected = read_file(write_file(tmp_path / "a.jsonl", None, good + "x" * 20_000 + "\n" + good * 2))
+    assert len(rows) == 3
+    assert reasons(rejected) == [(2, "line_too_long")]
+
+
+# --- JSON Lines --------------------------------------------------------------------------------------
+
+JSONL = """{"url":"https://a.test/0","fetched_at":"2026-01-01T02:03:04+01:00","status":200,"digest":"2026-01-01"}
+{"url":"https://a.test/1","fetched_at":1767830584,"status":304,"other":{"a":[1]}}
+
+[
+{"url":"https://a.test/2","fetched_at":1767830584,"status":"x"},
+{"url":["https://a.test/3"],"fetched_at":1767830584.5,"status":null},
+{"status":200}
+{"url":"https://a.test/4","fetched_at":"20260101020304","digest":"2026-01-01","changed":true}
+]
+17
+{"url":"https://a.test/5","fetched_"""
+JSONL_REASONS = [(5, "bad_status"), (7, "no_url"), (10, "bad_json"), (11, "bad_json")]
+
+
+@pytest.mark.parametrize("chunk", [1, 50, 120, 8 << 20])
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
+def test_jsonl_with_all_its_corners_for_any_block(tmp_path, monkeypatch, chunk, name):
+    monkeypatch.setattr(textformats, "CHUNK_BYTES", chunk)
+    rows, rejected = read_file(write_file(tmp_path / name, None, JSONL))
+    assert [r["url"] for r in rows] == [f"https://a.test/{i}" for i in (0, 1, 3, 4)]
+    assert rows[0]["fetched_at"] == dt.datetime(2026, 1, 1, 1, 3, 4, tzinfo=dt.UTC)
+    assert rows[2]["fetched_at"] == dt.datetime(2026, 1, 8, 0, 3, 4, 500000, tzinfo=dt.UTC)
+    assert rows[0]["digest_hash"] == rows[3]["digest_hash"]
+    assert reasons(rejected) == JSONL_REASONS
+
+
+def test_metadata_of_pages_whichever_record_has_them(tmp_path):
+    lines = ['{"url":"https://a.test/1","kind":"2026-01-01","importance":1}',
+             '{"url":"https://a.test/2","importance":1.5,"price":10}']  # fmt: skip
+    path = write_file(tmp_path / "a.jsonl", None, "\n".join(lines))
+    rows, _ = read_file(path, "pages")
+    assert [r["kind"] for r in rows] == ["2026-01-01", None]
+    assert [r["price"] for r in rows] == [None, "10"]
+    assert [r["importance"] for r in rows] == [1.0, 1.5]
+    rows, _ = read_file(path, "pages", ["price"])
+    assert [list(r)[4:5] for r in rows] == [["price"]] * 2
