@@ -107,7 +107,8 @@ def solve_hosts(
     f_a, f_b = _gap(sum_high, limit), _gap(sum_low, limit)
     c, f_c = a.copy(), f_a.copy()
     t = np.full(sizes.size, 0.5)
-    open_ = np.flatnonzero((sum_high < limit) & (sum_low > limit) & (limit > 0.0))
+    searched = (sum_high < limit * (1.0 - 1e-12)) & (sum_low > limit)  # else floors fill the limit
+    open_ = np.flatnonzero(searched)
     for _ in range(_STEPS):
         wide = np.abs(a[open_] - b[open_]) > _WIDTH
         open_ = open_[wide & (f_a[open_] != 0.0)]
@@ -144,16 +145,23 @@ def solve_hosts(
             f"uncertain by {abs(a[worst] - b[worst]):.3g} (relative) after {_STEPS} steps"
         )
     spread = sum_low - sum_high
-    share = np.clip((limit - sum_high) / np.where(spread > 0.0, spread, 1.0), 0.0, 1.0)
-    share = np.where(spread > 0.0, share, 0.0)
+    share = np.where(searched, (limit - sum_high) / np.where(searched, spread, 1.0), 0.0)
     part = share[host_of]
     mixed = part * rates_low + (1.0 - part) * rates_high
+    b = np.where(f_a == 0.0, a, b)  # the newest end met the limit exactly
     at_a, at_b = np.exp(np.minimum(a, b)), np.exp(np.maximum(a, b))
-    searched = (sum_high <= limit) & (limit > 0.0) & (spread > 0.0)
     gap = np.where(searched, share * (1.0 - share) * spread * (at_b - at_a), 0.0)
     units = int(np.ceil(np.minimum(gap * 2.0**CERTIFICATE_BITS, 2.0**50)).astype(np.int64).sum())
     mixed = np.where((limit == 0.0)[host_of], 0.0, mixed)
-    return HostSolution(mixed, np.where(searched, share * at_a + (1.0 - share) * at_b, high), units)
+    multiplier = np.where(searched, share * at_a + (1.0 - share) * at_b, high)
+    if not np.all(searched):
+        # Floors fill the limit: the least multiplier at which no page wants more than its floor.
+        block = prepared.block
+        slope = objective.marginal_value(
+            mixed, block.change_rate_per_day[rows], block.request_rate_per_day[rows]
+        )
+        multiplier = np.where(searched, multiplier, np.maximum.reduceat(slope, start))
+    return HostSolution(mixed, multiplier, units)
 
 
 def _gap(total: FloatArray, limit: FloatArray) -> FloatArray:

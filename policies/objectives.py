@@ -217,11 +217,12 @@ class Harmonic(Objective):
     starves = False
 
     def demand(self, weight: FloatArray, c: FloatArray, scratch: Reciprocal, out: FloatArray) -> None:
-        # (sqrt(1 + 4/c) - 1) / 2 = 2 / (c + sqrt(c^2 + 4 c)), which does not cancel.
-        np.add(c, 4.0, out=out)
-        np.multiply(out, c, out=out)
+        # (sqrt(1 + 4/c) - 1) / 2 = 2 / (c (1 + sqrt(1 + 4/c))), which does not cancel.
+        np.divide(4.0, c, out=out)
+        np.add(out, 1.0, out=out)
         np.sqrt(out, out=out)
-        np.add(out, c, out=out)
+        np.add(out, 1.0, out=out)
+        np.multiply(out, c, out=out)
         np.divide(2.0, out, out=out)
         np.multiply(out, weight, out=out)
 
