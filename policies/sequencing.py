@@ -257,8 +257,8 @@ class _Night:
             best = np.full(hosts.limit.size, n, np.int64)
             np.minimum.at(best, hosts.of_page, self.priority)
             ranks[rows.size : rows.size + whole.size] = best[whole]
-        most = np.where(busy[entity_host], hosts.limit[entity_host], every.count)
-        every = Windows(every.first_deadline, every.interval, np.minimum(every.count, most))
+            most = np.where(busy[entity_host], hosts.limit[entity_host], every.count)
+            every = Windows(every.first_deadline, every.interval, np.minimum(every.count, most))
 
         hurried = np.zeros(hosts.limit.size, np.bool_)
         hurried[tight] = True

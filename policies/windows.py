@@ -53,10 +53,14 @@ def solve_theta(share: FloatArray, debt: FloatArray, group_start: IntArray, ahea
     theta = np.zeros(starts.size)
     saturated = np.full(starts.size, -1.0)
     for _ in range(_NEWTON_STEPS):
-        per_page = theta[0] if single else np.repeat(theta, sizes)
-        free = share * per_page < 1.0
-        left = np.add.reduceat(np.where(free, share, 0.0), starts)
-        full = sizes - np.add.reduceat(free.astype(np.float64), starts)
+        if single:
+            free = share * theta[0] < 1.0
+            left = np.sum(share * free, keepdims=True)
+            full = sizes - float(np.count_nonzero(free))
+        else:
+            free = share * np.repeat(theta, sizes) < 1.0
+            left = np.add.reduceat(share * free, starts)
+            full = sizes - np.add.reduceat(free.astype(np.float64), starts)
         moving = (full > saturated) & (left > 0.0)
         if not moving.any():
             return theta
@@ -193,19 +197,31 @@ def jobs(
         of_row = np.repeat(group[keep], repeats)
         slots = group_slots[of_row].astype(np.float64)
         start = (np.cumsum(group_slots) - group_slots)[of_row].astype(np.float64)
-    opens = np.ceil(deadline - interval - RELEASE_SLACK_SLOTS)
-    slot = (np.clip(opens, 0.0, slots - 1.0) + start).astype(np.int64)
-    key = _keys(deadline, slots, start, total, np.repeat(priority[keep], repeats), priorities)
-    opening = np.bincount(slot, minlength=total)
-    if group is None and key.size > limit + _MARGIN:
-        kept = np.flatnonzero(key < np.partition(key, limit + _MARGIN)[limit + _MARGIN])
-        enough = np.bincount(slot[kept], minlength=total)
-        if np.all(np.cumsum(enough) > np.arange(total)):
-            key, row, slot, opening = key[kept], row[kept], slot[kept], enough
+    if group is None and row.size > limit + _MARGIN:
+        kept = np.flatnonzero(deadline <= np.partition(deadline, limit + _MARGIN)[limit + _MARGIN])
+        opening = _opening(deadline[kept], interval[kept], slots, start, total)[1]
+        if np.all(np.cumsum(opening) > np.arange(total)):
+            deadline, interval, row = deadline[kept], interval[kept], row[kept]
+    slot, opening = _opening(deadline, interval, slots, start, total)
+    key = _keys(deadline, slots, start, total, priority[row], priorities)
     order = np.argsort(key)
     by_slot = (slot[order] << _RANK_BITS) | np.arange(order.size)
     by_slot.sort()
     return Jobs(row[order], by_slot & ((1 << _RANK_BITS) - 1), opening)
+
+
+def _opening(
+    deadline: FloatArray,
+    interval: FloatArray,
+    slots: FloatArray | float,
+    start: FloatArray | float,
+    total: int,
+) -> tuple[IntArray, IntArray]:
+    """Slot at which each window opens, and how many open at each slot."""
+    opens = np.ceil(deadline - interval - RELEASE_SLACK_SLOTS)
+    np.clip(opens, 0.0, slots - 1.0, out=opens)
+    slot = (opens + start).astype(np.int64)
+    return slot, np.bincount(slot, minlength=total)
 
 
 def _most_urgent(
