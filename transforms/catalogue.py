@@ -15,6 +15,7 @@ from transforms.coding import ShardPages
 from transforms.hashing import hash_texts
 
 UNLIMITED_SLOTS = 1 << 62
+_LONGEST_GAP_US = 1e17  # three thousand years; sums of times and gaps stay within 64 bits
 DAY_US = 86_400_000_000
 META = "meta."
 
@@ -130,12 +131,12 @@ def join_hosts(
             tightest = np.full(h, np.nan)
             combine.at(tightest, at[use], given[use])
             np.copyto(target, tightest, where=~np.isnan(tightest))
-    gap_us = np.rint(gap_seconds * 1e6).astype(np.int64)
+    gap_us = np.rint(np.minimum(gap_seconds * 1e6, _LONGEST_GAP_US)).astype(np.int64)
     with np.errstate(divide="ignore"):
         limit = np.minimum(max_per_day, np.where(gap_us > 0, DAY_US / np.maximum(gap_us, 1), np.inf))
     horizon = defaults.horizon_us
     rare = (limit > 0) & (limit * horizon < DAY_US)
-    gap_us[rare] = np.ceil(DAY_US / limit[rare]).astype(np.int64)
+    gap_us[rare] = np.ceil(np.minimum(DAY_US / limit[rare], _LONGEST_GAP_US)).astype(np.int64)
     with np.errstate(invalid="ignore"):
         by_count = np.floor(np.minimum(max_per_day * (horizon / DAY_US), 2.0**53))
     by_gap = np.where(gap_us > 0, horizon // np.maximum(gap_us, 1), UNLIMITED_SLOTS)

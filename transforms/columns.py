@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from transforms.hashing import Hashes, Texts, hash_texts, stable_hash
+from transforms.hashing import Hashes, Texts, hash_and_watch, stable_hash
 from transforms.schemas import COUNT_UNIT
 from transforms.urls import trim
 
@@ -27,6 +27,7 @@ NOTHING = pa.array(["", "-", "null", "none", "nan", "na", "n/a", "\\n"])
 # A text "nan" is the number NaN, which a count must not be.
 _NO_NUMBER = NOTHING.filter(pc.not_equal(NOTHING, "nan"))
 MAX_COUNT = 2.0**40
+MAX_AMOUNT = 1e30  # what the search takes
 
 _TRUE = pa.array(["true", "1", "t", "yes", "y", "1.0"])
 _FALSE = pa.array(["false", "0", "f", "no", "n", "0.0"])
@@ -56,6 +57,11 @@ def is_scalar(kind: pa.DataType) -> bool:
         or is_number(kind)
         or t.is_fixed_size_binary(kind)
     )
+
+
+def is_fixed(kind: pa.DataType) -> bool:
+    """Whether a column holds bytes of one length."""
+    return bool(pa.types.is_fixed_size_binary(kind))
 
 
 def is_number(kind: pa.DataType) -> bool:
@@ -195,10 +201,10 @@ def count(array: pa.Array) -> Column:
 
 
 def amount(array: pa.Array) -> Column:
-    """A non-negative finite number, null where there is none."""
+    """A non-negative number up to `MAX_AMOUNT`, null where there is none."""
     values, bad = numbers(array)
     number = values.fill_null(0.0).to_numpy()
-    wrong = ~((number >= 0) & np.isfinite(number))
+    wrong = ~((number >= 0) & (number <= MAX_AMOUNT))
     if bad is not None:
         wrong |= bad
     return values, _some(wrong)
@@ -212,6 +218,7 @@ _LOWER = np.uint64(0x2020202020202020)
 _COLONS = np.uint64(0x3A3A3A3A3A3A3A3A)
 _ONES = np.uint64(0x0101010101010101)
 _HIGH = np.uint64(0x8080808080808080)
+_BYTE = np.uint64(0xFF)
 _THREE = np.uint64(0xFFFFFF)
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
@@ -242,26 +249,42 @@ def _suspects() -> tuple[Mask, Mask]:
     return marked([d[:8] for d in _empty_body()]), marked([b"sha", b"md5", b"bla"])
 
 
-def _odd_rows(texts: Texts) -> NDArray[np.intp]:
-    """Rows that need a closer look: a prefix, a word for nothing, the beginning of an empty body's digest."""
-    bodies, names = _suspects()
-    found = []
-    for a, b, lane in texts.first_lanes():
-        odd = texts.size[a:b] < 5
+class _Watch:
+    """Finds digests that need a closer look: a prefix, a word for nothing, the beginning of an empty body's."""
+
+    def __init__(self, texts: Texts) -> None:
+        self.texts = texts
+        self.bodies, self.names = _suspects()
+        self.found: list[NDArray[np.intp]] = []
+        self.blank = False
+
+    def see(self, a: int, lane: Hashes) -> None:
+        b = a + len(lane)
+        start, size = self.texts.start[a:b], self.texts.size[a:b]
+        odd = size < 5
         x = lane ^ _COLONS
         t = x - _ONES
         np.invert(x, out=x)
         t &= x
         t &= _HIGH
         odd |= t != 0
+        # An empty text is taken for a blank one here, at worst for nothing.
+        last = self.texts.data.take(start + size - 1, mode="clip")
+        self.blank = self.blank or bool(last.min(initial=255) <= 32) or bool(((lane & _BYTE) <= 32).any())
         lane |= _LOWER
-        odd |= bodies.take(((lane * _SPREAD) >> np.uint64(48)).view(np.int64))
+        np.multiply(lane, _SPREAD, out=x)
+        x >>= np.uint64(48)
+        odd |= self.bodies.take(x.view(np.int64), mode="clip")
         lane &= _THREE
-        odd |= names.take(((lane * _SPREAD) >> np.uint64(48)).view(np.int64))
-        odd &= texts.size[a:b] > 0
+        lane *= _SPREAD
+        lane >>= np.uint64(48)
+        odd |= self.names.take(lane.view(np.int64), mode="clip")
         if odd.any():
-            found.append(a + np.flatnonzero(odd))
-    return np.concatenate(found) if found else np.empty(0, np.intp)
+            odd &= size > 0
+            self.found.append(a + np.flatnonzero(odd))
+
+    def rows(self) -> NDArray[np.intp]:
+        return np.concatenate(self.found) if self.found else np.empty(0, np.intp)
 
 
 def digest(array: pa.Array) -> Column:
@@ -276,17 +299,17 @@ def digest(array: pa.Array) -> Column:
         return values.take(array.indices), None
     if pa.types.is_null(kind):
         return pa.nulls(len(array), pa.uint64()), None
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        array = trim(_plain(array))
-    else:
-        # Raw bytes may well end in a byte that is a blank.
-        array = (
-            _plain(array) if is_text(kind) or pa.types.is_fixed_size_binary(kind) else array.cast(pa.string())
-        )
+    array = _plain(array) if is_text(kind) or is_fixed(kind) else array.cast(pa.string())
     texts = Texts(array)
+    watch = _Watch(texts)
+    hashes = hash_and_watch(texts, watch.see)
+    # Raw bytes may well end in a byte that is a blank.
+    if watch.blank and not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or is_fixed(kind)):
+        trimmed = trim(array)
+        if trimmed is not array:
+            return digest(trimmed)
     null = texts.size == 0
-    hashes = hash_texts(array)
-    rows = _odd_rows(texts)
+    rows = watch.rows()
     if len(rows):
         hashes[rows], null[rows] = _odd_digests(array.take(pa.array(rows)))
     # 0 means "none" downstream.
