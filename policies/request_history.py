@@ -134,8 +134,9 @@ def weighted_counts(
     n = len(state.start) - 1
     weight = week_weight(state.week, as_of_day, half_life_days) * unit
     page = state.page
-    clicks = np.bincount(page, state.clicks * weight, minlength=n)
-    return clicks, np.bincount(page, state.impressions * weight, minlength=n)
+    clicks: FloatArray = np.bincount(page, state.clicks * weight, minlength=n).astype(np.float64)
+    impressions: FloatArray = np.bincount(page, state.impressions * weight, minlength=n).astype(np.float64)
+    return clicks, impressions
 
 
 def exposure_days(
