@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam.io.filesystems import FileSystems
-from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.pvalue import AsList, AsSingleton
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
@@ -219,10 +220,15 @@ def run(argv: Sequence[str] | None = None) -> Any:
 def local_runner(options: PipelineOptions) -> Any:
     """Beam's in-process runner where none, or "DirectRunner", is asked for; else None, and Beam decides.
 
-    Beam's own choice would try to start another engine first.
+    Beam's own choice would try to start another engine first. One worker thread per core, unless the options
+    say otherwise: the kernels release the interpreter's lock.
     """
     name = str(options.get_all_options().get("runner") or "")
-    return FnApiRunner() if name.lower() in LOCAL_RUNNERS else None
+    if name.lower() not in LOCAL_RUNNERS:
+        return None
+    if "direct_num_workers" not in options.get_all_options(drop_default=True):
+        options.view_as(DirectOptions).direct_num_workers = len(os.sched_getaffinity(0))
+    return FnApiRunner()
 
 
 if __name__ == "__main__":
