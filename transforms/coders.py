@@ -14,7 +14,7 @@ import apache_beam as beam
 import pyarrow as pa
 import pyarrow.ipc as ipc
 
-_COMPRESSED = ipc.IpcWriteOptions(compression="lz4")
+_COMPRESSED = ipc.IpcWriteOptions(compression=pa.Codec("zstd", 1))
 _PLAIN = ipc.IpcWriteOptions()
 
 
