@@ -123,7 +123,7 @@ def _packed(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def unpacked(batch: pa.RecordBatch) -> pa.RecordBatch:
     """A batch as it was before it travelled, but for `host_hash`."""
-    if schemas.kind_of(batch) not in ROW_KINDS:
+    if schemas.kind_of(batch) not in ROW_KINDS or "url_hash" in batch.schema.names:
         return batch
     batch = unpack_times(batch)
     return batch.append_column("url_hash", pa.array(hash_urls(batch.column("url"))[0]))
