@@ -73,7 +73,7 @@ def _some(mask: Mask) -> Mask | None:
     return mask if mask.any() else None
 
 
-def _plain(array: pa.Array) -> pa.Array:
+def plain(array: pa.Array) -> pa.Array:
     """Dictionaries decoded, every text as `string`, whether or not its bytes are UTF-8."""
     if pa.types.is_dictionary(array.type):
         array = array.cast(array.type.value_type)
@@ -110,7 +110,7 @@ def invalid_utf8(array: pa.Array) -> Mask | None:
 
 def clean(array: pa.Array) -> tuple[pa.Array, Mask | None]:
     """Text with ill-formed bytes replaced, and where that was: for columns that pass through, and samples."""
-    array = _plain(array)
+    array = plain(array)
     bad = invalid_utf8(array)
     if bad is None:
         return array, None
@@ -120,7 +120,7 @@ def clean(array: pa.Array) -> tuple[pa.Array, Mask | None]:
 
 def text(array: pa.Array) -> Column:
     """Any scalar as a string."""
-    array = _plain(array)
+    array = plain(array)
     if pa.types.is_string(array.type):
         return array, invalid_utf8(array)
     if pa.types.is_large_string(array.type):
@@ -131,7 +131,7 @@ def text(array: pa.Array) -> Column:
 
 def numbers(array: pa.Array) -> Column:
     """Integers, floats, decimals or their text as float64; text that says "nothing" is null."""
-    array = _plain(array)
+    array = plain(array)
     kind = array.type
     if pa.types.is_null(kind):
         return pa.nulls(len(array), pa.float64()), None
@@ -144,13 +144,21 @@ def numbers(array: pa.Array) -> Column:
     except (pa.ArrowInvalid, UnicodeDecodeError):
         pass
     array, broken = clean(trim(array))
-    lower = pc.utf8_lower(array)
-    array = pc.if_else(pc.is_in(lower, _NO_NUMBER), pa.scalar(None, array.type), array)
-    form = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$|^[+-]?(?i:inf|infinity|nan)$"
-    good = np.asarray(pc.fill_null(pc.match_substring_regex(array, form), True))
-    values = pc.if_else(pa.array(good), array, pa.scalar(None, array.type))
-    values = pc.replace_substring_regex(values, r"^\+", "").cast(pa.float64())
-    return values, _some(~good if broken is None else ~good | broken)
+    form = r"^\+?(-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|-?(?i:inf|infinity|nan))$"
+    good = _true(pc.match_substring_regex(array, form))
+    wrong = ~good & ~_true(pc.is_in(pc.utf8_lower(array), _NO_NUMBER)) & np.asarray(array.is_valid())
+    if broken is not None:
+        good, wrong = good & ~broken, wrong | broken
+    values = np.zeros(len(array))
+    # Not `if_else` on texts: on a slice it returns bytes of other rows (pyarrow 23).
+    digits = pc.replace_substring_regex(array.take(pa.array(np.flatnonzero(good))), r"^\+", "")
+    values[good] = digits.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    return pa.array(values, mask=~good), _some(wrong)
+
+
+def _true(array: pa.Array) -> Mask:
+    """Where an array of booleans is true; null counts as false."""
+    return np.asarray(pc.fill_null(array, False))
 
 
 def status(array: pa.Array) -> Column:
@@ -171,7 +179,7 @@ def status(array: pa.Array) -> Column:
 
 def flag(array: pa.Array) -> Column:
     """Booleans, 0 and 1, or words for them."""
-    array = _plain(array)
+    array = plain(array)
     if pa.types.is_boolean(array.type):
         return array, None
     if pa.types.is_null(array.type):
@@ -250,7 +258,7 @@ def _suspects() -> tuple[Mask, Mask]:
 
 
 class _Watch:
-    """Finds digests that need a closer look: a prefix, a word for nothing, the beginning of an empty body's."""
+    """Finds digests to look at: prefixes, words for nothing, beginnings of an empty body's digest."""
 
     def __init__(self, texts: Texts) -> None:
         self.texts = texts
@@ -299,7 +307,7 @@ def digest(array: pa.Array) -> Column:
         return values.take(array.indices), None
     if pa.types.is_null(kind):
         return pa.nulls(len(array), pa.uint64()), None
-    array = _plain(array) if is_text(kind) or is_fixed(kind) else array.cast(pa.string())
+    array = plain(array) if is_text(kind) or is_fixed(kind) else array.cast(pa.string())
     texts = Texts(array)
     watch = _Watch(texts)
     hashes = hash_and_watch(texts, watch.see)

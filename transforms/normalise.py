@@ -264,12 +264,12 @@ def _sample(array: pa.Array | None, index: pa.Array, size: int) -> pa.Array:
     """The first bytes of some values as clean text; nulls are shown as such."""
     if array is None:
         return pa.array(["(no column)"] * len(index))
-    some = array.take(index)
+    some = columns.plain(array.take(index))
     if not columns.is_text(some.type):
         try:
             some = some.cast(pa.string())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            some = pa.array([str(v) for v in some.cast(pa.int64(), safe=False).to_pylist()])
+            return pa.array([f"({some.type})"] * len(index))
     cut = pc.binary_slice(some.cast(pa.large_binary()), 0, size).cast(pa.binary())
     return pc.fill_null(columns.clean(cut)[0].cast(pa.string()), "(null)")
 

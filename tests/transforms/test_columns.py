@@ -116,3 +116,26 @@ def test_invalid_utf8_is_found_row_by_row():
     )
     assert columns.invalid_utf8(mixed).nonzero()[0].tolist() == [1, 4]
     assert columns.clean(mixed)[0].to_pylist()[:5] == ["ok", "\ufffd", None, "é", "\ufffd"]
+
+
+@pytest.mark.parametrize(
+    "reader", [columns.status, columns.flag, columns.count, columns.amount, columns.digest]
+)
+def test_slices_do_not_show(reader):
+    pool = [
+        "200",
+        "x",
+        "",
+        None,
+        "1",
+        "9" * 30,
+        " 7 ",
+        "nan",
+        "https://a.test/",
+        "d41d8cd98f00b204e9800998ecf8427e",
+    ]
+    array = pa.array((pool * 3)[:25])
+    whole = _read(reader, array)
+    for start in range(25):
+        for length in (1, 3, 25):
+            assert _read(reader, array.slice(start, length)) == whole[start : start + length]

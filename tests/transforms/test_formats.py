@@ -140,6 +140,7 @@ def test_garbage_is_rejected_not_raised(tmp_path):
 
 def test_row_groups_of_all_sizes_are_split_and_numbered(tmp_path, monkeypatch):
     monkeypatch.setattr(formats, "BATCH_ROWS", 20)
+    monkeypatch.setattr(formats, "READ_ROWS", 8)
     path = tmp_path / "a.parquet"
     urls = [r["url"] if i % 11 else "bad" for i, r in enumerate(OBSERVATIONS)]
     table = pa.table({"url": urls, "fetched_at": [r["fetched_at"] for r in OBSERVATIONS]})
