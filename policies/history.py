@@ -216,36 +216,37 @@ def _rows(mask: BoolArray) -> IntArray | slice:
 class _Pages:
     """Runs of equal pages in sorted rows."""
 
-    def __init__(self, page: IntArray) -> None:
-        k = len(page)
-        change = np.flatnonzero(page[1:] != page[:-1]) + 1
+    def __init__(self, row_page: IntArray) -> None:
+        k = len(row_page)
+        change = np.flatnonzero(row_page[1:] != row_page[:-1]) + 1
+        self.row_page = row_page
         self.start = np.concatenate([np.zeros(min(k, 1), dtype=np.int64), change])
         self.end = np.append(self.start[1:], k) if k else self.start
-        self.page = page[self.start]
-        self._row_start = np.repeat(self.start, self.end - self.start)
+        self.page = row_page[self.start]
 
     def known_before(self, values: NDArray[Any], setter: BoolArray, before: NDArray[Any]) -> NDArray[Any]:
         """Value of the last earlier row of the page that sets one; else `before`, one value a page."""
         known = np.empty_like(values)
-        if setter.all():
-            known[1:] = values[:-1]
-            known[self.start] = before
-            return known
-        last = np.where(setter, np.arange(len(values)), -1)
-        np.maximum.accumulate(last, out=last)
-        known[1:] = values[last[:-1]]
-        orphan = np.ones(len(values), dtype=np.bool_)
-        orphan[1:] = last[:-1] < self._row_start[1:]
-        orphan[self.start] = True
-        size = self.end - self.start
-        np.copyto(known, np.repeat(before, size), where=orphan)
+        known[1:] = values[:-1]
+        if not setter.all():
+            setters = np.flatnonzero(setter)
+            holes = np.flatnonzero(~setter[:-1]) + 1
+            rank = np.cumsum(setter)[holes - 1]
+            found = rank > 0
+            last = setters[rank[found] - 1]
+            known[holes[found]] = values[last]
+            found[found] = self.row_page[last] == self.row_page[holes[found]]
+            orphans = holes[~found]
+            known[orphans] = before[self.row_page[orphans]]
+        known[self.start] = before[self.page]
         return known
 
-    def known_after(self, values: NDArray[Any], setter: BoolArray, known: NDArray[Any]) -> NDArray[Any]:
-        """What is known after the last row of each page, `known` being what was known before each row."""
+    def known_after(
+        self, values: NDArray[Any], setter: BoolArray, known: NDArray[Any], after: NDArray[Any]
+    ) -> None:
+        """Enter into `after` what is known after the last row of each page, `known` being `known_before`."""
         last = self.end - 1
-        after: NDArray[Any] = np.where(setter[last], values[last], known[last])
-        return after
+        after[self.page] = np.where(setter[last], values[last], known[last])
 
 
 def _judge(
@@ -253,9 +254,8 @@ def _judge(
 ) -> tuple[NDArray[np.int8], IntArray, dict[str, NDArray[Any]]]:
     """Outcome of each visit, the time of the observation before it, and what is known after the last one."""
     k = len(visits.page)
-    at = pages.page
     kind = visits.code & 7
-    flag = (visits.code >> 3).astype(np.int8)  # 0 unknown, 1 unchanged, 2 changed
+    flag = (visits.code >> 3).view(np.int8)  # 0 unknown, 1 unchanged, 2 changed
     success = kind == SUCCESS
     gone = kind == GONE
     after: dict[str, NDArray[Any]] = {
@@ -276,39 +276,40 @@ def _judge(
         can_open |= success & has_modified
         sets = has_modified | gone
         value = np.where(gone, NO_TIME, visits.modified_us)
-        known = pages.known_before(value, sets, state.last_modified_at_us[at])
-        after["last_modified_at_us"][at] = pages.known_after(value, sets, known)
+        known = pages.known_before(value, sets, state.last_modified_at_us)
+        pages.known_after(value, sets, known, after["last_modified_at_us"])
         compare = success & has_modified & (known != NO_TIME)
         moved = compare & (value != known)
         outcome[compare] = _UNCHANGED
         outcome[moved] = _CHANGED
         blank |= moved & (flag == 0) & ~has_digest
     elif gone.any():
-        after["last_modified_at_us"][at] = np.where(
-            np.logical_or.reduceat(gone, pages.start), NO_TIME, state.last_modified_at_us[at]
-        )
+        after["last_modified_at_us"][visits.page[gone]] = NO_TIME
 
     sets = has_digest | gone | blank
-    value = np.where(has_digest, visits.digest, 0).astype(np.uint64)
-    known = pages.known_before(value, sets, state.digest[at])
-    after["digest"][at] = pages.known_after(value, sets, known)
+    digest = np.where(has_digest, visits.digest, np.uint64(0))
+    known = pages.known_before(digest, sets, state.digest)
+    pages.known_after(digest, sets, known, after["digest"])
     compare = has_digest & (known != 0)
-    outcome = np.where(compare, np.where(value == known, _UNCHANGED, _CHANGED), outcome).astype(np.int8)
+    np.copyto(outcome, _changed_if(digest != known), where=compare)
     np.copyto(outcome, flag, where=success & (flag > 0))
     outcome[(kind == UNMODIFIED) | ((kind == REVISIT) & ~compare)] = _UNCHANGED
 
-    if gone.any() or state.gone[at].any():
-        was_gone = pages.known_before(gone, np.ones(k, dtype=np.bool_), state.gone[at])
-        after["gone"][at] = gone[pages.end - 1]
-        touched = gone | was_gone
-        np.copyto(outcome, np.where(gone == was_gone, _UNCHANGED, _CHANGED), where=touched, casting="unsafe")
+    if gone.any() or state.gone[pages.page].any():
+        was_gone = pages.known_before(gone, np.ones(k, dtype=np.bool_), state.gone)
+        after["gone"][pages.page] = gone[pages.end - 1]
+        np.copyto(outcome, _changed_if(gone != was_gone), where=gone | was_gone)
 
-    opened = state.baseline_at_us[at] != NO_TIME
+    opened = state.baseline_at_us != NO_TIME
     if not opened.all():
         had = pages.known_before(can_open, can_open, opened)
-        np.copyto(outcome, np.where(can_open, _BASELINE, _NONE), where=~had, casting="unsafe")
+        np.copyto(outcome, can_open.view(np.int8) * np.int8(_BASELINE), where=~had)
 
     observed = outcome != _NONE
-    base_us = pages.known_before(visits.at_us, observed, state.baseline_at_us[at])
-    after["baseline_at_us"][at] = pages.known_after(visits.at_us, observed, base_us)
+    base_us = pages.known_before(visits.at_us, observed, state.baseline_at_us)
+    pages.known_after(visits.at_us, observed, base_us, after["baseline_at_us"])
     return outcome, base_us, after
+
+
+def _changed_if(differs: BoolArray) -> NDArray[np.int8]:
+    return differs.view(np.int8) + np.int8(_UNCHANGED)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -108,16 +110,18 @@ def add_intervals(
     add = _Add(page, exposure, changed, undated, gap_days, slot)
 
     if not forgetting:
-        add(sums, None, None)
+        add(sums, None)
     else:
         count = np.cumsum(changed, dtype=np.int64)
         count += (state.n_changes - (np.cumsum(changes) - changes))[page]
         exponent, factor = forgetting.weights(count, intervals.at_us)
         unit = forgetting.landmarks(state.n_changes, state.baseline_at_us)
         target = forgetting.landmarks(n_changes, baseline_at_us)
-        first = np.flatnonzero(np.diff(page, prepend=-1))
-        fresh = state.n_intervals[page[first]] == 0
-        unit[page[first[fresh]]] = exponent[first[fresh]]
+        if forgetting.half_life_days is not None:
+            # Sums of 0 are in any unit: take that of the first interval, which is not decades away.
+            first = np.flatnonzero(np.diff(page, prepend=-1))
+            fresh = state.n_intervals[page[first]] == 0
+            unit[page[first[fresh]]] = exponent[first[fresh]]
         idle = n_intervals == state.n_intervals
         target[idle] = unit[idle]
         _add_weighted(sums, add, keys // BIN_IDS, unit, target, exponent, factor)
@@ -150,14 +154,39 @@ class _Add:
     gap_days: FloatArray
     slot: IntArray  # of the undated rows
 
-    def __call__(self, sums: _Sums, rows: IntArray | None, weight: FloatArray | None) -> None:
-        """Add `rows` (ascending within a page; all if None) with their weights (1 if None)."""
+    def take(self, rows: IntArray) -> _Add:
+        """Only the intervals `rows`, in that order."""
+        slot = np.zeros(len(self.page), dtype=np.int64)
+        slot[self.undated] = self.slot
+        undated = self.undated[rows]
+        return _Add(
+            self.page[rows],
+            self.exposure[rows],
+            self.changed[rows],
+            undated,
+            self.gap_days[rows],
+            slot[rows[undated]],
+        )
+
+    def parts(self, ends: IntArray) -> Iterator[_Add]:
+        """Cut into runs that end before `ends`."""
+        rows = np.append(0, ends)
+        slots = np.append(0, np.cumsum(self.undated))[rows]
+        for r, s in zip(pairwise(rows.tolist()), pairwise(slots.tolist()), strict=True):
+            run, slot = slice(*r), slice(*s)
+            yield _Add(
+                self.page[run],
+                self.exposure[run],
+                self.changed[run],
+                self.undated[run],
+                self.gap_days[run],
+                self.slot[slot],
+            )
+
+    def __call__(self, sums: _Sums, weight: FloatArray | None) -> None:
+        """Add the intervals with their weights, 1 if None."""
         page, exposure, changed, undated = self.page, self.exposure, self.changed, self.undated
         gap, slot = self.gap_days, self.slot
-        if rows is not None:
-            position = np.cumsum(undated) - 1
-            page, exposure, changed, undated = page[rows], exposure[rows], changed[rows], undated[rows]
-            gap, slot = gap[rows], slot[position[rows[undated]]]
         if weight is not None:
             exposure = exposure * weight
         np.add.at(sums.exposure, page, exposure)
@@ -190,7 +219,7 @@ def _add_weighted(
         shift = before - target
         _rescale(sums, slice(None), slice(None), shift, shift[slot_page])
         shift_rows = exponent - target[page]
-        add(sums, None, np.ldexp(factor, shift_rows.astype(np.int32)))
+        add(sums, np.ldexp(factor, shift_rows.astype(np.int32)))
         if shift.any():
             _drop_negligible(sums, slice(None), slice(None))
         return
@@ -203,18 +232,17 @@ def _add_weighted(
     turn -= turn[np.maximum.accumulate(np.where(new_page, np.arange(len(page)), 0))]
     order = np.argsort(turn, kind="stable")
     ends = np.cumsum(np.bincount(turn))
+    exponents, factors = np.split(exponent[order], ends[:-1]), np.split(factor[order], ends[:-1])
     start, unit = starts_of(slot_page, n), before.copy()
-    for low, high in zip(np.append(0, ends[:-1]), ends, strict=True):
-        rows = order[low:high]
-        last = np.flatnonzero(np.diff(page[rows], append=-1))
-        pages = page[rows[last]]
-        goal = exponent[rows[last]]
-        shift = unit[pages] - goal
-        unit[pages] = goal
+    for part, e, f in zip(add.take(order).parts(ends), exponents, factors, strict=True):
+        last = np.flatnonzero(np.diff(part.page, append=-1))
+        pages = part.page[last]
+        shift = unit[pages] - e[last]
+        unit[pages] = e[last]
         size = start[pages + 1] - start[pages]
         slots = ranges(start[pages], size)
         _rescale(sums, pages, slots, shift, np.repeat(shift, size))
-        add(sums, rows, np.ldexp(factor[rows], (exponent[rows] - unit[page[rows]]).astype(np.int32)))
+        part(sums, np.ldexp(f, (e - unit[part.page]).astype(np.int32)))
         _drop_negligible(sums, pages, slots)
 
 

@@ -13,7 +13,7 @@ weights to the present with `evidence`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -305,7 +305,7 @@ class Forgetting:
         n_changes : (k,) int64
             Changes of the page up to and with the interval.
         at_us : (k,) int64, microseconds
-            End of the interval; `NO_TIME` counts as 0.
+            End of the interval.
 
         Returns
         -------
@@ -315,11 +315,17 @@ class Forgetting:
         factor = np.ones(len(n_changes))
         if self.half_life_changes is not None:
             half_life = int(self.half_life_changes)
-            exponent = n_changes // half_life
-            factor = exp2_fraction((n_changes - exponent * half_life) / half_life)
+            low, high = (int(n_changes.min()), int(n_changes.max())) if len(n_changes) else (0, 0)
+            if high - low < len(n_changes):  # a table of the few distinct numbers
+                number = np.arange(low, high + 1)
+                place: IntArray | slice = n_changes - low
+            else:
+                number, place = n_changes, slice(None)
+            exponent = number // half_life
+            factor = exp2_fraction((number - exponent * half_life) / half_life)[place]
+            exponent = exponent[place]
         if self.half_life_days is not None:
             half_life = round(self.half_life_days * US_PER_DAY)
-            at_us = np.where(at_us == NO_TIME, 0, at_us)
             passed = at_us // half_life
             exponent = exponent + passed
             factor = factor * exp2_fraction((at_us - passed * half_life) / half_life)
@@ -341,6 +347,27 @@ def exp2_fraction(x: FloatArray) -> FloatArray:
 
 def _scaled(values: FloatArray, exponent: IntArray, factor: FloatArray) -> FloatArray:
     return np.ldexp(values / factor, np.maximum(exponent, -2000).astype(np.int32))
+
+
+def reweighted(state: PageState, old: Forgetting, new: Forgetting) -> PageState:
+    """A state folded with half-lives `old`, to be folded with `new` from now on.
+
+    What was forgotten stays forgotten: each sum keeps the weight that it had at the end of its page's last
+    interval.
+    """
+    if old == new:
+        return state
+    changes = state.n_changes.astype(np.int64)
+    factor = new.weights(changes, state.baseline_at_us)[1] / old.weights(changes, state.baseline_at_us)[1]
+    per_bin = factor[state.bin_page()]
+    return replace(
+        state,
+        exposure_days=state.exposure_days * factor,
+        dated_changes=state.dated_changes * factor,
+        bin_weight=state.bin_weight * per_bin,
+        bin_days=state.bin_days * per_bin,
+        bin_days_squared=state.bin_days_squared * per_bin,
+    )
 
 
 def evidence(

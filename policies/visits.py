@@ -19,7 +19,7 @@ SUCCESS, REVISIT, UNMODIFIED, GONE, FAILED = range(5)
 """Kinds of answer, in the order in which rows of one instant are taken."""
 
 # Rows and pages of a block: its arrays stay in the processor's cache.
-_BLOCK = 1 << 15
+_BLOCK = 1 << 16
 
 _SAMPLE = 4096
 
@@ -93,8 +93,14 @@ class Visits:
         return len(self.page)
 
     def take(self, rows: IntArray) -> Visits:
-        modified = None if self.modified_us is None else self.modified_us[rows]
-        return Visits(self.page[rows], self.at_us[rows], self.code[rows], self.digest[rows], modified)
+        modified = None if self.modified_us is None else self.modified_us.take(rows)
+        return Visits(
+            self.page.take(rows),
+            self.at_us.take(rows),
+            self.code.take(rows),
+            self.digest.take(rows),
+            modified,
+        )
 
 
 def kind_of(status: NDArray[np.int16], not_modified: BoolArray | None) -> ByteArray:
@@ -220,7 +226,15 @@ class Log:
             if twins.modified_us is not None:
                 content.insert(0, ~twins.modified_us)
             row[place] = row[place[np.lexsort(content)]]
-        return self._columns.take(row)
+        c = self._columns
+        modified = None if c.modified_us is None else c.modified_us.take(row, mode="clip")
+        return Visits(
+            key >> self._page_shift,
+            c.at_us.take(row, mode="clip"),
+            c.code.take(row, mode="clip"),
+            c.digest.take(row, mode="clip"),
+            modified,
+        )
 
 
 def drop_repeats(state: PageState, visits: Visits, counts: dict[str, int]) -> Visits:
