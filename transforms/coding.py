@@ -64,15 +64,15 @@ def _find(sorted_hash: UIntArray, order: IntArray, wanted: UIntArray) -> IntArra
     return np.where(sorted_hash[at] == wanted, order[at], -1)
 
 
-def _first_rows(chunks: list[UIntArray]) -> tuple[UIntArray, IntArray]:
-    """Distinct hashes over all chunks and the first row of each, counted over all chunks."""
+def _distinct(chunks: list[UIntArray]) -> tuple[UIntArray, IntArray, NDArray[np.int32]]:
+    """Distinct hashes over all chunks, the first row of each, and which of them every row has."""
     encoded = (
         pa.chunked_array([pa.array(c) for c in chunks], pa.uint64()).combine_chunks().dictionary_encode()
     )
     values, indices = encoded.dictionary.to_numpy(), encoded.indices.to_numpy()
     first = np.zeros(len(values), np.int64)
-    first[indices[::-1]] = np.arange(len(indices) - 1, -1, -1)
-    return values, first
+    first[indices[::-1]] = np.arange(len(indices) - 1, -1, -1)  # the dictionary is in order of first rows
+    return values, first, indices
 
 
 def _take_strings(chunks: list[pa.Array], rows: IntArray) -> pa.Array:
@@ -87,7 +87,9 @@ def _take_strings(chunks: list[pa.Array], rows: IntArray) -> pa.Array:
     return pa.concat_arrays(parts) if parts else pa.array([], pa.string())
 
 
-def code_pages(state: pa.Table | None, sightings: list[pa.RecordBatch]) -> tuple[ShardPages, IntArray]:
+def code_pages(
+    state: pa.Table | None, sightings: list[pa.RecordBatch]
+) -> tuple[ShardPages, IntArray, IntArray]:
     """Gather a shard's pages.
 
     Parameters
@@ -101,6 +103,8 @@ def code_pages(state: pa.Table | None, sightings: list[pa.RecordBatch]) -> tuple
     pages : ShardPages
     old_code : (s,) int64
         Code of each state row, ascending when the state is sorted.
+    seen_code : (k,) int64
+        Code of each row of all sightings.
 
     Raises
     ------
@@ -116,9 +120,7 @@ def code_pages(state: pa.Table | None, sightings: list[pa.RecordBatch]) -> tuple
         old_url, old_host = _whole(state.column("url")), _whole(state.column("host"))
     order = np.argsort(old_hash)
     sightings = [b for b in sightings if b.num_rows]
-    values, first = _first_rows([b.column("url_hash").to_numpy() for b in sightings])
-    by_row = np.argsort(first)
-    values, first = values[by_row], first[by_row]
+    values, first, value_of_row = _distinct([b.column("url_hash").to_numpy() for b in sightings])
     url = _take_strings([b.column("url") for b in sightings], first)
     known = _find(old_hash[order], order, values)
     seen = known >= 0
@@ -133,13 +135,16 @@ def code_pages(state: pa.Table | None, sightings: list[pa.RecordBatch]) -> tuple
     code[sort] = np.arange(len(sort))
     all_url = pa.concat_arrays([old_url, new_url])
     all_host = pa.concat_arrays([old_host, _host_texts(located)])
-    if len(new_url):
+    if (sort != np.arange(len(sort))).any():  # new pages, or state of another number of shards
         all_url, all_host = all_url.take(pa.array(sort)), all_host.take(pa.array(sort))
     host_hash = all_host_hash[sort]
     starts = np.flatnonzero(host_hash[1:] != host_hash[:-1]) + 1
     host_start = np.concatenate([[0], starts, [len(sort)]]) if len(sort) else np.zeros(1)
     pages = ShardPages(all_url, all_host, all_hash[sort], host_hash, host_start.astype(np.int64))
-    return pages, code[: len(old_hash)]
+    code_of_value = np.empty(len(values), np.int64)
+    code_of_value[seen] = code[known[seen]]
+    code_of_value[~seen] = code[len(old_hash) :]
+    return pages, code[: len(old_hash)], code_of_value[value_of_row]
 
 
 def _host_texts(located: Located) -> pa.Array:

@@ -19,7 +19,7 @@ from policies.typing_ import Int32Array, IntArray
 from transforms import schemas
 from transforms.catalogue import DAY_US, HostDefaults, join_catalogue, join_hosts
 from transforms.coders import ShardTables
-from transforms.coding import ShardPages, code_pages
+from transforms.coding import code_pages
 from transforms.learning import RequestClock
 from transforms.reading import unpacked
 from transforms.sampling import Overview, sample_shard
@@ -78,8 +78,8 @@ class FoldHistory(beam.DoFn):
         yield beam.pvalue.TaggedOutput(self.COUNTS, fold.counts.publish())
 
 
-def _observations(pages: ShardPages, batches: list[pa.RecordBatch]) -> history.Observations:
-    """The rows of a shard as arrays; columns that no row has are left out."""
+def _observations(seen_code: IntArray, batches: list[pa.RecordBatch]) -> history.Observations:
+    """The rows of a shard as arrays, `seen_code` being their pages; columns that no row has are left out."""
     if not batches:
         none = np.zeros(0, np.int64)
         return history.Observations(none, none)
@@ -95,7 +95,7 @@ def _observations(pages: ShardPages, batches: list[pa.RecordBatch]) -> history.O
 
     not_modified = optional("not_modified", 0, pa.int8())
     return history.Observations(
-        pages.code(gather("url_hash").to_numpy()),
+        seen_code[: sum(b.num_rows for b in batches)],
         gather("fetched_at").cast(pa.int64()).to_numpy(),
         status=optional("status", history.STATUS_NONE, pa.int16()),
         digest=optional("digest_hash", 0, pa.uint64()),
@@ -122,9 +122,9 @@ class ShardFold:
         self._by_kind = by_kind
         old = self._table("state")
         observations = self._seen_so_far()
-        self.pages, old_code = code_pages(old, [*observations, *by_kind.get("pages", [])])
+        self.pages, old_code, seen_code = code_pages(old, [*observations, *by_kind.get("pages", [])])
         self._read_state(old, old_code)
-        self._fold_observations(observations)
+        self._fold_observations(_observations(seen_code, observations))
         del observations
         by_kind.pop("observations", None)
         self._fold_requests()
@@ -189,10 +189,9 @@ class ShardFold:
         first = np.where(known, np.minimum(first, self._first_seen), first)
         self._first_seen = np.where(first == np.iinfo(np.int32).max, NO_DAY, first).astype(np.int32)
 
-    def _fold_observations(self, batches: list[pa.RecordBatch]) -> None:
+    def _fold_observations(self, rows: history.Observations) -> None:
         settings = self._settings
         forgetting = settings.forgetting
-        rows = _observations(self.pages, batches)
         known_until = self._history.last_success_at_us
         self._history, counts = history.fold(
             self._history,

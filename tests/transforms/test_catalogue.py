@@ -56,11 +56,12 @@ def test_pages_are_grouped_by_host_whatever_scheme_and_port():
 
 def test_a_known_page_keeps_its_url():
     sight = _sighting(URLS)
-    pages, _ = code_pages(None, [sight])
+    pages, _, codes = code_pages(None, [sight])
+    assert pages.url.take(pa.array(codes)).equals(sight.column("url"))
     state = pa.table(
         {"url": pages.url, "host": pages.host, "url_hash": pages.url_hash, "host_hash": pages.host_hash}
     )
-    wider, old = code_pages(state, [_sighting(["https://a.test/0", *URLS])])
+    wider, old, _ = code_pages(state, [_sighting(["https://a.test/0", *URLS])])
     assert wider.url.take(pa.array(old)).equals(pages.url) and len(wider) == 6
     clash = state.set_column(0, "url", pa.array(["https://other.test/"] * 5))
     with pytest.raises(HashCollisionError, match="same 64-bit hash"):
@@ -176,3 +177,19 @@ def test_without_group_columns_the_host_is_the_group():
     pages = _pages()
     columns, _ = join_catalogue(pages, None, [], ())
     assert columns["group_hash"].to_pylist() == pages.host_hash.tolist()
+
+
+def test_state_in_another_order_is_sorted():
+    """As after a change of the number of shards, with and without new pages."""
+    pages = _pages()
+    order = pa.array(np.arange(len(pages))[::-1])
+    names = ("url", "host", "url_hash", "host_hash")
+    state = pa.table({n: pa.array(getattr(pages, n)).take(order) for n in names})
+    for sightings in ([], [_sighting(URLS)], [_sighting(["https://a.test/0"])]):
+        again, old_code, _ = code_pages(state, sightings)
+        assert locate(again.url).url_hash.tolist() == again.url_hash.tolist()
+        assert again.url.take(pa.array(old_code)).equals(state.column("url").combine_chunks())
+        assert locate(again.url).host_hash.tolist() == again.host_hash.tolist()
+        assert [
+            locate(pa.array([u])).table.host(h) for u, h in zip(again.url, again.host_hash, strict=True)
+        ] == (again.host.to_pylist())
