@@ -334,7 +334,8 @@ def _parse_jsonl(
         record = json.loads(block.lstrip().split(b"\n", 1)[0])
     except ValueError:
         return None
-    if not isinstance(record, dict):
+    # Arrow takes a line "null" for a record without values.
+    if not isinstance(record, dict) or b"\nnull" in block:
         return None
     types = {name: pa.string() for name in kind.known}
     for name, value in record.items():

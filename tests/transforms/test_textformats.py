@@ -1,9 +1,13 @@
 """CSV and JSON Lines, with everything that is found in them."""
 
+import csv
 import datetime as dt
 import gzip
+import json
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.transforms.files import URL, read_file, reasons, write_file
 from transforms import textformats
@@ -136,3 +140,34 @@ def test_metadata_of_pages_whichever_record_has_them(tmp_path):
     assert [r["importance"] for r in rows] == [1.0, 1.5]
     rows, _ = read_file(path, "pages", ["price"])
     assert [list(r)[4:5] for r in rows] == [["price"]] * 2
+
+
+notes = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=12)
+records = st.lists(st.tuples(st.sampled_from([URL, "bad", "", URL + "?a,b"]), notes, notes), max_size=12)
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(records, st.integers(1, 200), st.sampled_from(["\n", "\r\n"]))
+def test_whatever_a_csv_writer_writes_comes_back_row_by_row(tmp_path, monkeypatch, records, chunk, end):
+    monkeypatch.setattr(textformats, "CHUNK_BYTES", chunk)
+    with open(tmp_path / "a.csv", "w", newline="", encoding="utf-8") as f:
+        writer = csv.writer(f, lineterminator=end)
+        writer.writerow(["note", "url", "fetched_at", "other"])
+        writer.writerows((note, url, "2026-01-02", other) for url, note, other in records)
+    rows, rejected = read_file(tmp_path / "a.csv", "observations")
+    assert [r["url"] for r in rows] == [url for url, _, _ in records if url.startswith(URL)]
+    assert sorted(r["reason"] for r in rejected) == sorted(
+        "no_url" if not url else "bad_url" for url, _, _ in records if not url.startswith(URL)
+    )
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(records, st.integers(1, 200), st.lists(st.sampled_from(["{", "[1]", "null", '{"url":'])))
+def test_whatever_a_json_writer_writes_comes_back_row_by_row(tmp_path, monkeypatch, records, chunk, junk):
+    monkeypatch.setattr(textformats, "CHUNK_BYTES", chunk)
+    lines = [json.dumps({"note": n, "url": url, "fetched_at": 1767323045, n: o}) for url, n, o in records]
+    lines = [json.dumps({"url": URL, "fetched_at": 1767323045}), *lines, *junk]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    rows, rejected = read_file(tmp_path / "a.jsonl", "observations")
+    assert len(rows) + len(rejected) == len(lines)
+    assert sum(r["reason"] == "bad_json" for r in rejected) == len(junk)
