@@ -167,13 +167,16 @@ def allocate_prepared(prepared: Prepared, objective: Objective, result: SearchRe
     limit = starved.view(np.uint8)  # 0 or 1 for now
     low, high = np.empty(CHUNK), np.empty(CHUNK)
     constrained = (
-        prepared.cap is not None or prepared.floor is not None or objective.max_rate_per_day < result.budget_per_day
+        prepared.cap is not None or prepared.floor is not None or objective.max_rate_per_day < np.inf
     )
     high_rates = np.empty(n) if hosts is not None else None
     low_rates = np.empty(n) if hosts is not None else None
     totals_low = HostTotals(hosts) if hosts is not None else None
     totals_high = HostTotals(hosts) if hosts is not None else None
-    simple = not constrained and hosts is None and result.status is Status.CONVERGED
+    # Decided for all blocks together: the two ways differ in the last bits.
+    simple = not result.constrained and result.status is Status.CONVERGED
+    if simple:
+        hosts, constrained = None, False
     units = 0
     share = result.share_low
     for start in range(0, n, CHUNK):
@@ -215,9 +218,8 @@ def allocate_prepared(prepared: Prepared, objective: Objective, result: SearchRe
             _mark_hosts(prepared, objective, rates, low_rates, mine, limit)
             certificate = found.certificate_units
             hosts_at_limit = int(np.count_nonzero(over_low))
-        if prepared.scaled_hosts:
-            asked = np.asarray(block.floor_per_day)
-            limit[rates < np.minimum(asked, np.inf if prepared.cap is None else prepared.cap) * (1 - 1e-12)] = HOST
+        if prepared.scaled is not None and prepared.floor is not None:
+            limit[np.repeat(prepared.scaled, hosts.pages) & (prepared.floor > 0.0)] = HOST
         units = _units_in_chunks(kernel, rates)
     counts = np.bincount(limit, minlength=len(LIMIT_NAMES))
     totals = AllocationTotals(units, n, int(counts[FLOOR]), int(counts[CAP]), int(counts[HOST]),
@@ -245,10 +247,7 @@ def _mark(prepared: Prepared, objective: Objective, rows: slice, rates: FloatArr
         limit[(rates <= floor) & (floor > 0.0)] = FLOOR
     own = objective.max_rate_per_day
     cap = np.full(rates.shape, own) if prepared.cap is None else np.minimum(prepared.cap[rows], own)
-    capped = rates >= cap
-    if prepared.block.cap_per_day is None or own < prepared.ceiling:
-        capped &= cap <= own
-    limit[capped] = CAP
+    limit[rates >= cap] = CAP
 
 
 def _mark_hosts(

@@ -93,11 +93,11 @@ class Prepared:
         As applied: floors at most the cap, and scaled down where a host's floors exceed its limit.
     hosts : Hosts or None
         None where no host limit lies below the budget.
-    scaled_hosts : int
-        Hosts whose floors were scaled down.
+    scaled : (h,) bool or None
+        Hosts whose floors were scaled down; None if there are none.
     """
 
-    __slots__ = ("block", "cap", "ceiling", "floor", "hosts", "scaled_hosts")
+    __slots__ = ("block", "cap", "ceiling", "floor", "hosts", "scaled")
 
     def __init__(self, block: PageBlock, objective: Objective, budget_per_day: float) -> None:
         self.block = block
@@ -114,13 +114,18 @@ class Prepared:
             own = objective.max_rate_per_day
             floor = np.minimum(floor, own if block.cap_per_day is None else np.minimum(block.cap_per_day, own))
         self.hosts = Hosts.of(block, budget_per_day)
-        self.scaled_hosts = 0
+        self.scaled: BoolArray | None = None
         if floor is not None and self.hosts is not None:
             factor = self.hosts.shrink(floor)
-            self.scaled_hosts = int(np.count_nonzero(factor < 1.0))
-            if self.scaled_hosts:
+            if np.any(factor < 1.0):
+                self.scaled = factor < 1.0
                 floor = floor * np.repeat(factor, self.hosts.pages)
         self.floor, self.cap = floor, cap
+
+    @property
+    def scaled_hosts(self) -> int:
+        """How many hosts had their floors scaled down."""
+        return 0 if self.scaled is None else int(np.count_nonzero(self.scaled))
 
 
 class Hosts:

@@ -138,7 +138,8 @@ def survey_prepared(prepared: Prepared, objective: Objective, budget_per_day: fl
     weight = block.change_rate_per_day
     if objective.weight(weight[:1]) is not weight[:1] and objective.name == "discrete":
         weight = objective.weight(weight)
-    needs_most = prepared.cap is not None or prepared.hosts is not None or objective.max_rate_per_day < np.inf
+    needs_most = not (prepared.cap is None and prepared.floor is None and prepared.hosts is None)
+    uncapped = 2.0 * budget_per_day  # stands for a rate without limit: more than any page can get
     by_host = HostTotals(prepared.hosts) if prepared.hosts is not None else None
     floor_units = most_units = 0
     most = np.empty(CHUNK)
@@ -149,7 +150,7 @@ def survey_prepared(prepared: Prepared, objective: Objective, budget_per_day: fl
             floors = np.minimum(prepared.floor[kernel.rows], 2.0**18 * budget_per_day)
             floor_units += exact_units(floors * kernel.scale)
         if needs_most:
-            kernel.most(most[:m], 2.0 * budget_per_day)
+            kernel.most(most[:m], uncapped)
             units = most[:m] * kernel.scale
             if by_host is not None and prepared.hosts is not None:
                 by_host.add(units, *host_cuts(prepared.hosts, kernel.rows))
@@ -160,11 +161,11 @@ def survey_prepared(prepared: Prepared, objective: Objective, budget_per_day: fl
     useful = ratio < np.inf
     n_useful = int(np.count_nonzero(useful))
     if not needs_most:
-        most_units = floor_units + 2 * BUDGET_UNITS * n_useful
+        most_units = int(min(uncapped, objective.max_rate_per_day) * kernel.scale) * n_useful
     caps = Histogram.empty(1)
     may_cut: BoolArray | None = None
     cut_pages, least_multiplier = 0, math.inf
-    if needs_most and n_useful:
+    if n_useful and (needs_most or prepared.ceiling < uncapped):
         may_cut, caps, least_multiplier = _caps(prepared, objective, budget_per_day, useful)
         cut_pages = int(np.count_nonzero(may_cut))
         may_cut = may_cut[useful]

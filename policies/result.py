@@ -39,6 +39,8 @@ class SearchResult:
     certificate : float
         The objective is at most this far below the optimum (without the hosts' own parts, see `Allocation`).
     pages : int
+    constrained : bool
+        Whether any page has a floor, or something that may cut its rate.
     scaled_hosts : int
         Hosts whose floors exceed their limit and were scaled down to it.
     """
@@ -58,4 +60,5 @@ class SearchResult:
     residual: float
     certificate: float
     pages: int
+    constrained: bool
     scaled_hosts: int

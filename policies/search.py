@@ -476,6 +476,7 @@ def finish(state: SearchState) -> SearchResult:
         residual=residual,
         certificate=certificate,
         pages=state.pages,
+        constrained=state.constrained,
         scaled_hosts=state.scaled_hosts,
     )
 

@@ -104,7 +104,7 @@ def test_host_limits_match_golden(case):
 
 
 @pytest.mark.parametrize("name", objectives.NAMES)
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=60)
 @given(seed=SEEDS)
 def test_answers_are_optimal(name, seed):
     problem, objective = random_problem(seed), objectives.get(name)
@@ -212,7 +212,7 @@ def run_distributed(blocks, objective, budget, rng):
     return result, [search.allocate(b, objective, result) for b in blocks]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(seed=SEEDS)
 def test_distributed_form_equals_solve(seed):
     rng = np.random.default_rng(seed)
@@ -237,7 +237,7 @@ def canonical(found: Survey):
     return [getattr(found, name) for name in names], histograms
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(seed=SEEDS)
 def test_surveys_merge_in_any_order_and_with_nothing(seed):
     problem = random_problem(seed)
