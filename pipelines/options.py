@@ -223,9 +223,7 @@ class Settings:
             check.number("host_min_gap_seconds", 0.0, 1e7, "seconds", none=True) or 0.0
         )
         self.half_life_changes: int = check.number("half_life_changes", 0, 1e6, "changes", whole=True)
-        self.half_life_days: float | None = check.number(
-            "half_life_days", 0.0, 1e5, "days", none=True, open_low=True
-        )
+        self.half_life_days: float | None = check.number("half_life_days", 1.0, 1e5, "days", none=True)
         self.request_half_life_days: float = check.number(
             "request_half_life_days", 0.0, 1e5, "days", open_low=True
         )

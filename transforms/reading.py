@@ -82,7 +82,7 @@ class _Read(beam.DoFn):
         elif task.previous is not None:
             for batch in read_previous_file(task.previous):
                 for shard, part in self._buffer.add(batch):
-                    yield shard, _packed(part)
+                    yield shard, packed(part)
         else:  # every shard has a file, whether or not it has pages
             for shard in range(self._num_shards):
                 yield shard, pa.RecordBatch.from_pylist([], schemas.HOSTS)
@@ -100,7 +100,7 @@ class _Read(beam.DoFn):
                 names |= set(metadata_columns(batch))
             for part in slices(batch, self._rows_per_batch):
                 for shard, cut in self._buffer.add(part):
-                    yield shard, _packed(cut)
+                    yield shard, packed(cut)
         yield beam.pvalue.TaggedOutput(ReadInputs.COUNTS, counts.publish())
         if kind == "pages":
             yield beam.pvalue.TaggedOutput(ReadInputs.METADATA, sorted(names))
@@ -108,10 +108,10 @@ class _Read(beam.DoFn):
     def finish_bundle(self) -> Iterator[WindowedValue]:
         window = GlobalWindow()
         for shard, part in self._buffer.flush():
-            yield WindowedValue((shard, _packed(part)), window.max_timestamp(), (window,))
+            yield WindowedValue((shard, packed(part)), window.max_timestamp(), (window,))
 
 
-def _packed(batch: pa.RecordBatch) -> pa.RecordBatch:
+def packed(batch: pa.RecordBatch) -> pa.RecordBatch:
     """As it travels: compressed, and without the hashes that the shard finds again from the URLs.
 
     Hashes do not compress; a seventh of all bytes is more than the 0.1 us a row that hashing again costs.
