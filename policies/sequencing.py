@@ -26,6 +26,7 @@ REASONS = ("empty", "due", "overdue", "new")
 """Names of the codes in `Sequence.reason`."""
 
 _TIGHT = 1.05
+_SLOTS_EARLY = 8
 
 REASON_EMPTY, REASON_DUE, REASON_OVERDUE, REASON_NEW = range(4)
 
@@ -80,7 +81,7 @@ class Sequence:
     due_offset_us : (B,) int64
         When, in microseconds from the start of the night, not decreasing: the offset given for the slot, or
         later within the slot where a host's gap needs it. A host whose gaps fill the whole night is crawled
-        as soon as it is free, at most two slots early and in the same ten minutes.
+        as soon as it is free, up to 8 slots early but in the same ten minutes.
     owed : (n,) float64
         Crawls each page is ahead of (above 0) or behind its share tonight.
     expected : (n,) float64
@@ -230,26 +231,26 @@ class _Night:
             return np.full(slots, EMPTY, np.int64), self.offsets.copy(), owed, int(busy.sum()), 0
 
         host_share = slots_of_host / slots
-        urgent, first = self._without_slack(both, host_share[both])
-        tight, both = both[urgent], both[~urgent]
+        is_fixed, first, no_slack = self._fixed_windows(both, slots_of_host[both])
+        fixed, both = both[is_fixed], both[~is_fixed]
         share = np.concatenate((self.share[rows], host_share[both]))
         debt = np.concatenate((self.debt[rows], self._host_debt()[both] if both.size else np.zeros(0)))
-        at_once = repeated(first, host_share[tight], float(slots))
+        pinned = repeated(first, host_share[fixed], float(slots))
         theta = np.zeros(1)
         if share.size:
-            ahead = float((1.0 - host_share[tight] * first).sum())
+            ahead = float((1.0 - host_share[fixed] * first).sum())
             theta = solve_theta(share, debt, np.array([0, share.size]), ahead)
         known = windows(share, debt, theta, float(slots))
         shard_owed = debt - np.minimum(1.0, share * theta[0])
         owed[rows] = shard_owed[: rows.size]
         host_owed = np.zeros(hosts.limit.size)
         host_owed[both] = shard_owed[rows.size :]
-        host_owed[tight] = 1.0 - host_share[tight] * first
+        host_owed[fixed] = 1.0 - host_share[fixed] * first
         step = np.full(new.size, slots / max(new.size, 1))
         pseudo = _new_windows(np.arange(1, new.size + 1) * step, step)
         alone = _repeating(1.0 / host_share[fresh], self.division.new[fresh])
-        every = _joined(known, at_once, alone, pseudo)
-        whole = np.concatenate((both, tight, fresh))
+        every = _joined(known, pinned, alone, pseudo)
+        whole = np.concatenate((both, fixed, fresh))
         entity_host = np.concatenate((hosts.of_page[rows], whole, hosts.of_page[new]))
         entity_page = np.concatenate((rows, np.full(whole.size, EMPTY), new))
         ranks = self.priority[entity_page]
@@ -261,7 +262,7 @@ class _Night:
             every = Windows(every.first_deadline, every.interval, np.minimum(every.count, most))
 
         hurried = np.zeros(hosts.limit.size, np.bool_)
-        hurried[tight] = True
+        hurried[fixed[no_slack]] = True
         entity, due, waits = self._serve(every, ranks, n, entity_host, hurried)
         page = np.where(entity >= 0, entity_page[entity], EMPTY)
         inside = np.flatnonzero((entity >= 0) & (page == EMPTY))
@@ -269,18 +270,24 @@ class _Night:
             page[inside] = self._inside(entity_host[entity[inside]], host_owed, owed)
         return page, due, owed, int(busy.sum()), waits
 
-    def _without_slack(self, host: IntArray, share: FloatArray) -> tuple[BoolArray, FloatArray]:
-        """Find hosts whose gaps fill the whole night, and the deadlines of their first crawls, in slots.
+    def _fixed_windows(self, host: IntArray, slots: FloatArray) -> tuple[BoolArray, FloatArray, BoolArray]:
+        """Find hosts whose windows do not move with the debts of others, and their first deadlines, in slots.
 
-        Such a host cannot catch up: what it waits beyond its gap is lost. So its first window ends right
-        after it is free, not one window later.
+        A host whose gaps fill the whole night cannot catch up: what it waits beyond its gap is lost. So its
+        first window ends right after it is free, not one window later. A host that gets as many crawls as its
+        limit allows has room for exactly so many windows from the start of the night.
+
+        Returns which of the hosts are fixed, the deadlines of these, and which of these have no slack.
         """
         per_us = self.offsets.size / float(self.latest[-1] + 1)
-        interval = 1.0 / share
+        interval = self.offsets.size / slots
         gap = self.hosts.gap_us[host] * per_us
-        urgent = (gap > 1.0) & (interval < _TIGHT * gap)
+        hurried = (gap > 1.0) & (interval < _TIGHT * gap)
+        full = slots > self.hosts.limit[host] - 0.01
         free = np.maximum(self.hosts.free_us[host], 0) * per_us
-        return urgent, (free + np.maximum(2.0, (_TIGHT - 1.0) * interval))[urgent]
+        first = np.where(hurried, free + np.maximum(2.0, (_TIGHT - 1.0) * interval), interval)
+        fixed = hurried | full
+        return fixed, first[fixed], hurried[fixed]
 
     def _host_debt(self) -> FloatArray:
         """Crawls each host as a whole is short of, from the last crawl of any of its known pages."""
@@ -304,8 +311,8 @@ class _Night:
             todo = jobs(every, ranks, ranks_below, None, group_slots)
             return earliest_deadline_first(todo, group_slots), self.offsets.copy(), 0
         todo = jobs(every, ranks, ranks_below, None, group_slots, spare=slots // 4 + 1000)
-        two_before = np.concatenate((np.full(2, self.offsets[0]), self.offsets))[:slots]
-        sooner = np.maximum(two_before, self.offsets // BIN_US * BIN_US)
+        before = np.concatenate((np.full(_SLOTS_EARLY, self.offsets[0]), self.offsets))[:slots]
+        sooner = np.maximum(before, self.offsets // BIN_US * BIN_US)
         return earliest_deadline_first_polite(
             todo,
             entity_host,

@@ -384,7 +384,7 @@ def test_no_limit_broken_and_no_slot_empty_that_somebody_may_use(seed):
     ends = np.maximum(np.append(offsets[1:], horizon_us) - 1, offsets)
     due = result.due_offset_us
     assert np.all(np.diff(due) >= 0)
-    assert np.all((due >= offsets[np.maximum(np.arange(slots) - 2, 0)]) & (due <= ends))
+    assert np.all((due >= offsets[np.maximum(np.arange(slots) - 8, 0)]) & (due <= ends))
     used = result.page >= 0
     counts = np.bincount(result.page[used], minlength=host.size)
     assert np.all(counts[pages.is_new] <= 1)
