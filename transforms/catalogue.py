@@ -13,6 +13,7 @@ from policies.typing_ import FloatArray, IntArray, UIntArray
 from transforms import schemas
 from transforms.coding import ShardPages
 from transforms.hashing import hash_texts
+from transforms.inputs import InputError
 
 UNLIMITED_SLOTS = 1 << 62
 _LONGEST_GAP_US = 1e17  # three thousand years; sums of times and gaps stay within 64 bits
@@ -56,8 +57,19 @@ def join_catalogue(
     n_duplicates : int
         Rows dropped because another row lists the same page; of those the first in the order of their values
         counts, whatever the order of files.
+
+    Raises
+    ------
+    InputError
+        If no file of the catalogue has one of `group_columns`.
     """
     n, duplicates = len(pages), 0
+    absent = [c for c in group_columns if c not in metadata]
+    if absent and catalogue is not None and catalogue.num_rows:
+        raise InputError(
+            f"--group_columns: --pages has no column {', '.join(absent)}. Its metadata columns are: "
+            f"{', '.join(metadata) or 'none'}"
+        )
     row_of_page = np.full(n, -1, np.int64)
     if catalogue is not None and catalogue.num_rows:
         code = pages.code(catalogue.column("url_hash").to_numpy())

@@ -1,0 +1,196 @@
+"""The command line: help, options checked all at once, errors that a person can act on."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+
+import pytest
+
+from pipelines import __version__
+from pipelines.options import NightlyOptions
+from tests.pipelines.jobs import at, command, crawls, nightly, write_rows
+
+GOOD = ("--observations=x", "--budget=1", "--as_of=2026-07-01", "--output=o")
+
+
+def _problems(*arguments: str) -> list[str]:
+    """Problems that `recrawl nightly` names before it does anything."""
+    code, out, err = command("nightly", *arguments)
+    assert code == 2 and not out, (code, out, err)
+    assert "Traceback" not in err
+    lines = err.splitlines()
+    if len(lines) == 1:
+        return [lines[0].removeprefix("recrawl: ")]
+    assert lines[0] == f"recrawl: {len(lines) - 1} problems"
+    return [line.strip() for line in lines[1:]]
+
+
+def _options() -> list[argparse.Action]:
+    parser = argparse.ArgumentParser(add_help=False)
+    NightlyOptions._add_argparse_args(parser)
+    return parser._actions
+
+
+def test_help_lists_the_commands():
+    code, out, _ = command("--help")
+    assert code == 0
+    assert re.search(r"^\s+nightly\s+\S", out, re.MULTILINE) and re.search(r"^\s+synthesize\s+\S", out, re.MULTILINE)
+    assert "exit codes" in out
+
+
+def test_help_of_nightly_names_every_option():
+    code, out, _ = command("nightly", "--help")
+    assert code == 0
+    for option in _options():
+        assert option.option_strings[0] in out
+
+
+@pytest.mark.parametrize("option", _options(), ids=lambda o: o.dest)
+def test_every_option_says_what_it_is(option):
+    assert option.help and len(option.help) > 15
+    assert not option.required  # it would stop other pipelines of the process
+
+
+@pytest.mark.parametrize(
+    "name, unit",
+    [
+        ("budget", "per day"),
+        ("horizon_hours", "hours"),
+        ("host_max_per_day", "per day"),
+        ("host_min_gap_seconds", "seconds"),
+        ("half_life_changes", "changes"),
+        ("half_life_days", "days"),
+        ("request_half_life_days", "days"),
+        ("as_of", "UTC"),
+        ("max_rejected_fraction", "share"),
+        ("num_shards", "files"),
+        ("rows_per_batch", "rows"),
+    ],
+)
+def test_help_has_the_unit(name, unit):
+    (option,) = [o for o in _options() if o.dest == name]
+    assert unit in option.help
+
+
+def test_version():
+    code, out, _ = command("--version")
+    assert code == 0 and __version__ in out
+
+
+def test_no_command_or_an_unknown_one_is_a_usage_error():
+    for arguments in ((), ("nihgtly",)):
+        code, _, err = command(*arguments)
+        assert code == 2 and "usage" in err and "Traceback" not in err
+
+
+def test_all_problems_at_once():
+    found = _problems("--budget=lots", "--as_of=yesterday", "--num_shards=0", "--objective=best", "--horizon_hours=-3",
+                      "--half_life_changes=1.5", "--group_columns=section", "--nonsense=1", "--output_format=xml")
+    for name in ("observations", "output", "budget", "as_of", "num_shards", "objective", "horizon_hours",
+                 "half_life_changes", "group_columns", "nonsense", "output_format"):
+        assert sum(bool(re.match(f"--{name}\\b(?!_)", line)) for line in found) == 1, (name, found)
+
+
+@pytest.mark.parametrize(
+    "argument, said",
+    [
+        ("--budget=nan", "crawls per day"),
+        ("--budget=-1", "crawls per day"),
+        ("--budget=inf", "crawls per day"),
+        ("--num_shards=2.5", "whole number"),
+        ("--num_shards=100000", "99999"),
+        ("--horizon_hours=0", "above 0"),
+        ("--max_rejected_fraction=2", "from 0 to 1"),
+        ("--half_life_days=0", "(days)"),
+        ("--as_of=2026-13-01", "ISO 8601"),
+        ("--as_of=1751328000", "ISO 8601"),
+        ("--weight_by=fame", "clicks"),
+        ("--objective=periodical", "periodic"),
+    ],
+)
+def test_a_bad_value_is_named_with_what_is_expected(argument, said):
+    (line,) = _problems(*GOOD, argument)
+    assert line.startswith(argument) and said in line
+
+
+def test_missing_options_say_what_to_give():
+    found = _problems("--output=o")
+    assert [line.split(" ")[0] for line in sorted(found)] == ["--as_of", "--budget", "--observations"]
+    assert all("give" in line for line in found)
+
+
+def test_an_unknown_option_is_named_and_no_prefix_is_guessed():
+    assert _problems(*GOOD, "--host_max_per_dya=3") == [
+        "--host_max_per_dya=3: neither recrawl nor Beam knows this option"]
+    (line,) = _problems(*GOOD, "--horizon=3")
+    assert "--horizon" in line
+    (line,) = _problems(*GOOD, "stray")
+    assert "stray" in line
+
+
+def test_state_inside_output_is_refused():
+    """The night would delete what it reads."""
+    (line,) = _problems(*GOOD, "--state=o/state")
+    assert "--state=o/state" in line and "--output" in line
+
+
+def _fails(folder: Path, **options: object) -> str:
+    """What is said of a job that cannot run; checks that nothing is committed and no traceback shows."""
+    night = nightly(folder, **options)
+    assert night.code in (1, 2) and not night.committed
+    assert "Traceback" not in night.complaints and night.printed == ""
+    return night.complaints.splitlines()[-1]
+
+
+def test_a_state_that_is_not_there(tmp_path):
+    log = write_rows(tmp_path / "log.csv", crawls("https://a.test/", "AB"))
+    said = _fails(tmp_path, observations=log, state=tmp_path / "nowhere" / "state")
+    assert f"--state={tmp_path}/nowhere/state" in said and "first night" in said
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    said = _fails(tmp_path, observations=tmp_path / "missing.csv")
+    assert "--observations" in said and "no file matches" in said and "missing.csv" in said
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
+def test_a_missing_column_names_file_column_and_what_is_there(suffix, tmp_path):
+    log = write_rows(tmp_path / f"log{suffix}", [{"url": "https://a.test/", "crawled": at(1), "code": 200}])
+    said = _fails(tmp_path, observations=log)
+    assert f"log{suffix}" in said and "fetched_at" in said and "crawled" in said and "code" in said
+
+
+def test_a_column_of_a_useless_type(tmp_path):
+    log = write_rows(tmp_path / "log.parquet", [{"url": "https://a.test/", "fetched_at": [1, 2]}])
+    said = _fails(tmp_path, observations=log)
+    assert "log.parquet" in said and "fetched_at" in said and "list" in said
+
+
+def test_a_group_column_that_the_catalogue_does_not_have(tmp_path):
+    log = write_rows(tmp_path / "log.csv", crawls("https://a.test/", "AB"))
+    pages = [{"url": "https://a.test/", "section": "x"}]
+    said = _fails(tmp_path, observations=log, pages=pages, group_columns="sectoin")
+    assert "sectoin" in said and "section" in said and "--group_columns" in said
+
+
+def test_a_failed_night_takes_the_old_manifest_with_it(tmp_path):
+    """From the moment the folder is written to, the old night is no longer committed."""
+    log = write_rows(tmp_path / "log.csv", crawls("https://a.test/", "AB"))
+    assert nightly(tmp_path, observations=log).committed
+    bad = write_rows(tmp_path / "bad.csv", [{"url": "https://a.test/"}])
+    night = nightly(tmp_path, observations=bad)
+    assert night.code == 2 and not night.committed
+
+
+def test_the_summary_says_what_a_person_wants_to_know(tmp_path):
+    rows = [r for i in range(30) for r in crawls(f"https://h{i % 3}.test/{i}", "AABBC", 20)]
+    rows += [{"url": "nonsense", "fetched_at": at(3), "status": 200, "digest": "A"}]
+    night = nightly(tmp_path, observations=rows, budget=60, host_max_per_day=15)
+    assert night.code == 0
+    for words in ("30 on 3 hosts", "150 read", "1 observations bad_url", "60 crawls a day", "multiplier",
+                  "under a uniform schedule", "hosts at limit", "unspent", str(night.folder)):
+        assert words in night.printed, words
+    # Progress on the other stream, in order.
+    assert re.search(r"reading.*folding.*searching.*manifest", night.complaints, re.DOTALL)
