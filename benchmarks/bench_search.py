@@ -21,7 +21,7 @@ def pages(n: int, seed: int = 1) -> tuple[FloatArray, FloatArray]:
 
 
 def best_ns(call: Callable[[], object], elements: int) -> float:
-    """Least processor time of a few runs: on a shared machine the clock on the wall measures the neighbours."""
+    """Least processor time of a few runs: wall time on a shared machine measures the neighbours."""
     times = []
     for _ in range(REPEATS):
         begin = time.process_time()
@@ -50,19 +50,29 @@ def run(scale: float = 1.0) -> list[Row]:
     start = np.arange(0, n + 1, 20)
     start[-1] = n
     free = np.full(start.size - 1, 1e6)
-    row("solve, host limits that do not bind", search.PageBlock(change, request, None, None, start, free), 0.1 * n,
-        600.0)  # fmt: skip
-    tight = np.full(start.size - 1, 1.0)
+    row(
+        "solve, host limits that do not bind",
+        search.PageBlock(change, request, None, None, start, free),
+        0.1 * n,
+        600.0,
+    )
+    tight = np.full(start.size - 1, 3.0)
     block = search.PageBlock(change, request, None, None, start, tight)
     _, (allocation,) = search.solve(block, periodic, 0.1 * n)
     bound = allocation.totals.hosts_at_limit / tight.size
     row(f"solve, {bound:.0%} of hosts at their limit, 20 pages each", block, 0.1 * n, 1500.0)
     start, tight = np.array([0, n // 2, n]), np.array([0.01 * n, np.inf])
-    row("solve, half of all pages in one host at its limit",
-        search.PageBlock(change, request, None, None, start, tight), 0.1 * n, 1500.0)  # fmt: skip
+    row(
+        "solve, half of all pages in one host at its limit",
+        search.PageBlock(change, request, None, None, start, tight),
+        0.1 * n,
+        1500.0,
+    )
     rng = np.random.Generator(np.random.Philox(key=2))
     for name, c in (("uniform", rng.random(n)), ("log-uniform", 10.0 ** rng.uniform(-18.0, 0.0, n))):
-        rows.append(Row(f"inverse of P(2, x), {name}", best_ns(lambda c=c: special.p2_inverse(c), n), "ns", 30.0))
+        rows.append(
+            Row(f"inverse of P(2, x), {name}", best_ns(lambda c=c: special.p2_inverse(c), n), "ns", 30.0)
+        )
     for name in ("memoryless", "discrete", "harmonic"):
         objective = objectives.get(name)
         block = search.PageBlock(change, request)

@@ -35,8 +35,9 @@ class AllocationTotals:
         Pages, and pages by the limit that binds.
     hosts_at_limit, scaled_hosts : int
         Hosts that get all their limit allows; hosts whose floors were scaled down to it.
-    host_certificate : float
-        Largest distance of one host's share from its optimum, in value.
+    host_certificate_units : int
+        Sum over hosts at their limit of how far their pages may be from optimal, in units of 2^-40 of
+        value (requests served fresh per day).
     """
 
     units: int = 0
@@ -67,7 +68,8 @@ class Allocation:
         Code of `LIMIT_NAMES`: cap if the page would get more without its cap, host if it would without its
         host's limit, floor if it would get less without its floor, starved if it gets nothing, else none.
     host_multiplier : (h,) float64
-        Value of one more crawl per day of a host beyond the multiplier of all; 0 where its limit does not bind.
+        What one more crawl per day of a host is worth beyond the multiplier of all;
+        0 where its limit does not bind, inf for a closed host of an objective that starves no page.
     totals : AllocationTotals
     """
 
@@ -129,7 +131,8 @@ def freshness_sums(
         change = block.change_rate_per_day[rows]
         requests += exact_units(weight)
         fresh += exact_units(weight * objective.freshness(crawl_rate_per_day[rows], change))
-        uniform += exact_units(weight * objective.freshness(np.full(change.shape, uniform_rate_per_day), change))
+        same = np.full(change.shape, uniform_rate_per_day)
+        uniform += exact_units(weight * objective.freshness(same, change))
     return FreshnessSums(requests, fresh, uniform)
 
 
@@ -148,8 +151,12 @@ def allocate(block: PageBlock, objective: Objective, result: SearchResult) -> Al
     if result.budget_per_day == 0.0:
         n = len(block)
         hosts = 0 if block.host_start is None else block.host_start.size - 1
-        return Allocation(np.zeros(n), np.full(n, STARVED, dtype=np.uint8), np.zeros(hosts),
-                          AllocationTotals(pages=n, starved=n))  # fmt: skip
+        return Allocation(
+            np.zeros(n),
+            np.full(n, STARVED, dtype=np.uint8),
+            np.zeros(hosts),
+            AllocationTotals(pages=n, starved=n),
+        )
     return allocate_prepared(Prepared(block, objective, result.budget_per_day), objective, result)
 
 
@@ -222,8 +229,17 @@ def allocate_prepared(prepared: Prepared, objective: Objective, result: SearchRe
             limit[np.repeat(prepared.scaled, hosts.pages) & (prepared.floor > 0.0)] = HOST
         units = _units_in_chunks(kernel, rates)
     counts = np.bincount(limit, minlength=len(LIMIT_NAMES))
-    totals = AllocationTotals(units, n, int(counts[FLOOR]), int(counts[CAP]), int(counts[HOST]),
-                              int(counts[STARVED]), hosts_at_limit, prepared.scaled_hosts, certificate)  # fmt: skip
+    totals = AllocationTotals(
+        units,
+        n,
+        int(counts[FLOOR]),
+        int(counts[CAP]),
+        int(counts[HOST]),
+        int(counts[STARVED]),
+        hosts_at_limit,
+        prepared.scaled_hosts,
+        certificate,
+    )
     return Allocation(rates, limit, host_multiplier, totals)
 
 

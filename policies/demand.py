@@ -66,7 +66,13 @@ class PageBlock:
         start = self.host_start
         if start is None:
             raise ValueError("host_limit_per_day needs host_start, the first row of each host")
-        if start.ndim != 1 or start.size == 0 or start[0] != 0 or start[-1] != n or np.any(np.diff(start) < 0):
+        if (
+            start.ndim != 1
+            or start.size == 0
+            or start[0] != 0
+            or start[-1] != n
+            or np.any(np.diff(start) < 0)
+        ):
             raise ValueError(f"host_start must rise from 0 to the number of pages, {n}")
         _check("host_limit_per_day", self.host_limit_per_day, start.size - 1, np.inf)
 
@@ -87,8 +93,8 @@ class Prepared:
     Attributes
     ----------
     ceiling : float
-        No page asks for more than this: the objective's own limit, or what the integers can hold, which is far
-        above the budget so that tied pages share it in proportion to their demands.
+        No page asks for more than this: the objective's own limit, or what the integers can hold. That is
+        far above the budget, so that tied pages share it in proportion to their demands.
     floor, cap : (n,) float64 or None
         As applied: floors at most the cap, and scaled down where a host's floors exceed its limit.
     hosts : Hosts or None
@@ -112,7 +118,9 @@ class Prepared:
         if floor is not None:
             # The budget is no reason to lower a floor: that is an error to report, not a limit to apply.
             own = objective.max_rate_per_day
-            floor = np.minimum(floor, own if block.cap_per_day is None else np.minimum(block.cap_per_day, own))
+            floor = np.minimum(
+                floor, own if block.cap_per_day is None else np.minimum(block.cap_per_day, own)
+            )
         self.hosts = Hosts.of(block, budget_per_day)
         self.scaled: BoolArray | None = None
         if floor is not None and self.hosts is not None:
@@ -133,7 +141,9 @@ class Hosts:
 
     __slots__ = ("index", "limit_high", "limit_low", "limit_per_day", "pages", "start")
 
-    def __init__(self, index: IntArray, start: IntArray, pages: IntArray, limit: FloatArray, scale: float) -> None:
+    def __init__(
+        self, index: IntArray, start: IntArray, pages: IntArray, limit: FloatArray, scale: float
+    ) -> None:
         self.index, self.start, self.pages, self.limit_per_day = index, start, pages, limit
         units = np.where(np.isfinite(limit), np.minimum(limit * scale, _SAFE_SUM), 0.0).astype(np.int64)
         self.limit_high = np.where(np.isfinite(limit), units >> _LOW_BITS, np.iinfo(np.int64).max)
@@ -213,8 +223,22 @@ class HostTotals:
 class Kernel:
     """Crawl rates of one chunk of rows at one multiplier after another, in scratch that is allocated once."""
 
-    __slots__ = ("_active", "_c", "_out", "_prepared", "_ratio", "_sub", "_units", "_weight", "inverter", "objective",
-                 "ratio", "rows", "scale", "weight")  # fmt: skip
+    __slots__ = (
+        "_active",
+        "_c",
+        "_out",
+        "_prepared",
+        "_ratio",
+        "_sub",
+        "_units",
+        "_weight",
+        "inverter",
+        "objective",
+        "ratio",
+        "rows",
+        "scale",
+        "weight",
+    )
 
     def __init__(self, prepared: Prepared, objective: Objective, budget_per_day: float) -> None:
         self._prepared, self.objective = prepared, objective
@@ -304,7 +328,7 @@ class Kernel:
             out[rows] = part_out
 
     def mixed(self, low: float, high: float, share_low: float, out: FloatArray) -> None:
-        """share_low * demand(low) + (1 - share_low) * demand(high) of rows that nothing constrains, into `out`.
+        """share_low * demand(low) + (1 - share_low) * demand(high) of unconstrained rows, into `out`.
 
         Where demand is smooth over the bracket one evaluation in the middle does: the error is quadratic in
         its width, 1e-12 of the page's rate. Pages near starvation are evaluated at both ends.
@@ -339,7 +363,7 @@ class Kernel:
             np.maximum(out, prepared.floor[self.rows], out=out)
 
     def most(self, out: FloatArray, uncapped: float) -> None:
-        """Rates at multiplier 0 into `out`: useful pages at their cap, or at `uncapped`; the others at their floor."""
+        """Rates at multiplier 0 into `out`: useful pages at cap or `uncapped`, others at their floor."""
         prepared = self._prepared
         np.less(self.ratio, np.inf, out=self._active[: self.ratio.size])
         np.multiply(self._active[: self.ratio.size], min(uncapped, self.objective.max_rate_per_day), out=out)

@@ -1,7 +1,7 @@
 """One pass over the pages that brackets the multiplier: a mergeable histogram of ratios.
 
-Demand of a page is weight * f(multiplier * ratio) with f decreasing. Bins hold the ratio's leading bits (128 an
-octave), so their edges bound the demand of all pages in them on both sides without a look at the pages.
+Demand of a page is weight * f(multiplier * ratio) with f decreasing. Bins hold the ratio's leading bits (128
+an octave), so their edges bound the demand of all pages in them on both sides without a look at the pages.
 """
 
 import math
@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from policies.demand import BUDGET_UNITS, HostTotals, Kernel, Prepared, exact_units, host_cuts
+from policies.demand import BUDGET_UNITS, HostTotals, Kernel, PageBlock, Prepared, exact_units, host_cuts
 from policies.objectives import Objective
 from policies.special import CHUNK, LARGEST_BELOW_ONE
 from policies.tables import Reciprocal
@@ -74,7 +74,7 @@ class Survey:
     least_multiplier : float
         No page that may be cut asks for less than its cap at multipliers up to this one.
     ratios : Histogram
-        Keys: may be cut, level of weight, bin of ratio. Sums: weight, and its product with the place in the bin.
+        Keys: may be cut, level of weight, bin of ratio. Sums: weight, and weight times place in the bin.
     caps : Histogram
         Keys: bin of the multiplier at which a page reaches its cap. Sum: caps, in units of budget * 2^-30.
     """
@@ -95,8 +95,20 @@ class Survey:
     @classmethod
     def empty(cls, objective: Objective, budget_per_day: float) -> "Survey":
         """Survey of no pages."""
-        return cls(objective.name, budget_per_day, 0, 0, 0, 0, 0, 0, math.inf, math.inf,
-                   Histogram.empty(3), Histogram.empty(1))  # fmt: skip
+        return cls(
+            objective.name,
+            budget_per_day,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            math.inf,
+            math.inf,
+            Histogram.empty(3),
+            Histogram.empty(1),
+        )
 
     def merge(self, other: "Survey") -> "Survey":
         """Survey of the pages of both.
@@ -173,8 +185,20 @@ def survey_prepared(prepared: Prepared, objective: Objective, budget_per_day: fl
         ratio, weight = ratio[useful], weight[useful]
     least_ratio = float(ratio.min()) if n_useful else math.inf
     ratios = _ratios(ratio, weight, may_cut) if n_useful else Histogram.empty(3)
-    return Survey(objective.name, budget_per_day, n, n_useful, cut_pages, prepared.scaled_hosts, floor_units,
-                  most_units, least_ratio, least_multiplier, ratios, caps)  # fmt: skip
+    return Survey(
+        objective.name,
+        budget_per_day,
+        n,
+        n_useful,
+        cut_pages,
+        prepared.scaled_hosts,
+        floor_units,
+        most_units,
+        least_ratio,
+        least_multiplier,
+        ratios,
+        caps,
+    )
 
 
 def _ratios(ratio: FloatArray, weight: FloatArray, may_cut: BoolArray | None) -> Histogram:
@@ -227,7 +251,7 @@ def _ratios(ratio: FloatArray, weight: FloatArray, may_cut: BoolArray | None) ->
 def _caps(
     prepared: Prepared, objective: Objective, budget_per_day: float, useful: BoolArray
 ) -> tuple[BoolArray, Histogram, float]:
-    """Which useful pages something may cut; what they surely ask for at small multipliers; where all are cut."""
+    """Which useful pages may be cut; what they surely ask for at small multipliers; where all are cut."""
     block = prepared.block
     change, request = block.change_rate_per_day, block.request_rate_per_day
     cap = np.full(len(block), prepared.ceiling) if prepared.cap is None else prepared.cap.copy()
@@ -248,12 +272,44 @@ def _caps(
     if rows.size == 0:
         return cut, Histogram.empty(1), math.inf
     at = objective.marginal_value(share[rows], change[rows], request[rows])
-    least = objective.marginal_value(cap[rows], change[rows], request[rows]) if hosts is not None else at
+    units = np.floor(share[rows] * (2.0**_CAP_BITS / budget_per_day))
+    return cut, _by_multiplier(at, units), _least_at_cap(objective, at, share, cap, block, rows)
+
+
+def _least_at_cap(
+    objective: Objective,
+    at_share: FloatArray,
+    share: FloatArray,
+    cap: FloatArray,
+    block: PageBlock,
+    rows: IntArray,
+) -> float:
+    """A multiplier at which all `rows` ask for their cap, from the marginal values at a part of it."""
+    part = share[rows] / np.where(cap[rows] > 0.0, cap[rows], 1.0)
+    # Marginal values fall no faster than the square of the rate, whatever the objective.
+    with np.errstate(invalid="ignore"):
+        least = np.where(cap[rows] > 0.0, at_share * part * part, at_share)
+    small = np.flatnonzero((part < 0.03) & (cap[rows] > 0.0))
+    if small.size:
+        those = rows[small]
+        least[small] = objective.marginal_value(
+            cap[those], block.change_rate_per_day[those], block.request_rate_per_day[those]
+        )
+    return float(least.min())
+
+
+def _by_multiplier(at: FloatArray, units: FloatArray) -> Histogram:
     keys = np.ascontiguousarray(at).view(np.int64) >> _BIN_SHIFT
-    units = np.floor(share[rows] * (2.0**_CAP_BITS / budget_per_day)).astype(np.int64)
-    order = np.argsort(keys, kind="stable")
-    caps = Histogram.empty(1).merge(Histogram(keys[order], units[order][:, None]))
-    return cut, caps, float(least.min())
+    first, last = int(keys.min()), int(keys.max())
+    if last - first > 4 * keys.size:
+        return Histogram.empty(1).merge(Histogram(keys, units.astype(np.int64)[:, None]))
+    keys -= first
+    sums = np.zeros(last - first + 1, dtype=np.int64)
+    for start in range(0, keys.size, 1 << 20):  # a cap is below 2^31 units: these sums are exact
+        part = slice(start, start + (1 << 20))
+        sums += np.bincount(keys[part], weights=units[part], minlength=sums.size).astype(np.int64)
+    some = np.bincount(keys, minlength=sums.size) > 0
+    return Histogram(np.flatnonzero(some) + first, sums[some][:, None])
 
 
 class Bounds:
@@ -294,13 +350,15 @@ class Bounds:
         return self._sum(self._weight, self._mean, multiplier)
 
     def estimate_near(self, low: float, high: float) -> Callable[[float], float]:
-        """A finer estimate for multipliers in [low, high]: ratios spread over their bins instead of at the mean."""
+        """A finer estimate for multipliers in [low, high]: ratios spread over their bins."""
         # Demand bends most where pages begin to starve, at multiplier * ratio = 1: 32 places there, else 2.
         bends = (self._mean * high > 0.9) & (self._left * low < 1.0) & self._objective.starves
         half = np.minimum(self._mean - self._left, self._right - self._mean)
         weights, ratios = [], []
         for rows, places in ((~bends, 2), (bends, 32)):
-            at = (np.arange(places) + 0.5) * 2.0 / places - 1.0 if places > 2 else np.array([-1.0, 1.0]) / 3**0.5
+            at = (np.arange(places) + 0.5) * 2.0 / places - 1.0
+            if places == 2:
+                at = np.array([-1.0, 1.0]) / 3**0.5  # Gauss
             weights.append(np.repeat(self._weight[rows] / places, places))
             ratios.append((self._mean[rows, None] + half[rows, None] * at).ravel())
         weight, ratio = np.concatenate(weights), np.concatenate(ratios)

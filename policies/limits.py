@@ -54,6 +54,7 @@ class _Pages:
 
     def rates(self, multiplier: FloatArray, rows: IntArray | None) -> FloatArray:
         """Demand of `rows` (None: all) at one multiplier per row."""
+
         def pick(values: FloatArray) -> FloatArray:
             return values if rows is None else values[rows]
 
@@ -78,7 +79,7 @@ def solve_hosts(
 ) -> HostSolution:
     """Shares the limits of the `chosen` hosts among their pages.
 
-    A bracketing search per host (Chandrupatla's choice between bisection and inverse quadratic interpolation),
+    A bracketing search per host (Chandrupatla's choice of bisection or inverse quadratic interpolation),
     all hosts in step, then the convex combination of both ends that meets the limit.
 
     Raises
@@ -141,7 +142,8 @@ def solve_hosts(
     else:
         worst = int(open_[0])
         raise NotConvergedError(
-            f"the multiplier of a host with limit {limit[worst]!r} crawls a day and {sizes[worst]} pages is still "
+            f"the multiplier of a host with limit {limit[worst]!r} crawls a day and {sizes[worst]} pages is "
+            "still "
             f"uncertain by {abs(a[worst] - b[worst]):.3g} (relative) after {_STEPS} steps"
         )
     spread = sum_low - sum_high
@@ -178,7 +180,9 @@ def _next(
         xi = (a - b) / (c - b)
         phi = (f_a - f_b) / (f_c - f_b)
         trusted = (phi * phi < xi) & ((1.0 - phi) ** 2 < 1.0 - xi)
-        curve = f_a / (f_b - f_a) * f_c / (f_b - f_c) + (c - a) / (b - a) * f_a / (f_c - f_a) * f_b / (f_c - f_b)
+        curve = f_a / (f_b - f_a) * f_c / (f_b - f_c) + (c - a) / (b - a) * f_a / (f_c - f_a) * f_b / (
+            f_c - f_b
+        )
         least = np.minimum(0.45 * _WIDTH / np.abs(b - a), 0.5)
     t = np.where(trusted & np.isfinite(curve), curve, 0.5)
     return np.clip(t, least, 1.0 - least)

@@ -39,7 +39,9 @@ class Objective(ABC):
         """The factor before f, in crawls per day. May return its argument."""
         return change_rate_per_day
 
-    def ratio(self, change_rate_per_day: FloatArray, request_rate_per_day: FloatArray, out: FloatArray) -> None:
+    def ratio(
+        self, change_rate_per_day: FloatArray, request_rate_per_day: FloatArray, out: FloatArray
+    ) -> None:
         """The factor inside f: 1 / (marginal value at rate 0+). inf where no crawl helps."""
         with np.errstate(divide="ignore", invalid="ignore"):
             np.divide(change_rate_per_day, request_rate_per_day, out=out)
@@ -47,7 +49,7 @@ class Objective(ABC):
 
     @abstractmethod
     def demand(self, weight: FloatArray, c: FloatArray, scratch: Reciprocal, out: FloatArray) -> None:
-        """weight * f(c) into `out` for at most `special.CHUNK` rows; c > 0, and c < 1 if `starves`. May overwrite c."""
+        """weight * f(c) into `out` for at most `special.CHUNK` rows; c > 0, and c < 1 if `starves`."""
 
     @abstractmethod
     def freshness(self, rate_per_day: FloatArray, change_rate_per_day: FloatArray) -> FloatArray:
@@ -64,19 +66,23 @@ class Objective(ABC):
     def marginal_value(
         self, rate_per_day: FloatArray, change_rate_per_day: FloatArray, request_rate_per_day: FloatArray
     ) -> FloatArray:
-        """Request-weighted value that one more crawl per day buys, d(mu value)/d rate; 0 where no crawl helps."""
+        """What one more crawl per day buys, d(mu value)/d rate, in requests; 0 where no crawl helps."""
         rate, change, request = np.broadcast_arrays(rate_per_day, change_rate_per_day, request_rate_per_day)
-        useful = (change >= TINY_RATE) & (request >= TINY_RATE)
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            slope = request * self._slope(rate.astype(np.float64), np.where(useful, change, 1.0))
-        return np.where(useful, slope, 0.0)
+        out = np.empty(rate.shape)
+        for start in range(0, rate.shape[0], special.CHUNK):
+            part = slice(start, start + special.CHUNK)
+            useful = (change[part] >= TINY_RATE) & (request[part] >= TINY_RATE)
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                slope = request[part] * self._slope(rate[part], np.where(useful, change[part], 1.0))
+            out[part] = np.where(useful, slope, 0.0)
+        return out
 
     def crawl_value(
         self, change_rate_per_day: FloatArray, request_rate_per_day: FloatArray, elapsed_days: FloatArray
     ) -> FloatArray:
         """Gain rate of crawling a page now: the marginal value at the rate 1 / elapsed days.
 
-        It grows with the time since the last crawl and reaches the multiplier when the page's interval is over;
+        It grows with the time since the last crawl and reaches the multiplier when the interval is over;
         for periodic crawling it is (mu / Delta) P(2, Delta t).
 
         Parameters
@@ -99,7 +105,7 @@ class Objective(ABC):
     def rate(
         self, multiplier: float, change_rate_per_day: FloatArray, request_rate_per_day: FloatArray
     ) -> FloatArray:
-        """Crawl rate per day at which the marginal value has fallen to `multiplier`, in [0, max_rate_per_day].
+        """Crawl rate per day at which the marginal value is `multiplier`, in [0, max_rate_per_day].
 
         Raises
         ------
@@ -164,10 +170,10 @@ class Memoryless(Objective):
 class Discrete(Memoryless):
     """LambdaCrawl in steps of time: in each step the page changes, is crawled, and is read, in this order.
 
-    A change rate becomes the probability 1 - e^(-rate * step) of a change in a step, a crawl rate the probability
-    rate * step of a crawl, hence at most one crawl a step. With rho and D for the two probabilities the page is
-    fresh with probability rho / (rho + D - rho D). (The closed form printed in the paper misses that a
-    probability lies in [0, 1].)
+    A change rate becomes the probability 1 - e^(-rate * step) of a change in a step, a crawl rate the
+    probability rate * step of a crawl, hence at most one crawl a step. With rho for a crawl and D for a
+    change the page is fresh with probability rho / (rho + D - rho D). (The closed form printed in the paper
+    misses that a probability lies in [0, 1].)
     """
 
     name = "discrete"
@@ -187,7 +193,9 @@ class Discrete(Memoryless):
         odds: FloatArray = np.expm1(self._changes(change_rate_per_day)) / self.step_days
         return odds
 
-    def ratio(self, change_rate_per_day: FloatArray, request_rate_per_day: FloatArray, out: FloatArray) -> None:
+    def ratio(
+        self, change_rate_per_day: FloatArray, request_rate_per_day: FloatArray, out: FloatArray
+    ) -> None:
         with np.errstate(divide="ignore", invalid="ignore"):
             np.divide(
                 -np.expm1(-self._changes(change_rate_per_day)), request_rate_per_day * self.step_days, out=out
@@ -230,7 +238,7 @@ class Harmonic(Objective):
         return 1.0 / (1.0 + _changes_per_crawl(rate_per_day, change_rate_per_day))
 
     def value(self, rate_per_day: FloatArray, change_rate_per_day: FloatArray) -> FloatArray:
-        """log of the freshness of memoryless crawling: 0 for a page that never changes, -inf without crawls."""
+        """Log of the freshness of memoryless crawling: 0 if the page never changes, -inf without crawls."""
         return -np.log1p(_changes_per_crawl(rate_per_day, change_rate_per_day))
 
     def _slope(self, rate_per_day: FloatArray, change_rate_per_day: FloatArray) -> FloatArray:
@@ -247,8 +255,9 @@ def _drop_useless(change: FloatArray, request: FloatArray, ratio: FloatArray) ->
 
 
 def _changes_per_crawl(rate_per_day: FloatArray, change_rate_per_day: FloatArray) -> FloatArray:
-    """Delta / xi with 0 for a page that never changes (crawled or not) and inf for one that is never crawled."""
-    rate, change = np.asarray(rate_per_day, dtype=np.float64), np.asarray(change_rate_per_day, dtype=np.float64)
+    """Delta / xi: 0 for a page that never changes, crawled or not; inf for one that is never crawled."""
+    rate = np.asarray(rate_per_day, dtype=np.float64)
+    change = np.asarray(change_rate_per_day, dtype=np.float64)
     still = change < TINY_RATE
     with np.errstate(divide="ignore", over="ignore"):
         return np.where(still, 0.0, np.where(still, 1.0, change) / rate)

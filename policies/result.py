@@ -1,10 +1,10 @@
 """How a search for the multiplier ended."""
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 
-class Status(str, Enum):
+class Status(StrEnum):
     """How a search stands or ended."""
 
     RUNNING = "running"
@@ -35,7 +35,7 @@ class SearchResult:
         Sum of all floors, as applied.
     rounds : int
     residual : float
-        Relative width of the bracket: bounds the distance of any free page's marginal value from the multiplier.
+        Relative width of the bracket; no free page's marginal value is further from the multiplier.
     certificate : float
         The objective is at most this far below the optimum (without the hosts' own parts, see `Allocation`).
     pages : int

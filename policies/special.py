@@ -1,8 +1,8 @@
 """The special functions of Poisson crawling: P(2, x), its inverse, and what follows from them.
 
 P(2, x) = 1 - (1 + x) e^-x is the regularised lower incomplete gamma function of shape 2. A page that changes
-at rate Delta and is crawled every t days has crawl value (mu / Delta) P(2, Delta t), so a multiplier fixes its
-interval through the inverse (Azar et al., "Tractable near-optimal policies for crawling", section 3).
+at rate Delta and is crawled every t days has crawl value (mu / Delta) P(2, Delta t), so a multiplier fixes
+its interval through the inverse (Azar et al., "Tractable near-optimal policies for crawling", section 3).
 """
 
 from typing import Final
@@ -50,15 +50,27 @@ def p2(x: FloatArray) -> FloatArray:
     (n,) float64
     """
     x = np.asarray(x, dtype=np.float64)
+    out = np.empty(x.shape)
+    flat_x, flat_out = x.ravel(), out.reshape(-1)
+    for start in range(0, flat_x.size, CHUNK):
+        part = slice(start, start + CHUNK)
+        flat_out[part] = _p2_chunk(flat_x[part])
+    return out
+
+
+def _p2_chunk(x: FloatArray) -> FloatArray:
+    is_small = x < _SERIES_BELOW
+    large = np.minimum(x, 800.0)  # e^-800 is 0 already; keeps inf * 0 away
+    direct = 1.0 - (1.0 + large) * np.exp(-large)
+    if not np.any(is_small):
+        return direct
     small = np.minimum(x, _SERIES_BELOW)
     series = np.full(x.shape, _P2_SERIES[0])
     for coefficient in _P2_SERIES[1:]:
         series *= small
         series += coefficient
     series *= small * small * np.exp(-small)
-    large = np.minimum(x, 800.0)  # e^-800 is 0 already; keeps inf * 0 away
-    direct = 1.0 - (1.0 + large) * np.exp(-large)
-    return np.where(x < _SERIES_BELOW, series, direct)
+    return np.where(is_small, series, direct)
 
 
 def p2_complement(x: FloatArray) -> FloatArray:
@@ -97,7 +109,7 @@ class P2Inverter:
         self._mask: BoolArray = np.empty(CHUNK, dtype=np.bool_)
 
     def scratch(self, n: int) -> FloatArray:
-        """An (n,) view of scratch for callers that work on one chunk; its content is lost on the next call."""
+        """An (n,) view of scratch for callers that work on one chunk; the next call overwrites it."""
         return self._y[:n]
 
     def from_probability(self, c: FloatArray, out: FloatArray) -> None:
@@ -176,7 +188,7 @@ class P2Inverter:
 
     @staticmethod
     def _far(y: FloatArray, e: FloatArray, x: FloatArray) -> None:
-        """Starts beyond the polynomial's range (never reached from a double c < 1): one fixed-point form, two steps."""
+        """Starts beyond the polynomial's range, which no double c < 1 reaches: two Newton steps."""
         rows = np.flatnonzero(e > _START_END)
         target = y[rows]
         guess = target + np.log1p(target + np.log1p(target))

@@ -1,4 +1,4 @@
-"""A table of 1 / x over c = P(2, x): the crawls per change that a multiplier buys, at half the inverse's cost."""
+"""A table of 1 / x over c = P(2, x), crawls per change at a multiplier, at half the cost of the inverse."""
 
 from fractions import Fraction
 from functools import cache
@@ -72,7 +72,7 @@ class Reciprocal:
         self._inverter = P2Inverter()
 
     def scratch(self, n: int) -> FloatArray:
-        """An (n,) view of scratch for callers that work on one chunk; its content is lost on the next call."""
+        """An (n,) view of scratch for callers that work on one chunk; the next call overwrites it."""
         return self._near[:n]
 
     def evaluate(self, c: FloatArray, out: FloatArray) -> None:

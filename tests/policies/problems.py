@@ -1,6 +1,7 @@
 """Crawl problems for tests, and the conditions that prove an answer optimal."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -33,13 +34,15 @@ class Problem:
         def cut(column):
             return None if column is None else column[rows]
 
-        return search.PageBlock(self.change[rows], self.request[rows], cut(self.floor), cut(self.cap), start, limit)
+        return search.PageBlock(
+            self.change[rows], self.request[rows], cut(self.floor), cut(self.cap), start, limit
+        )
 
     def blocks(self, shards: int) -> list[search.PageBlock]:
         """The same pages in `shards` blocks of whole hosts."""
         units = self.change.size if self.sizes is None else self.sizes.size
         edges = np.linspace(0, units, shards + 1).astype(int)
-        return [self.block(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        return [self.block(a, b) for a, b in pairwise(edges)]
 
     def host_of(self) -> np.ndarray:
         return np.repeat(np.arange(self.sizes.size), self.sizes)
@@ -87,7 +90,9 @@ def random_problem(seed: int, n: int | None = None, extreme: bool = True) -> Pro
     if rng.random() < 0.5:
         cuts = np.sort(rng.choice(np.arange(n + 1), size=int(rng.integers(1, min(n, 8) + 1))))
         sizes = np.diff(np.concatenate([[0], cuts, [n]]))  # some hosts may be empty
-        limit = np.where(rng.random(sizes.size) < 0.7, budget * 10.0 ** rng.uniform(-3, 0.3, sizes.size), np.inf)
+        limit = np.where(
+            rng.random(sizes.size) < 0.7, budget * 10.0 ** rng.uniform(-3, 0.3, sizes.size), np.inf
+        )
         if rng.random() < 0.2:
             limit[rng.integers(0, limit.size)] = 0.0
     return Problem(change, request, budget, floor, cap, sizes, limit)
@@ -124,8 +129,8 @@ def check_optimal(problem: Problem, objective: Objective, result: search.SearchR
             assert np.all(slope[can_grow] <= multiplier[can_grow] * (1 + 1e-8))
         can_shrink = rate > floor * (1 + 1e-12)
         assert np.all(slope[can_shrink] >= multiplier[can_shrink] * (1 - 1e-8))
-    # Duality gap: what the rates fall short of the best possible at these multipliers. With complementarity, which
-    # is checked above, no feasible rates can beat that; written per page, so that large multipliers do not cancel.
+    # Duality gap: what the rates fall short of the best possible at these multipliers. With complementarity,
+    # which is checked above, no feasible rates beat that. Per page, so that large multipliers do not cancel.
     best = np.where(multiplier > 0.0, 0.0, np.minimum(cap, 1e300))
     for level in np.unique(multiplier[(multiplier > 0.0) & (multiplier < np.inf)]):
         rows = multiplier == level

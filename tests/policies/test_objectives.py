@@ -27,7 +27,9 @@ def test_marginal_value_is_the_slope_of_the_value(name, change, request, crawl):
     above = objective.value(*one(crawl + step, change))[0]
     slope = objective.marginal_value(*one(crawl, change, request))[0]
     # Differences of values near 1 lose all but 1e-16 of it.
-    assert request * (above - below) / (2 * step) == pytest.approx(slope, rel=1e-4, abs=request * 1e-15 / step)
+    assert request * (above - below) / (2 * step) == pytest.approx(
+        slope, rel=1e-4, abs=request * 1e-15 / step
+    )
 
 
 @pytest.mark.parametrize("name", objectives.NAMES)
@@ -37,7 +39,9 @@ def test_rate_is_where_the_marginal_value_meets_the_multiplier(name, change, req
     objective = objectives.get(name)
     if name == "discrete":
         change = min(change, 20.0)
-    largest = objective.marginal_value(*one(1e-300, change, request))[0] if objective.starves else request / change
+    largest = (
+        objective.marginal_value(*one(1e-300, change, request))[0] if objective.starves else request / change
+    )
     multiplier = largest * 10.0**share
     rate = objective.rate(multiplier, *one(change, request))[0]
     slope = objective.marginal_value(*one(rate, change, request))[0]
@@ -113,7 +117,7 @@ def test_discrete_steps_scale():
 
 
 def test_unknown_names_and_bad_numbers_are_errors():
-    with pytest.raises(ValueError, match="harmonc.*periodic"):
+    with pytest.raises(ValueError, match=r"harmonc.*periodic"):
         objectives.get("harmonc")
     with pytest.raises(ValueError, match="step_days"):
         objectives.Discrete(0.0)

@@ -1,4 +1,4 @@
-"""The multiplier search: golden answers, optimality by its conditions, and the laws of its distributed form."""
+"""The multiplier search: golden answers, conditions of optimality, laws of its distributed form."""
 
 import pickle
 from dataclasses import replace
@@ -45,7 +45,9 @@ DETERMINISTIC = golden.load("det_rates")["cases"]
 
 @pytest.mark.parametrize("case", DETERMINISTIC, ids=[case["name"] for case in DETERMINISTIC])
 def test_periodic_matches_golden(case):
-    problem = Problem(floats(case["Delta"]), floats(case["mu"]), case["R"], optional(case["lo"]), optional(case["cap"]))
+    problem = Problem(
+        floats(case["Delta"]), floats(case["mu"]), case["R"], optional(case["lo"]), optional(case["cap"])
+    )
     if case["status"].startswith("infeasible"):
         with pytest.raises(InfeasibleError, match=r"1\.1 crawls a day, the budget is 1;"):
             search.solve(problem.block(), PERIODIC, problem.budget)
@@ -127,19 +129,28 @@ def test_agrees_with_a_general_solver(seed):
     rng = np.random.Generator(np.random.Philox(key=seed))
     n = 5
     problem = Problem(
-        10.0 ** rng.uniform(-1, 1, n), 10.0 ** rng.uniform(-1, 1, n), float(rng.uniform(1, 5)),
-        np.full(n, 0.05), rng.uniform(0.3, 3.0, n), np.array([2, 3]), np.array([float(rng.uniform(0.3, 2)), np.inf]),
-    )  # fmt: skip
+        10.0 ** rng.uniform(-1, 1, n),
+        10.0 ** rng.uniform(-1, 1, n),
+        float(rng.uniform(1, 5)),
+        np.full(n, 0.05),
+        rng.uniform(0.3, 3.0, n),
+        np.array([2, 3]),
+        np.array([float(rng.uniform(0.3, 2)), np.inf]),
+    )
     _, (part,) = search.solve(problem.block(), PERIODIC, problem.budget)
     floor, cap = problem.bounds(PERIODIC)
     rows = LinearConstraint(
         np.array([[1.0] * 5, [1.0, 1.0, 0, 0, 0]]), -np.inf, [problem.budget, problem.limit[0]]
     )
     found = minimize(
-        lambda x: -value_of(PERIODIC, problem, x), floor + 1e-3, method="SLSQP", bounds=list(zip(floor, cap, strict=True)),
+        lambda x: -value_of(PERIODIC, problem, x),
+        floor + 1e-3,
+        method="SLSQP",
+        bounds=list(zip(floor, cap, strict=True)),
         jac=lambda x: -PERIODIC.marginal_value(x, problem.change, problem.request),
-        constraints=[rows], options={"maxiter": 500, "ftol": 1e-14},
-    )  # fmt: skip
+        constraints=[rows],
+        options={"maxiter": 500, "ftol": 1e-14},
+    )
     ours = value_of(PERIODIC, problem, part.crawl_rate_per_day)
     assert ours >= -found.fun - 1e-9
     if found.success:
@@ -232,7 +243,8 @@ def same_survey(a: Survey, b: Survey) -> bool:
 
 
 def canonical(found: Survey):
-    histograms = [np.ascontiguousarray(x).tobytes() for h in (found.ratios, found.caps) for x in (h.key, h.sums)]
+    columns = (found.ratios.key, found.ratios.sums, found.caps.key, found.caps.sums)
+    histograms = [np.ascontiguousarray(column).tobytes() for column in columns]
     names = [name for name in Survey.__dataclass_fields__ if name not in ("ratios", "caps")]
     return [getattr(found, name) for name in names], histograms
 
@@ -259,7 +271,7 @@ def test_surveys_stay_small():
 
 def test_surveys_for_different_problems_do_not_merge():
     block = PageOf(1.0, 1.0)
-    with pytest.raises(ValueError, match="at 1.0 a day"):
+    with pytest.raises(ValueError, match=r"at 1\.0 a day"):
         search.survey(block, PERIODIC, 1.0).merge(search.survey(block, PERIODIC, 2.0))
     with pytest.raises(ValueError, match="not for memoryless"):
         search.begin(search.survey(block, PERIODIC, 1.0), objectives.get("memoryless"), 1.0)
@@ -320,9 +332,14 @@ def test_no_budget():
 
 def test_floors_of_a_host_above_its_limit_scale_down():
     problem = Problem(
-        np.ones(4), np.array([1.0, 1.0, 1.0, 5.0]), 4.0, np.array([0.6, 0.3, 0.0, 0.1]), None,
-        np.array([2, 2]), np.array([0.3, np.inf]),
-    )  # fmt: skip
+        np.ones(4),
+        np.array([1.0, 1.0, 1.0, 5.0]),
+        4.0,
+        np.array([0.6, 0.3, 0.0, 0.1]),
+        None,
+        np.array([2, 2]),
+        np.array([0.3, np.inf]),
+    )
     result, (part,) = search.solve(problem.block(), PERIODIC, problem.budget)
     np.testing.assert_allclose(part.crawl_rate_per_day[:2], [0.2, 0.1], rtol=1e-9)
     assert result.scaled_hosts == 1 and part.totals.scaled_hosts == 1
@@ -355,7 +372,10 @@ def test_limit_names_what_binds():
         ({"cap_per_day": np.array([0.0, np.nan])}, "cap_per_day"),
         ({"host_limit_per_day": np.array([1.0])}, "needs host_start"),
         ({"host_limit_per_day": np.array([1.0]), "host_start": np.array([0, 1])}, "rise from 0 to.* 2"),
-        ({"host_limit_per_day": np.array([-1.0]), "host_start": np.array([0, 2])}, "host_limit_per_day must lie"),
+        (
+            {"host_limit_per_day": np.array([-1.0]), "host_start": np.array([0, 2])},
+            "host_limit_per_day must lie",
+        ),
     ],
 )
 def test_malformed_blocks_are_errors(change, message):

@@ -112,7 +112,9 @@ def test_table_matches_the_inverse():
         10.0 ** rng.uniform(-240, 0, 4000),
         10.0 ** rng.uniform(-14, 0, 4000),
         np.maximum(1.0 - 10.0 ** rng.uniform(-16, 0, 4000), 1e-3),
-        np.repeat([0.5, np.nextafter(0.5, 0), 2.0**-40, np.nextafter(2.0**-40, 0), special.LARGEST_BELOW_ONE], 800),
+        np.repeat(
+            [0.5, np.nextafter(0.5, 0), 2.0**-40, np.nextafter(2.0**-40, 0), special.LARGEST_BELOW_ONE], 800
+        ),
     ):
         c = np.minimum(c, special.LARGEST_BELOW_ONE)
         table.evaluate(c, out)
