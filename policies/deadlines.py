@@ -4,7 +4,6 @@ These are the loops over slots that NumPy cannot run at once. They work on plain
 of a job, the more urgent.
 """
 
-from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
 from heapq import heappop, heappush, heapreplace
@@ -134,10 +133,10 @@ def earliest_deadline_first_polite(
     """
     ranks = iter(jobs.rank.tolist())
     opening = jobs.opening.tolist()
-    # Flat arrays of numbers, not lists of objects: these are read at random, and every miss costs.
-    host_of = array("i", host[jobs.row].astype(np.int32).tobytes())
-    gap = array("q", host_gap_us.astype(np.int64).tobytes())
-    free = array("q", host_free_us.astype(np.int64).tobytes())
+    # Views of flat numbers, not lists of objects: these are read at random, and every miss costs.
+    host_of = host[jobs.row].astype(np.int32).data
+    gap = host_gap_us.astype(np.int64).data
+    free = host_free_us.astype(np.int64).data
     limited = np.flatnonzero(np.bincount(host[jobs.row], minlength=host_slots.size) > host_slots)
     left = dict(zip(limited.tolist(), host_slots[limited].tolist(), strict=True))
     for j, allowed in left.items():
