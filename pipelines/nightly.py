@@ -28,6 +28,7 @@ from transforms.sampling import Overview
 from transforms.scheduling import DivideSlots, Night, SequenceCrawls, ShardReport
 from transforms.sinks import FileInfo, make_folder, write_shard
 from transforms.solving import SolveMultiplier
+from transforms.sources import check_inputs
 from transforms.tally import AddCounts
 
 OUTPUTS = ("pages", "schedule", "state", "slots", "rejected")
@@ -68,6 +69,12 @@ def fold_settings(settings: Settings) -> FoldSettings:
     )
 
 
+def inputs_of(settings: Settings) -> list[Input]:
+    """The inputs that the options name. Only a missing crawl log is no error: then there is nothing to learn."""
+    named = ((kind, getattr(settings, kind)) for kind in KINDS)
+    return [Input(kind, patterns, kind != "observations") for kind, patterns in named if patterns]
+
+
 def build_pipeline(
     pipeline: beam.Pipeline, settings: Settings, previous: Previous
 ) -> dict[str, beam.PCollection]:
@@ -88,11 +95,7 @@ def build_pipeline(
     night, chosen = night_of(settings), fold_settings(settings)
     clock = chosen.clock
 
-    inputs = [
-        Input(kind, patterns, required=kind != "observations")
-        for kind in KINDS
-        if (patterns := getattr(settings, kind))
-    ]
+    inputs = inputs_of(settings)
     read = pipeline | "ReadInputs" >> ReadInputs(
         inputs, previous, settings.num_shards, settings.rows_per_batch
     )
@@ -191,8 +194,10 @@ def prepare_output(folder: str) -> None:
         FileSystems.delete([manifest])
     for name in OUTPUTS:
         old = FileSystems.join(folder, name)
-        if FileSystems.exists(old):
-            FileSystems.delete([old])
+        # Object stores have files only; deleting those of a folder serves everywhere.
+        files = [m.path for m in FileSystems.match([FileSystems.join(old, "**")])[0].metadata_list]
+        if files:
+            FileSystems.delete(files)
         make_folder(old)
 
 
@@ -209,6 +214,8 @@ def run(argv: Sequence[str] | None = None) -> Any:
         settings.state,
         {"half_life_changes": settings.half_life_changes, "half_life_days": settings.half_life_days},
     )
+    for found in inputs_of(settings):  # before the old output is deleted
+        check_inputs(found.kind, found.patterns, found.required)
     prepare_output(settings.output)
     pipeline = beam.Pipeline(runner=local_runner(options), options=options)
     build_pipeline(pipeline, settings, previous)
