@@ -148,6 +148,12 @@ class Texts:
     def __len__(self) -> int:
         return len(self.start)
 
+    def span(self) -> NDArray[np.uint8]:
+        """All bytes from the first row to the last, with whatever lies between rows."""
+        if not len(self):
+            return self.data[:0]
+        return self.data[int(self.start[0]) : int(self.start[-1] + self.size[-1])]
+
     def first_lanes(self, a: int, b: int) -> Hashes:
         """The first 8 bytes of rows a..b, padded with zeros: uint64 (b - a,)."""
         words, base = self.words(a, b)

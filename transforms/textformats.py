@@ -8,7 +8,6 @@ their first record, so nothing depends on where a block begins.
 from __future__ import annotations
 
 import csv
-import io
 import json
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +22,9 @@ from numpy.typing import NDArray
 from transforms.formats import Block, RawBlock, scalars
 from transforms.inputs import InputError, open_file
 from transforms.normalise import Kind, columns_to_read, rejected_file, rejected_rows
+
+# A block is bounded already; a URL of a megabyte must be rejected as such, not as a defect of the file.
+csv.field_size_limit(1 << 30)
 
 CHUNK_BYTES = 8 << 20
 # A record longer than this is cut at a line end; a line longer than this is rejected.
@@ -153,12 +155,24 @@ def read_csv(path: str, gzip: bool, kind: Kind, metadata: Sequence[str] | None) 
 
 def _header(block: bytes, line: int, delimiter: str) -> tuple[list[str] | None, bytes, int]:
     """The names of the columns, the rest of the block, and the line where it begins."""
-    lines = io.BytesIO(block)
-    reader = csv.reader((raw.decode("utf-8", "replace") for raw in lines), delimiter=delimiter)
+    used = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal used
+        for raw in _lines(block):
+            used += len(raw)
+            yield raw.decode("utf-8", "replace")
+
+    reader = csv.reader(lines(), delimiter=delimiter)
     for record in reader:
         if record:
-            return [name.strip() for name in record], block[lines.tell() :], line + reader.line_num
+            return [name.strip() for name in record], block[used:], line + reader.line_num
     return None, b"", line + reader.line_num
+
+
+def _lines(block: bytes) -> list[bytes]:
+    """Lines as Arrow sees them: a lone carriage return ends one, too."""
+    return block.splitlines(keepends=True)
 
 
 def _parse_csv(
@@ -225,12 +239,16 @@ def _lazy_csv_lines(block: bytes, line: int, delimiter: str, rows: int) -> Calla
 
 def _csv_lines(block: bytes, line: int, delimiter: str) -> Lines:
     """The number of the first line of every record that is not empty."""
-    reader = csv.reader((raw.decode("latin-1") for raw in io.BytesIO(block)), delimiter=delimiter)
+    reader = csv.reader((raw.decode("latin-1") for raw in _lines(block)), delimiter=delimiter)
     out, before = [], 0
-    for record in reader:
-        if record:
-            out.append(line + before)
-        before = reader.line_num
+    try:
+        for record in reader:
+            if record:
+                out.append(line + before)
+            before = reader.line_num
+    except csv.Error:
+        # A field of more than 128 KiB, which Arrow takes: no numbers then.
+        return np.empty(0, np.int64)
     return np.array(out, np.int64)
 
 
@@ -238,7 +256,7 @@ def _parse_csv_slowly(
     path: str, block: bytes, line: int, header: list[str], wanted: list[str], delimiter: str
 ) -> Iterator[Block]:
     """Record by record, for a block that Arrow refuses."""
-    lines = (raw.decode("utf-8", "surrogateescape") for raw in io.BytesIO(block))
+    lines = (raw.decode("utf-8", "surrogateescape") for raw in _lines(block))
     reader = csv.reader(lines, delimiter=delimiter)
     use = [header.index(name) for name in wanted]
     good: list[list[str]] = []

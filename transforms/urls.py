@@ -197,7 +197,8 @@ def trim(array: pa.Array) -> pa.Array:
 
 
 def _has_blank_ends(texts: Texts) -> bool:
-    if not len(texts.data):
+    # One pass over all bytes is much faster than one over the ends, and most URLs have no blank anywhere.
+    if texts.span().min(initial=255) > 32:
         return False
     for a, b in texts.chunks():
         start, size = texts.start[a:b], texts.size[a:b]

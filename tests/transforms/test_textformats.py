@@ -147,11 +147,16 @@ records = st.lists(st.tuples(st.sampled_from([URL, "bad", "", URL + "?a,b"]), no
 
 
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(records, st.integers(1, 200), st.sampled_from(["\n", "\r\n"]))
-def test_whatever_a_csv_writer_writes_comes_back_row_by_row(tmp_path, monkeypatch, records, chunk, end):
+@given(records, st.integers(1, 200), st.sampled_from(["\n", "\r\n"]), st.booleans())
+def test_whatever_a_csv_writer_writes_comes_back_row_by_row(
+    tmp_path, monkeypatch, records, chunk, end, quote
+):
+    if not quote:
+        # Python's writer may leave a lone carriage return without quotes.
+        records = [(u, n.replace("\r", ""), o.replace("\r", "")) for u, n, o in records]
     monkeypatch.setattr(textformats, "CHUNK_BYTES", chunk)
     with open(tmp_path / "a.csv", "w", newline="", encoding="utf-8") as f:
-        writer = csv.writer(f, lineterminator=end)
+        writer = csv.writer(f, lineterminator=end, quoting=csv.QUOTE_ALL if quote else csv.QUOTE_MINIMAL)
         writer.writerow(["note", "url", "fetched_at", "other"])
         writer.writerows((note, url, "2026-01-02", other) for url, note, other in records)
     rows, rejected = read_file(tmp_path / "a.csv", "observations")
@@ -171,3 +176,19 @@ def test_whatever_a_json_writer_writes_comes_back_row_by_row(tmp_path, monkeypat
     rows, rejected = read_file(tmp_path / "a.jsonl", "observations")
     assert len(rows) + len(rejected) == len(lines)
     assert sum(r["reason"] == "bad_json" for r in rejected) == len(junk)
+
+
+def test_a_lone_carriage_return_ends_a_record(tmp_path):
+    text = f"url,fetched_at,note\n{URL},2026-01-02,a\rb\n{URL},2026-01-02,c\n"
+    rows, rejected = read_file(write_file(tmp_path / "a.csv", None, text))
+    assert len(rows) == 2
+    assert [r["reason"] for r in rejected] == ["column_count"]
+    rows, _ = read_file(write_file(tmp_path / "b.csv", None, f"url,fetched_at\r{URL},2026-01-02\r"))
+    assert len(rows) == 1
+
+
+def test_a_huge_field_that_nobody_reads(tmp_path):
+    text = f'url,fetched_at,note\n{URL},2026-01-02,"{"x" * 500_000}"\nbad,2026-01-02,\n'
+    rows, rejected = read_file(write_file(tmp_path / "a.csv", None, text))
+    assert len(rows) == 1
+    assert [r["reason"] for r in rejected] == ["bad_url"]
