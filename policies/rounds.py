@@ -31,6 +31,8 @@ class SearchState:
         All evaluations, ascending.
     pending : tuple of float
         Ascending multipliers at which the next round wants the demand.
+    shrink : float
+        Width of the bracket before the last round over its width after it.
     """
 
     objective: str
@@ -48,6 +50,7 @@ class SearchState:
     points: tuple[tuple[float, int], ...] = ()
     pending: tuple[float, ...] = ()
     rounds: int = 0
+    shrink: float = math.inf
 
 
 def log_width(state: SearchState) -> float:
@@ -81,13 +84,16 @@ def has_converged(state: SearchState) -> bool:
     return width <= _SURE_WIDTH * (1.0 + 1e-6) or (width <= _WIDTH and gap(state) <= _GAP * free)
 
 
-def first_points(state: SearchState, guess: float) -> tuple[float, ...]:
+def first_points(state: SearchState, guess: float, starve_all: float) -> tuple[float, ...]:
     """Multipliers of the first round, around the survey's estimate."""
     points = _around(guess, [3e-5 * 8.0**j for j in range(_pairs(state))])
     if state.constrained:  # the guess knows of no floors, caps and limits
         width = log_width(state)
         points += [state.low, state.high]
         points += [state.low * math.exp(width * part) for part in (0.25, 0.5, 0.75)]
+    if state.high >= starve_all * (1.0 - 1e-6):
+        # A tight budget may end at the cliff where the most valuable pages begin to starve.
+        points += [starve_all * (1.0 - _SURE_WIDTH), starve_all]
     return _plan(state, points)
 
 
@@ -96,8 +102,10 @@ def next_points(state: SearchState) -> tuple[float, ...]:
     guess, error = _interpolate(state)
     width = log_width(state)
     pairs = 1 if width < 1e-6 else max(_pairs(state), 2 if state.constrained else 1)
-    first = max(1e-9, 2.0 * error)
-    outer = max(first, 0.03 * width) if pairs > 1 else first
+    first = outer = max(1e-9, 2.0 * error)
+    if pairs > 1:
+        first = max(1e-9, min(first, 0.01 * width))
+        outer = max(first, min(max(outer, 0.03 * width), 0.25 * width))
     offsets = [min(first * (outer / first) ** (j / max(pairs - 1, 1)), 0.5 * width) for j in range(pairs)]
     return _plan(state, _around(guess, offsets))
 
@@ -118,6 +126,8 @@ def _plan(state: SearchState, points: list[float]) -> tuple[float, ...]:
     width = max(log_width(state), 0.0)
     left = ROUNDS - state.rounds - 1
     sections = math.ceil(width / _SURE_WIDTH / float(_SECTIONS + 1) ** left)
+    if state.rounds >= 2 and state.shrink < 5.0:  # demand jumps here: interpolation will not do
+        sections = max(sections, math.ceil((width / _SURE_WIDTH) ** (1.0 / (left + 1))))
     if sections > 1 or left == 0:
         points = points + [state.low * math.exp(width * j / sections) for j in range(1, sections)]
     inside = {x for x in points if state.low <= x <= state.high}

@@ -1,8 +1,8 @@
 """The multiplier of the crawl budget, found by rounds of summed demand.
 
-Total demand falls as the multiplier rises and may jump. A survey of the pages gives a bracket; each round adds
-up demand at a few multipliers and narrows it; the rates are the convex combination of the demands at its two
-ends that spends the budget. They keep every floor, cap and host limit, because the set of such rates is
+Total demand falls as the multiplier rises and may jump. A survey of the pages gives a bracket; each round
+adds up demand at a few multipliers and narrows it; the rates are the convex combination of the demands at its
+two ends that spends the budget. They keep every floor, cap and host limit, because the set of such rates is
 convex, and lie within a known distance of the optimum (Lagrangian duality).
 
 In one process `solve` does it all. Distributed, the same functions run as
@@ -43,6 +43,7 @@ from policies.rounds import (
     first_points,
     gap,
     has_converged,
+    log_width,
     next_points,
     share_low,
 )
@@ -195,7 +196,7 @@ def begin(survey_of_all: Survey, objective: Objective, budget_per_day: float) ->
     low = _lower_end(bounds, found, budget_per_day, high)
     guess = _bisect(bounds.estimate_near(low, high), budget_per_day, low, high, 1e-7)[1]
     state = replace(state, low=low, high=high)
-    return replace(state, pending=first_points(state, guess))
+    return replace(state, pending=first_points(state, guess, starve_all))
 
 
 def _bisect(
@@ -265,6 +266,7 @@ def advance(state: SearchState, demand_of_all: Demand) -> SearchState:
     if not state.pending:
         return state
     points = tuple(sorted(state.points + tuple(zip(state.pending, demand_of_all.units, strict=True))))
+    width = log_width(state)
     low, low_units, high, high_units = state.low, state.low_units, state.high, state.high_units
     for point, units in points:
         if units >= BUDGET_UNITS and point >= low:
@@ -282,6 +284,7 @@ def advance(state: SearchState, demand_of_all: Demand) -> SearchState:
         rounds=state.rounds + 1,
         pending=(),
     )
+    state = replace(state, shrink=width / max(log_width(state), 1e-300))
     if has_converged(state):
         return replace(state, status=Status.CONVERGED)
     if state.rounds == ROUNDS:
