@@ -223,7 +223,7 @@ class ScheduledShard:
             "crawl_rate_per_day": pa.array(self._rate),
             "expected_freshness": pa.array(self._fresh),
             "crawl_value": pa.array(self._value),
-            "owed": pa.array(self._sequence.owed),
+            "owed": pa.array(self._owed()),
             "limit": pa.array(limit, pa.string()),
             "boundary": pa.array((intervals > 0) & ((changes == 0) | (changes == intervals))),
         }
@@ -231,6 +231,10 @@ class ScheduledShard:
             if name.startswith(META):
                 columns[name[len(META) :]] = table.column(name)
         return pa.RecordBatch.from_pydict(columns)
+
+    def _owed(self) -> FloatArray:
+        """Crawls tonight beyond the page's rate times the horizon, give or take one."""
+        return self._sequence.expected - self._rate * (self._night.horizon_us / DAY_US)
 
     def schedule(self) -> pa.RecordBatch:
         """One row a used slot, in order of slots."""
