@@ -21,13 +21,13 @@ from transforms import schemas
 from transforms.carrying import Previous, read_previous_file
 from transforms.catalogue import metadata_columns
 from transforms.formats import Split
-from transforms.hashing import stable_hash
+from transforms.hashing import hash_texts, stable_hash
 from transforms.normalise import KINDS
 from transforms.packing import pack_times, unpack_times
 from transforms.sharding import ShardBuffer
 from transforms.sources import ROWS, plan_files, read_split, slices
 from transforms.tally import Counts
-from transforms.urls import HostTable, hash_urls
+from transforms.urls import HostTable
 
 _COMPRESSED = {b"compress": b"1"}
 # Kinds whose rows are pages by their URL; the previous night's rows and hosts have no URL to hash.
@@ -55,11 +55,16 @@ class Task:
 class _Plan(beam.DoFn):
     """From inputs to tasks, each under a stable key, so that workers share them the same way."""
 
-    def process(self, element: Input | Task) -> Iterator[tuple[int, Task]]:
+    def process(self, element: Input | Task) -> Iterator[Any]:
         if isinstance(element, Task):
             yield stable_hash(repr(element.previous)) >> 1, element
             return
-        for split in plan_files(element.patterns, element.kind, element.required):
+        splits = plan_files(element.patterns, element.kind, element.required)
+        counts = Counts()
+        counts.add(f"{element.kind}_files", len({s.path for s in splits}))
+        counts.add(f"{element.kind}_files_empty", sum(s.form == "empty" for s in splits))
+        yield beam.pvalue.TaggedOutput(ReadInputs.COUNTS, counts.publish())
+        for split in splits:
             if split.form != "empty":
                 yield stable_hash(f"{split.path}:{split.groups}") >> 1, Task(element.kind, split)
 
@@ -126,7 +131,7 @@ def unpacked(batch: pa.RecordBatch) -> pa.RecordBatch:
     if schemas.kind_of(batch) not in ROW_KINDS or "url_hash" in batch.schema.names:
         return batch
     batch = unpack_times(batch)
-    return batch.append_column("url_hash", pa.array(hash_urls(batch.column("url"))[0]))
+    return batch.append_column("url_hash", pa.array(hash_texts(batch.column("url"))))
 
 
 def _count_rejected(counts: Counts, kind: str, batch: pa.RecordBatch) -> None:
@@ -170,10 +175,13 @@ class ReadInputs(beam.PTransform):
         self._num_shards, self._rows_per_batch = num_shards, rows_per_batch
 
     def expand(self, pipeline: beam.Pipeline) -> dict[str, beam.PCollection]:
-        outputs = (
+        planned = (
             pipeline
             | "NameInputs" >> beam.Create(self._elements, reshuffle=False)
-            | "PlanReads" >> beam.ParDo(_Plan()).with_output_types(tuple[int, Task])
+            | "PlanReads" >> beam.ParDo(_Plan()).with_outputs(self.COUNTS, main="tasks")
+        )
+        outputs = (
+            hinted(planned["tasks"], tuple[int, Task])
             | "SpreadReads" >> beam.GroupByKey()
             | "TakeReads" >> beam.FlatMapTuple(lambda _, tasks: tasks).with_output_types(Task)
             | "ReadFiles"
@@ -187,7 +195,9 @@ class ReadInputs(beam.PTransform):
             self.COUNTS: dict[str, int],
             self.METADATA: list[str],
         }
-        return {tag: hinted(outputs[tag], kind) for tag, kind in types.items()}
+        read = {tag: hinted(outputs[tag], kind) for tag, kind in types.items()}
+        counts = (hinted(planned[self.COUNTS], dict[str, int]), read[self.COUNTS])
+        return read | {self.COUNTS: counts | "GatherReadCounts" >> beam.Flatten()}
 
 
 def hinted(collection: beam.PCollection, element: Any) -> beam.PCollection:

@@ -18,14 +18,20 @@ from policies.history import DISPOSITIONS
 from policies.signal_counts import DISPOSITIONS as SIGNAL_DISPOSITIONS
 from tests.pipelines.jobs import Night, at, write_rows
 from tests.pipelines.site import make_site
-from transforms.counters import committed
+from transforms.tally import committed
 
 SITE = make_site(n_pages=50, seed=5)
 AS_OF = datetime(2026, 6, 29, tzinfo=UTC)  # the last days of the logs lie after it
 BUDGET, HOURS = 35.7, 13
 BAD: dict[str, list[dict[str, Any]]] = {
-    "observations": [{"url": "mailto:a@b.test", "fetched_at": at(1)}, {"url": "https://a.test/", "fetched_at": "?"}],
-    "requests": [{"url": "https://h0.test/", "day": at(1)[:10], "clicks": -1}, {"url": "", "day": at(1)[:10]}],
+    "observations": [
+        {"url": "mailto:a@b.test", "fetched_at": at(1)},
+        {"url": "https://a.test/", "fetched_at": "?"},
+    ],
+    "requests": [
+        {"url": "https://h0.test/", "day": at(1)[:10], "clicks": -1},
+        {"url": "", "day": at(1)[:10]},
+    ],
     "signals": [{"url": "https://h0.test/", "signalled_at": "soon"}],
     "pages": [{"url": "https://h0.test/", "importance": -2.0}],
 }
@@ -40,8 +46,14 @@ def _rows(kind: str) -> list[dict[str, Any]]:
 def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Night, dict[str, int]]:
     """A night, and Beam's committed counters of it."""
     folder: Path = tmp_path_factory.mktemp("conservation")
-    arguments = [f"--output={folder}/out", f"--as_of={AS_OF.isoformat()}", f"--budget={BUDGET}", "--num_shards=4",
-                 f"--horizon_hours={HOURS}", "--max_rejected_fraction=0.5"]
+    arguments = [
+        f"--output={folder}/out",
+        f"--as_of={AS_OF.isoformat()}",
+        f"--budget={BUDGET}",
+        "--num_shards=4",
+        f"--horizon_hours={HOURS}",
+        "--max_rejected_fraction=0.5",
+    ]
     for kind in ("observations", "requests", "signals", "pages", "hosts"):
         write_rows(folder / kind / "good.jsonl", _rows(kind))
         if kind in BAD:

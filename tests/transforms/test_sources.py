@@ -1,8 +1,9 @@
-"""Reading as part of a pipeline."""
+"""Reading as part of a pipeline: every row once, to the shard of its host."""
 
 import json
 
 import apache_beam as beam
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -11,18 +12,31 @@ from apache_beam.testing.util import assert_that
 
 from tests.transforms.files import OBSERVATIONS, URL, write_file
 from transforms import schemas
-from transforms.counters import committed
+from transforms.carrying import Previous
 from transforms.inputs import InputError, input_error_message
-from transforms.normalise import HASHES
-from transforms.sources import ReadRows, check_inputs
+from transforms.reading import Input, ReadInputs, unpacked
+from transforms.sources import check_inputs
+from transforms.tally import committed
+from transforms.urls import locate
 
 
-def _run(kind, patterns, check=None, rejected=None, **options):
+def _run(kind, patterns, check=None, rejected=None, required=True, num_shards=2):
+    """Read one input; `check` gets its batches as the shards see them. Returns Beam's counters."""
     pipeline = beam.Pipeline(runner=FnApiRunner())
-    read = pipeline | ReadRows(kind, patterns, **options)
-    for name, test in (("rows", check), ("rejected", rejected)):
-        if test is not None:
-            assert_that(read[name], test, label=name)
+    read = pipeline | ReadInputs([Input(kind, patterns, required)], Previous(), num_shards, 1 << 18)
+
+    def rows(elements):
+        kept = [(shard, unpacked(batch)) for shard, batch in elements if batch.num_rows]
+        assert {shard for shard, batch in elements} == set(range(num_shards))
+        for shard, batch in kept:
+            if "url" in batch.schema.names:
+                assert set(locate(batch.column("url")).host_hash % np.uint64(num_shards)) == {shard}
+        check([batch for _, batch in kept])
+
+    if check is not None:
+        assert_that(read[ReadInputs.ROWS], rows, label="rows")
+    if rejected is not None:
+        assert_that(read[ReadInputs.REJECTED], rejected, label="rejected")
     result = pipeline.run()
     return committed(result.metrics())
 
@@ -40,10 +54,11 @@ def folder(tmp_path):
 
 def test_rows_are_conserved_in_the_counters(folder):
     def rows(batches):
-        # Small batches come joined.
-        assert [b.num_rows for b in batches] == [4 * 49]
-        expected = pa.schema([*schemas.OBSERVATIONS, *HASHES], schemas.OBSERVATIONS.metadata)
-        schemas.check(batches[0], expected, "rows")
+        assert len(batches) <= 2  # small batches come joined
+        assert sum(b.num_rows for b in batches) == 4 * 49
+        expected = pa.schema([*schemas.OBSERVATIONS, ("url_hash", pa.uint64())])
+        for batch in batches:
+            schemas.check(batch, expected, "rows")
 
     def rejected(batches):
         found = sorted((b["source"][0].as_py().rsplit("/", 1)[1], b["row"][0].as_py()) for b in batches)
@@ -51,12 +66,12 @@ def test_rows_are_conserved_in_the_counters(folder):
 
     counters = _run("observations", str(folder), rows, rejected)
     assert counters == {
-        "files_empty/observations": 1,
-        "files_read/observations": 6,
-        "files_rejected/truncated_file": 1,
-        "rows_accepted/observations": 196,
-        "rows_read/observations": 200,
-        "rows_rejected/bad_url": 4,
+        "observations_files": 6,
+        "observations_files_empty": 1,
+        "observations_files_truncated": 1,
+        "observations_accepted": 196,
+        "observations_rejected": 4,
+        "observations_rejected_bad_url": 4,
     }
 
 
@@ -72,7 +87,7 @@ def test_a_large_file_is_read_in_parts(tmp_path, monkeypatch):
         urls = [u for b in batches for u in b["url"].to_pylist()]
         assert sorted(urls) == sorted(table["url"].to_pylist())
 
-    assert _run("observations", f"{tmp_path}/*.parquet", rows)["rows_read/observations"] == n
+    assert _run("observations", f"{tmp_path}/*.parquet", rows)["observations_accepted"] == n
 
 
 def test_catalogues_with_other_columns_side_by_side(tmp_path):
@@ -83,7 +98,6 @@ def test_catalogues_with_other_columns_side_by_side(tmp_path):
         assert sorted(b.schema.names[4] for b in batches) == ["kind", "price"]
 
     _run("pages", f"{tmp_path}/a.csv,{tmp_path}/b.jsonl", rows)
-    _run("pages", f"{tmp_path}/a.csv", lambda b: None, metadata_columns=["kind"], hashes=False)
 
 
 def test_other_kinds(tmp_path):
@@ -92,12 +106,9 @@ def test_other_kinds(tmp_path):
     write_file(tmp_path / "h.csv", [{"host": "A.test", "max_per_day": 5}])
     for kind in ("requests", "signals", "hosts"):
         schema = getattr(schemas, kind.upper())
-        _run(
-            kind,
-            f"{tmp_path}/{kind[0]}.csv",
-            lambda b, s=schema: schemas.check(b[0], s, "rows"),
-            hashes=False,
-        )
+        key = ("host_hash" if kind == "hosts" else "url_hash", pa.uint64())
+        expected = pa.schema([*schema, key])
+        _run(kind, f"{tmp_path}/{kind[0]}.csv", lambda b, e=expected: schemas.check(b[0], e, "rows"))
 
 
 @pytest.mark.parametrize(
@@ -136,9 +147,4 @@ def test_an_unusable_input_stops_the_run_with_one_sentence(tmp_path, kind, name,
 
 def test_an_optional_input_may_match_nothing(tmp_path):
     counters = _run("requests", f"{tmp_path}/*.csv", required=False)
-    assert counters["files_read/requests"] == 0
-
-
-def test_an_unknown_kind():
-    with pytest.raises(ValueError, match="kind is 'sitemaps', expected one of observations, requests"):
-        ReadRows("sitemaps", "x")
+    assert counters == {"requests_files": 0, "requests_files_empty": 0}
