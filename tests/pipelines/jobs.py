@@ -30,7 +30,9 @@ def at(day: float, hour: float = 0.0, second: float = 0.0) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def seen(url: str, moment: str, digest: str | None = "A", status: int | None = 200, **more: Any) -> dict[str, Any]:
+def seen(
+    url: str, moment: str, digest: str | None = "A", status: int | None = 200, **more: Any
+) -> dict[str, Any]:
     """One row of a crawl log."""
     return {"url": url, "fetched_at": moment, "status": status, "digest": digest, **more}
 

@@ -36,7 +36,9 @@ def _options() -> list[argparse.Action]:
 def test_help_lists_the_commands():
     code, out, _ = command("--help")
     assert code == 0
-    assert re.search(r"^\s+nightly\s+\S", out, re.MULTILINE) and re.search(r"^\s+synthesize\s+\S", out, re.MULTILINE)
+    assert re.search(r"^\s+nightly\s+\S", out, re.MULTILINE) and re.search(
+        r"^\s+synthesize\s+\S", out, re.MULTILINE
+    )
     assert "exit codes" in out
 
 
@@ -86,10 +88,30 @@ def test_no_command_or_an_unknown_one_is_a_usage_error():
 
 
 def test_all_problems_at_once():
-    found = _problems("--budget=lots", "--as_of=yesterday", "--num_shards=0", "--objective=best", "--horizon_hours=-3",
-                      "--half_life_changes=1.5", "--group_columns=section", "--nonsense=1", "--output_format=xml")
-    for name in ("observations", "output", "budget", "as_of", "num_shards", "objective", "horizon_hours",
-                 "half_life_changes", "group_columns", "nonsense", "output_format"):
+    found = _problems(
+        "--budget=lots",
+        "--as_of=yesterday",
+        "--num_shards=0",
+        "--objective=best",
+        "--horizon_hours=-3",
+        "--half_life_changes=1.5",
+        "--group_columns=section",
+        "--nonsense=1",
+        "--output_format=xml",
+    )
+    for name in (
+        "observations",
+        "output",
+        "budget",
+        "as_of",
+        "num_shards",
+        "objective",
+        "horizon_hours",
+        "half_life_changes",
+        "group_columns",
+        "nonsense",
+        "output_format",
+    ):
         assert sum(bool(re.match(f"--{name}\\b(?!_)", line)) for line in found) == 1, (name, found)
 
 
@@ -123,7 +145,8 @@ def test_missing_options_say_what_to_give():
 
 def test_an_unknown_option_is_named_and_no_prefix_is_guessed():
     assert _problems(*GOOD, "--host_max_per_dya=3") == [
-        "--host_max_per_dya=3: neither recrawl nor Beam knows this option"]
+        "--host_max_per_dya=3: neither recrawl nor Beam knows this option"
+    ]
     (line,) = _problems(*GOOD, "--horizon=3")
     assert "--horizon" in line
     (line,) = _problems(*GOOD, "stray")
@@ -189,8 +212,17 @@ def test_the_summary_says_what_a_person_wants_to_know(tmp_path):
     rows += [{"url": "nonsense", "fetched_at": at(3), "status": 200, "digest": "A"}]
     night = nightly(tmp_path, observations=rows, budget=60, host_max_per_day=15)
     assert night.code == 0
-    for words in ("30 on 3 hosts", "150 read", "1 observations bad_url", "60 crawls a day", "multiplier",
-                  "under a uniform schedule", "hosts at limit", "unspent", str(night.folder)):
+    for words in (
+        "30 on 3 hosts",
+        "150 read",
+        "1 observations bad_url",
+        "60 crawls a day",
+        "multiplier",
+        "under a uniform schedule",
+        "hosts at limit",
+        "unspent",
+        str(night.folder),
+    ):
         assert words in night.printed, words
     # Progress on the other stream, in order.
     assert re.search(r"reading.*folding.*searching.*manifest", night.complaints, re.DOTALL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -65,7 +66,8 @@ class TestNoInput:
         fresh = nightly(tmp_path, "fresh", observations=GOOD)
         assert night.code == fresh.code == 0
         assert night.digests("pages", "schedule", "state", "slots") == fresh.digests(
-            "pages", "schedule", "state", "slots")
+            "pages", "schedule", "state", "slots"
+        )
 
     def test_a_catalogue_alone_is_input(self, tmp_path):
         """Pages that were never crawled, and no log yet."""
@@ -109,7 +111,9 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Night:
     (logs / "bad.csv").write_bytes(b"\n".join(lines) + b"\n")
     whole = write_rows(folder / "whole.parquet", GOOD).read_bytes()
     (logs / "cut.parquet").write_bytes(whole[: len(whole) // 2])
-    packed = write_rows(folder / "whole.csv.gz", [seen(f"https://gz.test/{i}", at(1), str(i)) for i in range(9999)])
+    packed = write_rows(
+        folder / "whole.csv.gz", [seen(f"https://gz.test/{i}", at(1), str(i)) for i in range(9999)]
+    )
     (logs / "cut.csv.gz").write_bytes(packed.read_bytes()[:-2000])
     (logs / "notes.txt").write_text("not a log")
     (logs / "_temporary.csv").write_text("not,a,log")
@@ -166,7 +170,10 @@ def test_too_many_bad_rows_stop_the_night_after_they_are_written(tmp_path):
 def test_counts_that_are_no_counts(tmp_path):
     """NaN, negative and absurd clicks; the rest of the page's rows counts."""
     url = GOOD[0]["url"]
-    lines = [f"{url},2026-06-0{i + 1},{c}" for i, c in enumerate(["nan", "-1", "inf", "1e300", "many", "3", "", "0.5"])]
+    lines = [
+        f"{url},2026-06-0{i + 1},{c}"
+        for i, c in enumerate(["nan", "-1", "inf", "1e300", "many", "3", "", "0.5"])
+    ]
     log = tmp_path / "clicks.csv"
     log.write_text("\n".join(["url,day,clicks", *lines]))
     night = nightly(tmp_path, observations=GOOD, requests=log)
@@ -179,11 +186,22 @@ def test_counts_that_are_no_counts(tmp_path):
 @pytest.fixture(scope="module")
 def spelled(tmp_path_factory: pytest.TempPathFactory) -> Night:
     """Hosts in many spellings, and a gap of 3 hours for two of them."""
-    urls = ["http://EXAMPLÉ.test/1", "http://xn--exampl-gva.test/2", "http://exampl%C3%A9.test./3",
-            "https://exampl\u0065\u0301.test:8443/4", "http://0x7f.1/", "http://127.0.0.1:8080/x",
-            "http://[2001:db8::1]:8080/", "http://[2001:DB8:0:0::1]/y", "http://a.test:80/", "https://A.TEST.:443/"]
-    hosts = [{"host": "exampl\u00e9.test", "min_gap_seconds": 10_800},
-             {"host": "[2001:db8::1]", "min_gap_seconds": 10_800}]
+    urls = [
+        "http://EXAMPLÉ.test/1",
+        "http://xn--exampl-gva.test/2",
+        "http://exampl%C3%A9.test./3",
+        "https://exampl\u0065\u0301.test:8443/4",
+        "http://0x7f.1/",
+        "http://127.0.0.1:8080/x",
+        "http://[2001:db8::1]:8080/",
+        "http://[2001:DB8:0:0::1]/y",
+        "http://a.test:80/",
+        "https://A.TEST.:443/",
+    ]
+    hosts = [
+        {"host": "exampl\u00e9.test", "min_gap_seconds": 10_800},
+        {"host": "[2001:db8::1]", "min_gap_seconds": 10_800},
+    ]
     rows = [r for u in urls for r in crawls(u, "ABCDE", 24)]
     night = nightly(tmp_path_factory.mktemp("hosts"), observations=rows, hosts=hosts, budget=100)
     assert night.code == 0, night.complaints
@@ -211,16 +229,20 @@ def test_a_limit_holds_for_all_spellings_of_its_host(spelled):
     for host in ("xn--exampl-gva.test", "[2001:db8::1]"):
         due = sorted(r["due_at"] for r in spelled.rows("schedule") if r["host"] == host)
         assert 5 <= len(due) <= 8
-        assert min((b - a).total_seconds() for a, b in zip(due, due[1:], strict=False)) >= 10_800
+        assert min((b - a).total_seconds() for a, b in pairwise(due)) >= 10_800
 
 
 def test_very_many_rows_of_one_page(tmp_path):
     """A minute apart for 139 days."""
     n = 200_000
     first = 1_770_000_000
-    table = pa.table({"url": pa.array(["https://one.test/"] * n).dictionary_encode(),
-                      "fetched_at": pa.array(range(first, first + 60 * n, 60)),
-                      "digest": pa.array([f"{i // 1000}" for i in range(n)])})
+    table = pa.table(
+        {
+            "url": pa.array(["https://one.test/"] * n).dictionary_encode(),
+            "fetched_at": pa.array(range(first, first + 60 * n, 60)),
+            "digest": pa.array([f"{i // 1000}" for i in range(n)]),
+        }
+    )
     pq.write_table(table, tmp_path / "log.parquet")
     night = nightly(tmp_path, observations=tmp_path / "log.parquet")
     assert night.code == 0

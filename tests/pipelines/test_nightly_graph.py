@@ -17,7 +17,9 @@ from transforms.coders import RecordBatchCoder, ShardTablesCoder
 
 OPTIONS = {
     "plain": ["--observations=log.parquet"],
-    "everything": [f"--{kind}=x.parquet" for kind in ("observations", "requests", "signals", "pages", "hosts")]
+    "everything": [
+        f"--{kind}=x.parquet" for kind in ("observations", "requests", "signals", "pages", "hosts")
+    ]
     + ["--group_columns=section", "--state=state"],
 }
 PREVIOUS = {"plain": Previous(), "everything": Previous((("state", "state/shard-00000-of-00001.parquet"),))}
@@ -26,7 +28,9 @@ PREVIOUS = {"plain": Previous(), "everything": Previous((("state", "state/shard-
 @pytest.fixture(scope="module", params=OPTIONS)
 def proto(request: pytest.FixtureRequest):
     pipeline = beam.Pipeline(options=PipelineOptions([]))
-    settings = Settings(PipelineOptions([*OPTIONS[request.param], "--budget=1", "--as_of=2026-07-01", "--output=o"]))
+    settings = Settings(
+        PipelineOptions([*OPTIONS[request.param], "--budget=1", "--as_of=2026-07-01", "--output=o"])
+    )
     nightly.build_pipeline(pipeline, settings, PREVIOUS[request.param])
     return pipeline.to_runner_api()
 
@@ -61,7 +65,9 @@ _PICKLING = {"PickleCoder", "FastPrimitivesCoder", "DillCoder", "CloudpickleCode
 
 def test_batches_have_their_own_coder(proto):
     """Nothing that carries rows falls back to pickle."""
-    batches = {k: c for k, c in _coders(proto).items() if "RecordBatchCoder" in c[1] or "ShardTablesCoder" in c[1]}
+    batches = {
+        k: c for k, c in _coders(proto).items() if "RecordBatchCoder" in c[1] or "ShardTablesCoder" in c[1]
+    }
     for step in ("GroupByShard", "FoldHistory", "EstimateParameters", "SequenceCrawls"):
         assert any(step in k for k in batches), step
     for name, (_, classes) in _coders(proto).items():
@@ -92,7 +98,13 @@ def test_steps_are_camel_case(proto):
     names = {t.unique_name.split("/")[0] for t in proto.components.transforms.values()}
     names = {n for n in names if n and not n.startswith("ref_")}  # the root has no name
     assert not [n for n in names if not own.match(n)], names
-    assert {"FoldHistory", "EstimateParameters", "SolveMultiplier", "SequenceCrawls", "WriteManifest"} <= names
+    assert {
+        "FoldHistory",
+        "EstimateParameters",
+        "SolveMultiplier",
+        "SequenceCrawls",
+        "WriteManifest",
+    } <= names
 
 
 def test_rounds_are_unrolled(proto):

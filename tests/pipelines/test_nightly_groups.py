@@ -22,14 +22,23 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Night]:
         for section, found in SECTIONS.items():
             digests = found[host % 5]
             url = f"https://h{host}.test/{section}"
-            pages.append({"url": url, "section": section, "lang": f"l{host % 2}", "note": "x" if host == 1 else ""})
+            pages.append(
+                {"url": url, "section": section, "lang": f"l{host % 2}", "note": "x" if host == 1 else ""}
+            )
             if host < 34:
                 rows += crawls(url, digests[: 1 if host >= 30 else 6], 20)
     log, catalogue = write_rows(folder / "log.csv", rows), write_rows(folder / "pages.csv", pages)
-    runs = {"1": (1, "section"), "7": (7, "section"), "two": (2, "section,lang"), "swapped": (2, "lang, section"),
-            "hosts": (2, None)}
-    return {name: nightly(folder, name, observations=log, pages=catalogue, num_shards=n, group_columns=columns)
-            for name, (n, columns) in runs.items()}
+    runs = {
+        "1": (1, "section"),
+        "7": (7, "section"),
+        "two": (2, "section,lang"),
+        "swapped": (2, "lang, section"),
+        "hosts": (2, None),
+    }
+    return {
+        name: nightly(folder, name, observations=log, pages=catalogue, num_shards=n, group_columns=columns)
+        for name, (n, columns) in runs.items()
+    }
 
 
 def _rates(night: Night, section: str, hosts: range) -> list[float]:

@@ -74,15 +74,20 @@ CASES: dict[str, list[Row]] = {
     ],
     "304": [
         *_rows("https://unmodified.test/", (at(1), "200", "A"), (at(2), "304", "B"), (at(3), "200", "A")),
-        *_rows("https://unmodified.test/first", (at(1), "304", "A"), (at(2), "200", "A"), (at(3), "200", "A")),
+        *_rows(
+            "https://unmodified.test/first", (at(1), "304", "A"), (at(2), "200", "A"), (at(3), "200", "A")
+        ),
         *_rows("https://unmodified.test/only", (at(1), "304", "")),
     ],
     "no evidence": [
         *_rows("https://mute.test/nothing", *((at(i), "200", "") for i in range(4))),
         *_modified("https://mute.test/dated", at(-5), at(-5), at(1, hour=12)),
-        *_modified("https://mute.test/empty-body", "", "", "", digest="sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ"),
+        *_modified(
+            "https://mute.test/empty-body", "", "", "", digest="sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ"
+        ),
     ],
-    "there and back": crawls("https://aba.test/", "ABA") + crawls("https://aba.test/unseen", "AA", every_days=2),
+    "there and back": crawls("https://aba.test/", "ABA")
+    + crawls("https://aba.test/unseen", "AA", every_days=2),
     "failures": [
         *_rows("https://failing.test/", (at(1), "200", "A"), (at(2), "503", "ERR"), (at(3), "429", "ERR")),
         *_rows("https://failing.test/", (at(4), "200", "A")),
@@ -139,7 +144,9 @@ def test_offsets_without_colon_count(night):
     """A5, A7: 03:00-0500 is 08:00 UTC; an offset that cannot be is a bad time, not a guess."""
     assert _learned(night, "https://offset.test/") == (2, 0)
     assert _state(night, "https://offset.test/")["baseline_at"] == datetime(2026, 6, 3, 8, tzinfo=UTC)
-    assert sum(_state(night, "https://offset.test/")["bin_days"]) == 0 and _exposure(night, "offset.test") == 2.0
+    assert (
+        sum(_state(night, "https://offset.test/")["bin_days"]) == 0 and _exposure(night, "offset.test") == 2.0
+    )
     (bad,) = [r for r in night.rejected() if "offset.test" in r["sample"]]
     assert bad["reason"] == "bad_timestamp" and "-00:14400" in bad["sample"]
 
@@ -197,7 +204,10 @@ def test_repeated_lines_and_double_fetches_are_one_visit(night):
 
 def test_blanks_around_a_url_make_no_other_page(night):
     """C11; what is escaped is part of the URL."""
-    assert [u for u in night.urls() if "blank.test" in u] == ["https://blank.test/x", "https://blank.test/x%20"]
+    assert [u for u in night.urls() if "blank.test" in u] == [
+        "https://blank.test/x",
+        "https://blank.test/x%20",
+    ]
     assert _learned(night, "https://blank.test/x") == (2, 0)
     assert {r["url"] for r in night.rows("schedule") if "blank.test" in r["url"]} <= set(night.urls())
 
@@ -223,7 +233,10 @@ def test_without_digests_last_modified_decides_else_nothing_is_learned(night):
     # The first row of each page may open its history; what follows can be compared with nothing.
     assert night.counters["no_change_evidence"] >= 6
     assert f"{night.counters['no_change_evidence']} no change evidence" in night.printed
-    rates = {u: night.page(u)["change_rate_per_day"] for u in ("https://mute.test/nothing", "https://mute.test/empty-body")}
+    rates = {
+        u: night.page(u)["change_rate_per_day"]
+        for u in ("https://mute.test/nothing", "https://mute.test/empty-body")
+    }
     assert len(set(rates.values())) == 1 and 0 < min(rates.values()) < 10
 
 

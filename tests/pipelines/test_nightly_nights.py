@@ -73,16 +73,34 @@ def test_ten_nights_leave_the_state_of_one(nights, one):
 
 def test_ten_nights_estimate_what_one_does(nights, one):
     """What is learned follows from the state alone."""
-    names = ["url", "host", "change_rate_per_day", "change_rate_stderr", "request_rate_per_day",
-             "impression_rate_per_day", "n_intervals", "n_changes", "last_crawl_at", "section", "owner", "boundary"]
+    names = [
+        "url",
+        "host",
+        "change_rate_per_day",
+        "change_rate_stderr",
+        "request_rate_per_day",
+        "impression_rate_per_day",
+        "n_intervals",
+        "n_changes",
+        "last_crawl_at",
+        "section",
+        "owner",
+        "boundary",
+    ]
     assert nights[-1].table("pages").select(names).equals(one.table("pages").select(names))
     assert nights[-1].manifest["prior"] == one.manifest["prior"]
 
 
 def test_dispositions_add_up_over_nights(nights, one):
     """Every visit is counted once, in some night, as what it is in one night."""
-    for name in ("baseline", "unchanged", "changed_dated", "changed_undated", "no_change_evidence",
-                 "not_modified_without_baseline"):
+    for name in (
+        "baseline",
+        "unchanged",
+        "changed_dated",
+        "changed_undated",
+        "no_change_evidence",
+        "not_modified_without_baseline",
+    ):
         assert sum(n.counters[name] for n in nights) == one.counters[name], name
 
 
@@ -117,15 +135,27 @@ def test_another_number_of_shards_takes_over(nights, folder):
     keys = [("host_hash", "ascending"), ("url_hash", "ascending")]
     for kind, by in (("state", keys), ("state/signals", [*keys, ("source", "ascending")])):
         assert moved.table(kind).sort_by(by).equals(nights[-1].table(kind).sort_by(by)), kind
-    back = nightly(folder, "back", observations=[seen("https://h0.test/x", at(30))], state=moved.folder / "state",
-                   as_of=at(30), flags=["--allow_shrink"], **{k: v for k, v in OPTIONS.items() if k == "half_life_days"})
+    back = nightly(
+        folder,
+        "back",
+        observations=[seen("https://h0.test/x", at(30))],
+        state=moved.folder / "state",
+        as_of=at(30),
+        flags=["--allow_shrink"],
+        **{k: v for k, v in OPTIONS.items() if k == "half_life_days"},
+    )
     assert back.code == 0, back.complaints
     assert len(back.table("state")) == len(nights[-1].table("state")) + 1
 
 
 def test_state_of_other_half_lives_is_refused(nights, tmp_path):
-    night = nightly(tmp_path, observations=[seen("https://h0.test/x", at(30))], state=nights[-1].folder / "state",
-                    as_of=at(30), half_life_days=7)
+    night = nightly(
+        tmp_path,
+        observations=[seen("https://h0.test/x", at(30))],
+        state=nights[-1].folder / "state",
+        as_of=at(30),
+        half_life_days=7,
+    )
     assert night.code in (1, 2) and not night.committed
     assert "half_life_days" in night.complaints and "Traceback" not in night.complaints
 
@@ -133,10 +163,18 @@ def test_state_of_other_half_lives_is_refused(nights, tmp_path):
 def test_late_rows_change_nothing_and_first_days_stay(tmp_path):
     """A backfill that is older than what is known: counted, and the page is as it was."""
     urls = [f"https://h{i}.test/" for i in range(6)]
-    first = nightly(tmp_path, "first", observations=[r for u in urls for r in crawls(u, "AAB", 10)], as_of=at(20))
+    first = nightly(
+        tmp_path, "first", observations=[r for u in urls for r in crawls(u, "AAB", 10)], as_of=at(20)
+    )
     old = [r for u in urls for r in crawls(u, "XYZ", 2)]
-    second = nightly(tmp_path, "second", observations=old, state=first.folder / "state", as_of=at(20),
-                     flags=["--allow_shrink"])
+    second = nightly(
+        tmp_path,
+        "second",
+        observations=old,
+        state=first.folder / "state",
+        as_of=at(20),
+        flags=["--allow_shrink"],
+    )
     assert second.code == 0, second.complaints
     assert second.counters["late"] == len(old)
     assert second.digests("state") == first.digests("state")
@@ -147,8 +185,16 @@ def test_fractions_of_a_slot_are_carried_exactly(tmp_path):
     urls = [f"https://h{i}.test/" for i in range(7)]
     total, state, done = 0, None, 0
     for i in range(6):
-        night = nightly(tmp_path, f"night-{i}", observations=[seen(u, at(10 + i * 7 / 24)) for u in urls], state=state,
-                        as_of=at(10 + i * 7 / 24), budget=10, horizon_hours=7, num_shards=3)
+        night = nightly(
+            tmp_path,
+            f"night-{i}",
+            observations=[seen(u, at(10 + i * 7 / 24)) for u in urls],
+            state=state,
+            as_of=at(10 + i * 7 / 24),
+            budget=10,
+            horizon_hours=7,
+            num_shards=3,
+        )
         assert night.code == 0, night.complaints
         total += len(night.rows("schedule"))
         done += 1

@@ -43,7 +43,9 @@ def _seven_files(folder: Path) -> dict[str, Path]:
 
 def _row_groups(folder: Path) -> dict[str, Path]:
     """One file, of row groups of 3 rows."""
-    found = {kind: write_rows(folder / f"{kind}.parquet", rows, row_group_size=3) for kind, rows in LOGS.items()}
+    found = {
+        kind: write_rows(folder / f"{kind}.parquet", rows, row_group_size=3) for kind, rows in LOGS.items()
+    }
     write_rows(folder / "bad.jsonl", BAD)
     return found
 
@@ -58,7 +60,9 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Path
     return {name: cut(tmp_path_factory.mktemp(name.replace(" ", "-"))) for name, cut in CUTS.items()}
 
 
-def _run(inputs: dict[str, Path], folder: Path, num_shards: int, name: str = "night", **more: object) -> Night:
+def _run(
+    inputs: dict[str, Path], folder: Path, num_shards: int, name: str = "night", **more: object
+) -> Night:
     paths = {k: str(v) for k, v in inputs.items()}
     paths["observations"] += f",{paths['observations'].rpartition('/')[0]}/bad.jsonl"
     night = nightly(folder, name, **paths, num_shards=num_shards, **OPTIONS, **more)
@@ -85,10 +89,26 @@ def _content(night: Night) -> dict[str, object]:
 
 def test_the_site_has_every_kind_of_row(plain):
     counters = plain[3].counters
-    for name in ("duplicate", "failed", "baseline", "unchanged", "changed_dated", "changed_undated", "pages_new",
-                 "no_change_evidence", "signals_unmatched", "requests_unmatched", "signals_counted", "hosts_at_limit",
-                 "pages_limit_floor", "pages_limit_cap", "pages_limit_host", "slots_new", "slots_overdue",
-                 "observations_rejected"):
+    for name in (
+        "duplicate",
+        "failed",
+        "baseline",
+        "unchanged",
+        "changed_dated",
+        "changed_undated",
+        "pages_new",
+        "no_change_evidence",
+        "signals_unmatched",
+        "requests_unmatched",
+        "signals_counted",
+        "hosts_at_limit",
+        "pages_limit_floor",
+        "pages_limit_cap",
+        "pages_limit_host",
+        "slots_new",
+        "slots_overdue",
+        "observations_rejected",
+    ):
         assert counters[name] > 0, name
 
 
@@ -122,8 +142,11 @@ def test_portable_runner(inputs, plain, tmp_path):
     service = LocalJobServicer()
     port = service.start_grpc_server()
     try:
-        flags = ["--runner=PortableRunner", f"--job_endpoint=localhost:{port}",
-                 f"--environment_type={python_urns.EMBEDDED_PYTHON}"]
+        flags = [
+            "--runner=PortableRunner",
+            f"--job_endpoint=localhost:{port}",
+            f"--environment_type={python_urns.EMBEDDED_PYTHON}",
+        ]
         night = _run(inputs["one file"], tmp_path, 3, flags=flags)
     finally:
         service.stop()
@@ -131,16 +154,27 @@ def test_portable_runner(inputs, plain, tmp_path):
 
 
 def test_time_zone_and_hash_seed(inputs, plain, tmp_path):
-    """Another process, in another zone, with other hashes of `str`: the same bytes (FAULTS-like: naive dates)."""
+    """Another process, in another zone, with other hashes of `str`: the same bytes."""
     log = inputs["one file"]
     paths = {k: str(v) for k, v in log.items()}
     paths["observations"] += f",{log['observations'].parent}/bad.jsonl"
-    options = {**paths, **OPTIONS, "num_shards": 3, "max_rejected_fraction": 1, "as_of": "2026-07-01",
-               "output": tmp_path / "night"}
+    options = {
+        **paths,
+        **OPTIONS,
+        "num_shards": 3,
+        "max_rejected_fraction": 1,
+        "as_of": "2026-07-01",
+        "output": tmp_path / "night",
+    }
     environment = os.environ | {"TZ": "America/Los_Angeles", "PYTHONHASHSEED": "77"}
     done = subprocess.run(
         [sys.executable, "-m", "pipelines.nightly", *(f"--{k}={v}" for k, v in options.items())],
-        cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert Night(0, "", "", tmp_path / "night").digests() == plain[3].digests()
 
@@ -162,7 +196,9 @@ def test_number_of_shards_changes_only_owed(num_shards, plain):
         if name == "owed":
             continue
         if isinstance(values[0], float):
-            np.testing.assert_allclose(np.array(got[name], float), np.array(values, float), rtol=1e-9, err_msg=name)
+            np.testing.assert_allclose(
+                np.array(got[name], float), np.array(values, float), rtol=1e-9, err_msg=name
+            )
         else:
             assert got[name] == values, name
     keys = [("host_hash", "ascending"), ("url_hash", "ascending")]

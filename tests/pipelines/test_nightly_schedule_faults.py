@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ def _minutes(night: Night) -> list[float]:
 
 def _gaps_seconds(rows: list[dict]) -> list[float]:
     times = sorted(r["due_at"] for r in rows)
-    return [(b - a).total_seconds() for a, b in zip(times, times[1:], strict=False)]
+    return [(b - a).total_seconds() for a, b in pairwise(times)]
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +28,9 @@ def overdue(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Night]:
     folder = tmp_path_factory.mktemp("overdue")
     rows = [r for i in range(134) for r in crawls(f"https://h{i % 20}.test/{i}", "AB", every_days=7)]
     log = write_rows(folder / "log.csv", rows)
-    return {budget: nightly(folder, f"budget-{budget}", observations=log, budget=budget) for budget in (100, 50)}
+    return {
+        budget: nightly(folder, f"budget-{budget}", observations=log, budget=budget) for budget in (100, 50)
+    }
 
 
 def test_overdue_pages_fill_the_budget(overdue):
@@ -58,8 +61,11 @@ def test_an_empty_schedule_is_no_success(budget, tmp_path):
 
 def test_a_host_that_allows_no_crawl_leaves_slots_empty_and_says_so(tmp_path):
     """E1 and politeness: the only host is closed."""
-    night = nightly(tmp_path, observations=crawls("https://a.test/", "AB"),
-                    hosts=[{"host": "a.test", "max_per_day": 0, "min_gap_seconds": None}])
+    night = nightly(
+        tmp_path,
+        observations=crawls("https://a.test/", "AB"),
+        hosts=[{"host": "a.test", "max_per_day": 0, "min_gap_seconds": None}],
+    )
     assert night.code == 3 and night.rows("schedule") == []
     assert night.manifest["unspent_per_day"] == 10 and "limit" in night.manifest["unspent_reason"]
 
@@ -82,7 +88,7 @@ def bounds(tmp_path_factory: pytest.TempPathFactory) -> Night:
     """One night with odd importance and odd bounds of rates; the catalogue's rows are numbered."""
     folder = tmp_path_factory.mktemp("bounds")
     rows = [r for name in "abcdefghijkl" for r in crawls(f"https://a.test/{name}", "AABBAA", 24)]
-    rows += [r for r in crawls("https://old.test/", "AB", first_day=-12_000, every_days=11_999)]
+    rows += crawls("https://old.test/", "AB", first_day=-12_000, every_days=11_999)
     catalogue = [
         ("https://a.test/a", "nan", "", ""),
         ("https://a.test/b", "-1", "", ""),
@@ -131,7 +137,13 @@ def test_rates_add_up_to_the_budget(bounds):
     assert math.fsum(rates) == pytest.approx(12, rel=1e-9)
     assert len(bounds.rows("schedule")) == 12
     for row in rows:
-        for name in ("change_rate_per_day", "change_rate_stderr", "expected_freshness", "crawl_value", "owed"):
+        for name in (
+            "change_rate_per_day",
+            "change_rate_stderr",
+            "expected_freshness",
+            "crawl_value",
+            "owed",
+        ):
             assert math.isfinite(row[name]), (row["url"], name)
         assert 0 <= row["expected_freshness"] <= 1
 
@@ -170,11 +182,14 @@ def test_floors_above_the_budget_name_both(tmp_path):
 
 def test_limits_of_hosts_fall_back_one_by_one(tmp_path):
     """E6: a gap of its own with the default maximum, a maximum of its own with the default gap."""
-    hosts = [{"host": "A.test.", "max_per_day": None, "min_gap_seconds": 7200},
-             {"host": "b.test", "max_per_day": 5, "min_gap_seconds": None}]
+    hosts = [
+        {"host": "A.test.", "max_per_day": None, "min_gap_seconds": 7200},
+        {"host": "b.test", "max_per_day": 5, "min_gap_seconds": None},
+    ]
     rows = [r for host in "abc" for i in range(4) for r in crawls(f"https://{host}.test/{i}", "ABCDE")]
-    night = nightly(tmp_path, observations=rows, hosts=hosts, budget=200, host_max_per_day=20,
-                    host_min_gap_seconds=60)
+    night = nightly(
+        tmp_path, observations=rows, hosts=hosts, budget=200, host_max_per_day=20, host_min_gap_seconds=60
+    )
     slots = {h: [r for r in night.rows("schedule") if r["host"] == f"{h}.test"] for h in "abc"}
     assert (len(slots["b"]), len(slots["c"])) == (5, 20)
     # 12 by its gap; the last one may not find a slot, which are 40 minutes apart.
@@ -263,7 +278,9 @@ def test_requests_for_one_page_raise_one_page(tmp_path):
     """E9: what is asked for is /a, not its site."""
     rows = [r for name in "abcd" for r in crawls(f"https://a.test/{name}", "AABB")]
     clicks = [{"url": "https://a.test/a", "day": at(d)[:10], "clicks": 50} for d in range(30)]
-    clicks += [{"url": f"https://a.test/{n}", "day": at(d)[:10], "clicks": 1} for d in range(30) for n in "bcd"]
+    clicks += [
+        {"url": f"https://a.test/{n}", "day": at(d)[:10], "clicks": 1} for d in range(30) for n in "bcd"
+    ]
     night = nightly(tmp_path, observations=rows, requests=clicks)
     rate = {n: night.page(f"https://a.test/{n}")["request_rate_per_day"] for n in "abcd"}
     assert 40 < rate["a"] < 55
@@ -273,7 +290,9 @@ def test_requests_for_one_page_raise_one_page(tmp_path):
 
 def test_the_same_inputs_give_the_same_schedule(tmp_path):
     """E7."""
-    log = write_rows(tmp_path / "log.csv", [r for i in range(20) for r in crawls(f"https://h{i}.test/", "AABB")])
+    log = write_rows(
+        tmp_path / "log.csv", [r for i in range(20) for r in crawls(f"https://h{i}.test/", "AABB")]
+    )
     first, second = (nightly(tmp_path, name, observations=log) for name in ("one", "two"))
     assert first.digests() == second.digests()
     again = nightly(tmp_path, "one", observations=log)  # over its own output
@@ -302,7 +321,9 @@ class TestHistoryShrunk:
     """E7: the loss of history is loud."""
 
     def _next(self, first: Night, folder: Path, n: int, flags: tuple[str, ...] = ()) -> Night:
-        return nightly(folder, observations=_hundred(n, 30.5), state=first.folder / "state", as_of=at(31), flags=flags)
+        return nightly(
+            folder, observations=_hundred(n, 30.5), state=first.folder / "state", as_of=at(31), flags=flags
+        )
 
     def test_a_lost_input_file(self, first, tmp_path):
         night = self._next(first, tmp_path, 89)
@@ -311,7 +332,9 @@ class TestHistoryShrunk:
         assert "Traceback" not in night.complaints
 
     def test_no_input_file_at_all(self, first, tmp_path):
-        night = nightly(tmp_path, observations=str(tmp_path / "*.csv"), state=first.folder / "state", as_of=at(31))
+        night = nightly(
+            tmp_path, observations=str(tmp_path / "*.csv"), state=first.folder / "state", as_of=at(31)
+        )
         assert night.code == 5 and "history_shrunk" in night.complaints
 
     def test_a_tenth_less_is_a_quiet_day(self, first, tmp_path):
@@ -335,8 +358,11 @@ class TestHistoryShrunk:
 def test_the_day_is_the_unit(tmp_path):
     """Rates are per day whatever the horizon."""
     assert DAY_US == 24 * 3600 * 1_000_000
-    log = write_rows(tmp_path / "log.csv", [r for i in range(5) for r in crawls(f"https://h{i}.test/", "AABB")])
+    log = write_rows(
+        tmp_path / "log.csv", [r for i in range(5) for r in crawls(f"https://h{i}.test/", "AABB")]
+    )
     day, week = (nightly(tmp_path, f"h{h}", observations=log, horizon_hours=h) for h in (24, 168))
     assert [r["crawl_rate_per_day"] for r in day.rows("pages")] == [
-        r["crawl_rate_per_day"] for r in week.rows("pages")]
+        r["crawl_rate_per_day"] for r in week.rows("pages")
+    ]
     assert (len(day.rows("schedule")), len(week.rows("schedule"))) == (10, 70)
