@@ -194,9 +194,10 @@ def allocate_prepared(prepared: Prepared, objective: Objective, result: SearchRe
             kernel.mixed(result.low, result.high, share, out)
         else:
             _ends(kernel, result, at_low, at_high)
-            np.multiply(at_low, share, out=out)
-            np.multiply(at_high, 1.0 - share, out=kernel.spare(m))
-            out += kernel.spare(m)
+            # In this form a rate that both ends agree on, such as a cap, stays what it is.
+            np.subtract(at_low, at_high, out=out)
+            out *= share
+            out += at_high
         if totals_low is not None and totals_high is not None and hosts is not None:
             assert low_rates is not None and high_rates is not None
             low_rates[rows], high_rates[rows] = at_low, at_high
@@ -219,7 +220,7 @@ def allocate_prepared(prepared: Prepared, objective: Objective, result: SearchRe
             found = solve_hosts(prepared, objective, over_low, result)
             mine = np.repeat(over_low, hosts.pages)
             both = np.repeat(over_high, hosts.pages)[mine]
-            mixed = share * found.rates + (1.0 - share) * high_rates[mine]
+            mixed = high_rates[mine] + share * (found.rates - high_rates[mine])
             rates[mine] = np.where(both, found.rates, mixed)
             host_multiplier[hosts.index[over_low]] = np.maximum(found.multiplier - result.multiplier, 0.0)
             _mark_hosts(prepared, objective, rates, low_rates, mine, limit)
