@@ -10,6 +10,7 @@ from typing import Any
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from policies import objectives
+from transforms.times import END_US, FIRST_US
 
 LOCAL_RUNNERS = ("", "directrunner", "fnapirunner")
 OUTPUT_FORMATS = ("parquet", "avro", "jsonl")
@@ -180,10 +181,14 @@ class _Checker:
 
 
 def parse_instant(text: str) -> int:
-    """UTC microseconds of an ISO 8601 text; without an offset it is UTC."""
+    """UTC microseconds of an ISO 8601 text; without an offset it is UTC. ValueError outside 1990 to 2100."""
     moment = datetime.fromisoformat(text.strip())
-    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    return int((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()) * 1_000_000 + moment.microsecond
+    moment = moment.replace(tzinfo=moment.tzinfo or UTC)
+    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    us = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    if not FIRST_US <= us < END_US:
+        raise ValueError(text)
+    return us
 
 
 class Settings:
@@ -246,7 +251,8 @@ class Settings:
                 self.as_of_us = parse_instant(values["as_of"])
             except ValueError:
                 check.problems.append(
-                    f"--as_of={values['as_of']}: expected ISO 8601, e.g. 2026-07-01T00:00:00Z"
+                    f"--as_of={values['as_of']}: expected ISO 8601 of the years 1990 to 2100, "
+                    "e.g. 2026-07-01T00:00:00Z"
                 )
         if self.output and self.state and (self.state.rstrip("/") + "/").startswith(self.output + "/"):
             check.problems.append(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -111,7 +112,9 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
                 + " read"
                 + (f", {_n(unmatched)} of unknown pages" if unmatched else ""),
             )
-    rejected = {k: n for k, n in counters.items() if "_rejected_" in k}
+    # Damaged files stand among the reasons of rows, by the name that rejected/ has for them.
+    reasons = {re.sub("_files_(.*)", r"_rejected_\1_file", k): n for k, n in counters.items()}
+    rejected = {k: n for k, n in reasons.items() if "_rejected_" in k}
     row(
         "rejected",
         ", ".join(f"{_n(n)} {k.replace('_rejected_', ' ')}" for k, n in sorted(rejected.items())) or "none",

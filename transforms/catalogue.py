@@ -75,10 +75,11 @@ def join_catalogue(
         code = pages.code(catalogue.column("url_hash").to_numpy())
         if len(np.unique(code)) < len(code):
             values = [c for c in catalogue.schema.names if c not in ("url", "url_hash", "host_hash")]
-            keyed = catalogue.append_column("_code", pa.array(code))
-            order = pc.sort_indices(
-                keyed, sort_keys=[("_code", "ascending"), *((v, "ascending") for v in values)]
+            # By position: a metadata column may have any name.
+            keyed = pa.table(
+                [code, *(catalogue.column(v) for v in values)], [str(i) for i in range(len(values) + 1)]
             )
+            order = pc.sort_indices(keyed, sort_keys=[(i, "ascending") for i in keyed.schema.names])
             catalogue, code = catalogue.take(order), code[order.to_numpy()]
             first = np.flatnonzero(np.diff(code, prepend=-1))
             duplicates = len(code) - len(first)

@@ -116,7 +116,7 @@ class WriteManifest(beam.DoFn):
         yield write_json(self._folder, "manifest.json", manifest)
 
 
-def status_of(counters: dict[str, int]) -> tuple[str, str]:
+def status_of(counters: dict[str, int], result: SearchResult) -> tuple[str, str]:
     """How the night ended, and why if there is no schedule: ok, no_input or empty_schedule."""
     if not counters.get("pages_known", 0):
         rejected, later = (counters.get(n, 0) for n in ("observations_rejected", "after_as_of"))
@@ -124,10 +124,21 @@ def status_of(counters: dict[str, int]) -> tuple[str, str]:
             return "no_input", f"all {later} usable observations are later than --as_of"
         if rejected:
             return "no_input", f"all {rejected} rows of --observations were rejected; rejected/ says why"
+        damaged = sum(counters.get(f"observations_files_{what}", 0) for what in ("truncated", "unreadable"))
+        if damaged:
+            return (
+                "no_input",
+                f"no row of --observations can be read: {damaged} damaged files; rejected/ says why",
+            )
         return "no_input", "--observations has no row: no file matches it, or the files are empty"
     if not counters.get("slots_used", 0):
         if counters.get("slots", 0):
             return "empty_schedule", "no page may use a slot: see the limits of hosts and pages"
+        if result.unspent_reason:
+            return (
+                "empty_schedule",
+                f"less than one crawl may be made in the horizon: {result.unspent_reason}",
+            )
         return "empty_schedule", "the horizon's budget is less than one crawl; it is carried over"
     return "ok", ""
 
@@ -148,7 +159,7 @@ def make_manifest(
 
     hosts = sorted((h for r in reports for h in r.hosts_at_limit), key=lambda h: (-h[0], h[1]))
     change = learned.change
-    status, reason = status_of(counters)
+    status, reason = status_of(counters, result)
     return {
         "status": status,
         "status_reason": reason,

@@ -228,8 +228,8 @@ class ScheduledShard:
             "boundary": pa.array((intervals > 0) & ((changes == 0) | (changes == intervals))),
         }
         for name in table.schema.names:
-            if name.startswith(META):
-                columns[name[len(META) :]] = table.column(name)
+            if name.startswith(META):  # a catalogue's own "host" or "limit" does not replace ours
+                columns.setdefault(name[len(META) :], table.column(name))
         return pa.RecordBatch.from_pydict(columns)
 
     def _owed(self) -> FloatArray:

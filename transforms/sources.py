@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 
 from transforms.formats import BATCH_BYTES, BATCH_ROWS, Split, plan, read
-from transforms.inputs import match_files
+from transforms.inputs import InputError, match_files
 from transforms.normalise import KINDS, Kind, normalise
 from transforms.urls import HostTable
 
@@ -30,10 +30,16 @@ def read_split(
     Raises
     ------
     InputError
-        If the file lacks a column, or a row of hosts cannot be read.
+        If the file lacks a column, or a part of a file of hosts cannot be read.
     """
     for block in read(split, kind, metadata):
         if isinstance(block, pa.RecordBatch):
+            if kind.name == "hosts":
+                row, reason, sample = (block.column(c)[0].as_py() for c in ("row", "reason", "sample"))
+                where = f"row {row}: " if row >= 0 else ""
+                raise InputError(
+                    f"{split.path}: {where}{reason}: {sample}. Limits of hosts must all be readable: mend the file"
+                )
             yield REJECTED, block
             continue
         done = normalise(kind, block.batch, split.path, block.row, table, hashes)

@@ -1,0 +1,77 @@
+"""What somebody found who tried to break the job. Each case is small and says what was wrong."""
+
+from __future__ import annotations
+
+import gzip
+
+import pytest
+
+from tests.pipelines.jobs import at, crawls, nightly, seen, write_rows
+
+LOG = [r for i in range(4) for r in crawls(f"https://h{i}.test/", "AABBC", 20)]
+LIMITS = b"host,max_per_day\n" + b"".join(b"h%d.test,1\n" % i for i in range(2000))
+
+
+def test_a_column_of_empty_digests_is_a_column_without_evidence(tmp_path):
+    """It was an IndexError."""
+    rows = [seen("https://a.test/", at(day), "", 200) for day in range(4)]
+    night = nightly(tmp_path, observations=rows)
+    assert night.code == 0 and night.counters["no_change_evidence"] >= 3
+
+
+@pytest.mark.parametrize(
+    "as_of", ["9999-12-31T23:59:59-12:00", "0001-01-01T00:00:00+12:00", "1960-01-01", "9999-12-31"]
+)
+def test_an_instant_outside_the_years_of_logs_is_an_option_error(as_of, tmp_path):
+    """Those with an offset were an OverflowError."""
+    night = nightly(tmp_path, observations=LOG, as_of=as_of)
+    assert night.code == 2 and f"--as_of={as_of}" in night.complaints and "2100" in night.complaints
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("wide.csv", b"host,max_per_day\nh1.test,1,2\nh2.test,5\n"),
+        ("cut.jsonl", b'{"host":"h1.test","max_per_day":1}\n{"host":"h2.te'),
+        ("cut.csv.gz", gzip.compress(LIMITS)[:-2000]),
+        ("cut.parquet", b"PAR1" + b"x" * 100),
+    ],
+)
+def test_limits_of_hosts_are_read_whole_or_not_at_all(name, data, tmp_path):
+    """The unreadable part of the list was put aside, and its hosts had no limit."""
+    (tmp_path / name).write_bytes(data)
+    night = nightly(tmp_path, observations=LOG, hosts=tmp_path / name)
+    assert night.code == 2 and name in night.complaints and "Limits of hosts" in night.complaints
+
+
+def test_metadata_named_like_an_output_column_does_not_replace_it(tmp_path):
+    """A catalogue's `host`, `limit` or `owed` stood in pages/ in place of the job's own."""
+    catalogue = [
+        {"url": "https://h1.test/", "host": "other", "limit": "x", "owed": "y", "_code": str(i), "tier": "b"}
+        for i in range(3)
+    ]
+    night = nightly(tmp_path, observations=LOG, pages=catalogue)
+    page = night.page("https://h1.test/")
+    assert (page["host"], page["tier"]) == ("h1.test", "b")
+    assert page["limit"] != "x" and isinstance(page["owed"], float)
+    assert night.counters["catalogue_duplicates"] == 2  # a column named _code was an ArrowInvalid
+
+
+def test_a_damaged_file_shows_in_the_summary(tmp_path):
+    """rejected/ named it, the screen said "none"."""
+    whole = write_rows(tmp_path / "logs" / "a.csv", LOG)
+    (tmp_path / "logs" / "b.csv.gz").write_bytes(gzip.compress(whole.read_bytes() * 9)[:-20])
+    night = nightly(tmp_path, observations=tmp_path / "logs")
+    assert night.code == 0 and "1 observations truncated_file" in night.printed
+
+
+def test_only_damaged_files_are_not_called_empty(tmp_path):
+    (tmp_path / "a.parquet").write_bytes(b"PAR1" + b"x" * 100)
+    night = nightly(tmp_path, observations=tmp_path / "a.parquet")
+    assert night.code == 3 and "1 damaged files" in night.manifest["status_reason"]
+
+
+def test_an_empty_schedule_says_what_keeps_the_budget_from_being_spent(tmp_path):
+    """It said that the budget is less than one crawl."""
+    night = nightly(tmp_path, observations=LOG, host_max_per_day=0)
+    assert night.code == 3 and night.manifest["unspent_reason"] in night.manifest["status_reason"]
