@@ -70,7 +70,7 @@ def fold_settings(settings: Settings) -> FoldSettings:
 
 
 def inputs_of(settings: Settings) -> list[Input]:
-    """The inputs that the options name. Only a missing crawl log is no error: then there is nothing to learn."""
+    """The inputs that the options name; a crawl log that is not there is an empty one."""
     named = ((kind, getattr(settings, kind)) for kind in KINDS)
     return [Input(kind, patterns, kind != "observations") for kind, patterns in named if patterns]
 

@@ -373,10 +373,6 @@ class Kernel:
         if prepared.floor is not None:
             np.maximum(out, prepared.floor[self.rows], out=out)
 
-    def spare(self, n: int) -> FloatArray:
-        """An (n,) view of scratch; its content is lost on the next call."""
-        return self._out[:n]
-
     def units(self, rates: FloatArray) -> FloatArray:
         """`rates` in units, in scratch."""
         out = self._out[: rates.size]
