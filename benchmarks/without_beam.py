@@ -66,7 +66,7 @@ def run(argv: list[str]) -> dict[str, float]:
                 for number, part in partition(batch, n):
                     shards[number].append(part)
                 clock.add("partition")
-    for element in find_previous(settings.state, {}).files:
+    for element in find_previous(settings.state, settings.as_of_us, {}).files:
         for batch in read_previous_file(element):
             for number, part in partition(batch, n):
                 shards[number].append(part)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import logging
 import os
 import re
@@ -15,7 +16,8 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines import __version__, nightly, report, synthesize
 from pipelines.options import LOCAL_RUNNERS, NightlyOptions, OptionsError, Settings
-from policies.errors import RecrawlError
+from policies.errors import InfeasibleError, RecrawlError
+from transforms.carrying import StateError
 from transforms.commit import HistoryShrunkError, TooManyRejectedError
 from transforms.inputs import InputError
 from transforms.sinks import read_json
@@ -30,6 +32,8 @@ _CODES: tuple[tuple[type[Exception], int], ...] = (
     (HistoryShrunkError, EXIT_SHRUNK),
     (InputError, EXIT_USAGE),
     (OptionsError, EXIT_USAGE),
+    (StateError, EXIT_USAGE),
+    (InfeasibleError, EXIT_USAGE),
     (RecrawlError, EXIT_FAILED),
 )
 _WHERE = re.compile(r" \[while running .*\]$", re.DOTALL)
@@ -70,6 +74,14 @@ def _unknown_options(rest: list[str]) -> list[str]:
     if str(getattr(found, "runner", None) or "").lower() not in LOCAL_RUNNERS:
         return []
     return unknown
+
+
+def _unknown(option: str) -> str:
+    own = argparse.ArgumentParser(add_help=False)
+    NightlyOptions._add_argparse_args(own)
+    near = difflib.get_close_matches(option.split("=")[0], own._option_string_actions, 1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return f"{option}: neither recrawl nor Beam knows this option{hint}"
 
 
 class _Lenient:
@@ -134,13 +146,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
     parsed, rest = parser.parse_known_args(arguments)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+    # Beam logs every error with its traceback before it raises it; what a person needs is printed below.
+    logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
+    logging.getLogger("root").setLevel(logging.CRITICAL)
     try:
         if parsed.command == "synthesize":
             if rest:
                 parser.error(f"unknown options: {' '.join(rest)}")
             return synthesize.run(parsed)
         unknown = _unknown_options(rest)
-        problems = [f"{option}: neither recrawl nor Beam knows this option" for option in unknown]
+        problems = [_unknown(option) for option in unknown]
         try:
             Settings(PipelineOptions(arguments[1:]))
         except OptionsError as error:

@@ -162,7 +162,12 @@ def build_pipeline(
     all_files = files | "GatherFiles" >> beam.Flatten()
     counters = counts | "GatherCounts" >> beam.Flatten() | "AddCounts" >> beam.CombineGlobally(AddCounts())
     guards = Guards(
-        settings.max_rejected_fraction, settings.allow_shrink, (previous.manifest or {}).get("counters", {})
+        settings.max_rejected_fraction,
+        settings.allow_shrink,
+        settings.as_of_us,
+        settings.horizon_us,
+        bool(settings.state),
+        previous.manifest or {},
     )
     manifest = (
         pipeline
@@ -212,6 +217,7 @@ def run(argv: Sequence[str] | None = None) -> Any:
     settings = Settings(options)
     previous = find_previous(
         settings.state,
+        settings.as_of_us,
         {"half_life_changes": settings.half_life_changes, "half_life_days": settings.half_life_days},
     )
     for found in inputs_of(settings):  # before the old output is deleted

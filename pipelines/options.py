@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -191,6 +191,12 @@ def parse_instant(text: str) -> int:
     return us
 
 
+def format_instant(at_us: int) -> str:
+    """ISO 8601 text of UTC microseconds."""
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at_us)
+    return moment.isoformat().replace("+00:00", "Z")
+
+
 class Settings:
     """The checked values of `NightlyOptions`, typed, with units. Plain data: it travels to workers.
 
@@ -269,8 +275,8 @@ class Settings:
 
     def published(self) -> dict[str, Any]:
         """What the manifest says of the options: all that decide what is computed, not where it is put."""
-        hidden = {"output", "rows_per_batch", "as_of_us"}
+        hidden = {"output", "rows_per_batch"}
         values = {k: v for k, v in vars(self).items() if k not in hidden}
         values["group_columns"] = list(self.group_columns)
-        values["as_of"] = datetime.fromtimestamp(self.as_of_us / 1e6, UTC).isoformat().replace("+00:00", "Z")
+        values["as_of"] = format_instant(self.as_of_us)
         return dict(sorted(values.items()))

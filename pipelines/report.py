@@ -81,7 +81,7 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
     row(
         "pages",
         f"{_n(counters.get('pages_known', 0))} on {_n(counters.get('hosts_known', 0))} hosts, "
-        f"{_n(counters.get('pages_new', 0))} never crawled",
+        f"{_n(counters.get('pages_never_crawled', 0))} never crawled",
     )
     row(
         "observations",
@@ -105,13 +105,12 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
     )
     for kind in ("requests", "signals", "pages", "hosts"):
         if f"{kind}_accepted" in counters:
-            unmatched = counters.get(f"{kind}_unmatched", 0)
-            row(
-                f"{kind} rows",
-                _n(counters[f"{kind}_accepted"])
-                + " read"
-                + (f", {_n(unmatched)} of unknown pages" if unmatched else ""),
-            )
+            notes = {"unmatched": "of unknown pages", "late": "of days counted before",
+                     "after_as_of": "of days not over yet", "too_old": "too old to count"}  # fmt: skip
+            said = [
+                f"{_n(n)} {note}" for what, note in notes.items() if (n := counters.get(f"{kind}_{what}"))
+            ]
+            row(f"{kind} rows", ", ".join([f"{_n(counters[f'{kind}_accepted'])} read", *said]))
     # Damaged files stand among the reasons of rows, by the name that rejected/ has for them.
     reasons = {re.sub("_files_(.*)", r"_rejected_\1_file", k): n for k, n in counters.items()}
     rejected = {k: n for k, n in reasons.items() if "_rejected_" in k}
@@ -130,12 +129,16 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
         ),
     )
     search = manifest["search"]
-    row("multiplier", f"{manifest['multiplier']:.6g} ({search['status']} after {search['rounds']} rounds)")
+    row(
+        "multiplier",
+        f"{manifest['multiplier']:.6g}: what one more crawl a day would keep fresh, in {manifest['weight_by']} "
+        f"a day ({search['status']} after {search['rounds']} rounds)",
+    )
     if manifest["expected_freshness"] is not None:
         row(
             "expected freshness",
             f"{manifest['expected_freshness']:.4f} weighted by {manifest['weight_by']}; "
-            f"{manifest['expected_freshness_uniform']:.4f} under a uniform schedule at the same budget",
+            f"{manifest['expected_freshness_uniform']:.4f} if all pages had one rate and no limits",
         )
     at_limit = counters.get("hosts_at_limit", 0)
     named = ", ".join(h["host"] for h in manifest["hosts_at_limit"][:5])
@@ -147,7 +150,12 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
         row("hosts at limit", "no limits given: set --hosts, --host_max_per_day or --host_min_gap_seconds")
     else:
         row("hosts at limit", f"{_n(at_limit)}" + (f", tightest: {named}" if named else ""))
-    row("slots", f"{_n(counters.get('slots_used', 0))} used, {_n(counters.get('slots_empty', 0))} empty")
+    new = counters.get("slots_new", 0)
+    row(
+        "slots",
+        f"{_n(counters.get('slots_used', 0))} used{f' ({_n(new)} of new pages)' if new else ''}, "
+        f"{_n(counters.get('slots_empty', 0))} empty",
+    )
     lines.append("")
     rows_of: dict[str, list[int]] = {}
     for file in manifest["files"]:
@@ -157,4 +165,6 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
     for kind, (files, rows) in sorted(rows_of.items()):
         row(f"{kind}/", f"{_n(rows)} rows in {files} files")
     row("folder", folder)
+    if manifest["warnings"]:
+        lines += ["", *(f"WARNING: {text}" for text in manifest["warnings"])]
     return "\n".join(lines)

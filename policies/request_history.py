@@ -147,16 +147,18 @@ def exposure_days(
     Parameters
     ----------
     first_day : (n,) int32
-        The day a page was first seen in any log; `NO_DAY` counts as always.
+        The day a page was first seen in any log. A page never seen, `NO_DAY`, has no exposure: nothing
+        says that it could have been asked for.
     from_day, to_day : int
         First and last day of the request log, over all pages.
 
     Returns
     -------
-    (n,) float64, weighted days, at least one day's weight
+    (n,) float64, weighted days; of a page that was seen at least one day's weight
     """
     low = max(from_day, oldest_week(as_of_day, half_life_days) * 7)
     days = np.arange(low, max(to_day, low) + 1)
     # after[k]: weight of the days low + k .. to_day
     after = np.cumsum(week_weight(days // 7, as_of_day, half_life_days)[::-1])[::-1]
-    return np.asarray(after[np.clip(first_day.astype(np.int64) - low, 0, len(days) - 1)])
+    exposed = after[np.clip(first_day.astype(np.int64) - low, 0, len(days) - 1)]
+    return np.where(first_day == NO_DAY, 0.0, exposed)

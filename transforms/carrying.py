@@ -54,22 +54,27 @@ def _match(folder: str) -> list[str]:
     return sorted(m.path for m in found)
 
 
-def find_previous(state: str | None, expected: dict[str, Any]) -> Previous:
+def find_previous(state: str | None, as_of_us: int, expected: dict[str, Any]) -> Previous:
     """Look at the folder that `--state` names, and at its siblings.
 
     Parameters
     ----------
     state : str or None
+        A night's `state/` folder, or the folder it lies in.
+    as_of_us : int
+        Tonight, UTC microseconds.
     expected : dict
         Options that the state depends on, which must be those of the night that wrote it.
 
     Raises
     ------
     StateError
-        No state there, shards missing, or written with other half-lives.
+        No state there, shards missing, of a later night, or written with other half-lives.
     """
     if not state:
         return Previous()
+    if not _match(state) and _match(FileSystems.join(state, "state")):
+        state = FileSystems.join(state, "state")
     root = FileSystems.split(state.rstrip("/"))[0]
     files: list[tuple[str, str]] = []
     for name, _ in _FOLDERS:
@@ -90,6 +95,10 @@ def find_previous(state: str | None, expected: dict[str, Any]) -> Previous:
     manifest = read_json(FileSystems.join(root, "manifest.json"))
     if manifest is not None:
         options = manifest.get("options", {})
+        if options.get("as_of_us", as_of_us) > as_of_us:
+            raise StateError(
+                f"--state={state} is of {options['as_of']}, later than --as_of: give the state of the night before"
+            )
         for name, value in expected.items():
             if name in options and options[name] != value:
                 raise StateError(

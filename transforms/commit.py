@@ -10,7 +10,9 @@ from typing import Any
 import apache_beam as beam
 
 from policies.errors import RecrawlError
+from policies.page_state import NO_TIME
 from policies.search import SearchResult
+from transforms.catalogue import DAY_US
 from transforms.learning import Learned
 from transforms.scheduling import MAX_NAMED_HOSTS, Quotas, ShardReport
 from transforms.sinks import FileInfo, write_json
@@ -34,16 +36,24 @@ class Guards:
     ----------
     max_rejected_fraction : float
     allow_shrink : bool
+    as_of_us, horizon_us : int
+        The night, UTC microseconds.
+    has_state : bool
+        Whether a state was given.
     previous : dict
-        The previous manifest's counters; empty on a first night.
+        The previous manifest; empty where there is none.
     """
 
     max_rejected_fraction: float
     allow_shrink: bool
-    previous: dict[str, int]
+    as_of_us: int
+    horizon_us: int
+    has_state: bool
+    previous: dict[str, Any]
 
 
 MAX_SHRINK = 0.10
+MIN_LOG_DAYS = 1 / 24
 
 
 def input_rows(counters: dict[str, int]) -> int:
@@ -66,20 +76,70 @@ def check_rejected(counters: dict[str, int], guards: Guards) -> None:
         )
 
 
-def check_shrink(counters: dict[str, int], guards: Guards) -> None:
-    """Raise `HistoryShrunkError` if more than a tenth of pages or input rows is gone."""
-    if guards.allow_shrink or not guards.previous:
+def log_rows_per_day(counters: dict[str, int], learned: Learned, guards: Guards) -> float | None:
+    """Rows of the crawl log per day that it covers, None where it has none."""
+    if learned.log_starts_us == NO_TIME:
+        return None
+    days = max((guards.as_of_us - learned.log_starts_us) / DAY_US, MIN_LOG_DAYS)
+    return counters.get("observations", 0) / days
+
+
+def check_shrink(counters: dict[str, int], rows_per_day: float | None, guards: Guards) -> None:
+    """Raise `HistoryShrunkError` if more than a tenth of known pages or of input rows is gone.
+
+    Nights cover different spans, so rows of the crawl log count per day that they cover. Fewer are expected
+    where fewer slots were scheduled. Another input that had rows and now has none counts as gone.
+    """
+    before = guards.previous
+    if guards.allow_shrink or not before:
         return
-    for what, now, before in (
-        ("known pages", counters.get("pages_known", 0), guards.previous.get("pages_known", 0)),
-        ("input rows", input_rows(counters), input_rows(guards.previous)),
-    ):
-        if now < (1 - MAX_SHRINK) * before:
+    old = before.get("counters", {})
+    expected = [v for v in (before.get("log_rows_per_day"), before.get("slots_per_day")) if v is not None]
+    compared = [("known pages", counters.get("pages_known", 0), old.get("pages_known", 0))]
+    if before.get("log_rows_per_day") is not None:
+        compared.append(("crawl-log rows a day", rows_per_day or 0.0, min(expected)))
+    for kind in KINDS[1:]:
+        if f"{kind}_files" in counters:
+            now = counters.get(f"{kind}_accepted", 0)
+            compared.append((f"{kind} rows", min(now, 1), min(old.get(f"{kind}_accepted", 0), 1)))
+    for what, now, then in compared:
+        if now < (1 - MAX_SHRINK) * then:
             raise HistoryShrunkError(
-                f"history_shrunk: {now} {what} tonight, {before} last night: {1 - now / before:.0%} less, "
-                f"more than {MAX_SHRINK:.0%}. Look for missing input files; if this is meant, give "
-                "--allow_shrink"
+                f"history_shrunk: {now:.6g} {what} tonight, {then:.6g} expected after last night: "
+                f"{1 - now / then:.0%} less, more than {MAX_SHRINK:.0%}. Look for missing input files; if this "
+                "is meant, give --allow_shrink"
             )
+
+
+def warnings_of(counters: dict[str, int], guards: Guards) -> list[str]:
+    """What a person should look at, although the night is done."""
+    found = []
+    fetched = counters.get("observations", 0) - counters.get("failed", 0) - counters.get("after_as_of", 0)
+    blind = counters.get("no_change_evidence", 0)
+    if blind > fetched / 2:
+        found.append(
+            f"{blind} of {fetched} fetches cannot show a change: give the crawl log a digest, changed, "
+            "last_modified or not_modified"
+        )
+    for kind in KINDS:
+        rejected, accepted = counters.get(f"{kind}_rejected", 0), counters.get(f"{kind}_accepted", 0)
+        if rejected > guards.max_rejected_fraction * (rejected + accepted):
+            found.append(f"{rejected} of {rejected + accepted} {kind} rows were rejected: see rejected/")
+    if counters.get("hosts_unmatched", 0):
+        found.append(
+            f"{counters['hosts_unmatched']} of {counters['hosts_accepted']} rows of --hosts name a host without "
+            "pages; a subdomain is a host of its own"
+        )
+    if counters.get("requests_late", 0) and not counters.get("requests_folded", 0):
+        found.append("all request rows are of days that the state has counted already")
+    if guards.has_state and not guards.previous:
+        found.append("no manifest.json beside the state: that night failed, or only its state was copied")
+    same = guards.previous.get("options", {}).get("as_of_us") == guards.as_of_us
+    if same:
+        found.append(
+            "the state is of this very night: to run a night again, give the state of the night before"
+        )
+    return found
 
 
 class WriteManifest(beam.DoFn):
@@ -106,9 +166,13 @@ class WriteManifest(beam.DoFn):
     ) -> Iterator[FileInfo]:
         if counters.get("pages_known", 0):  # else there is nothing to schedule, which has a status of its own
             check_rejected(counters, self._guards)
-        check_shrink(counters, self._guards)
+        rows_per_day = log_rows_per_day(counters, learned, self._guards)
+        check_shrink(counters, rows_per_day, self._guards)
         manifest = make_manifest(counters, reports, result, learned, quotas)
         manifest |= {
+            "warnings": warnings_of(counters, self._guards),
+            "log_rows_per_day": rows_per_day,
+            "slots_per_day": quotas.total * DAY_US / self._guards.horizon_us,
             "recrawl_version": self._version,
             "options": self._options,
             "files": [f.as_dict() for f in sorted(files, key=lambda f: f.path)],

@@ -203,6 +203,7 @@ class ShardFold:
         )
         for name, n in counts.items():
             self.counts.add(name, n)
+        self._log_starts_us = int(rows.fetched_at_us.min()) if len(rows) else NO_TIME
         seen = rows.fetched_at_us > known_until[rows.page]  # late rows change nothing
         self._see(rows.page[seen], rows.fetched_at_us[seen] // DAY_US)
 
@@ -228,12 +229,15 @@ class ShardFold:
             day = table.column("day").to_numpy().astype(np.int64)
             clicks, impressions = table.column("clicks").to_numpy(), table.column("impressions").to_numpy()
             known = page >= 0
-            early = day * DAY_US < settings.as_of_us
-            old = known & early & (day // 7 < oldest)
+            # A day counts when it is over: else its rest would come after the night, as late as a repeat.
+            early = known & ((day + 1) * DAY_US <= settings.as_of_us)
+            late = early & (day <= self._requests.last_day[page])
+            old = early & ~late & (day // 7 < oldest)
             self.counts.add("requests_unmatched", int((~known).sum()))
             self.counts.add("requests_after_as_of", int((known & ~early).sum()))
+            self.counts.add("requests_late", int(late.sum()))
             self.counts.add("requests_too_old", int(old.sum()))
-            use = known & early & ~old
+            use = early & ~late & ~old
             self.counts.add("requests_folded", int(use.sum()))
             page, day, clicks, impressions = page[use], day[use], clicks[use], impressions[use]
             self._see(page, day)
@@ -260,11 +264,15 @@ class ShardFold:
         clicks, impressions = request_history.weighted_counts(
             self._requests, clock.as_of_day, clock.half_life_days, schemas.COUNT_UNIT
         )
+        limits = self._table("hosts")
+        if limits is not None:
+            unknown = ~np.isin(limits.column("host_hash").to_numpy(), pages.host_hash)
+            self.counts.add("hosts_unmatched", int(unknown.sum()))
         listed, duplicates = join_catalogue(pages, self._table("pages"), metadata, settings.group_columns)
         self.counts.add("catalogue_duplicates", duplicates)
         hosts = join_hosts(
             pages,
-            self._table("hosts"),
+            limits,
             self._table("slots_hosts"),
             self._history.last_attempt_at_us,
             settings.hosts,
@@ -321,6 +329,7 @@ class ShardFold:
         first = requests.first_day[requests.first_day != NO_DAY]
         return Overview(
             sample_shard(self._tables),
+            self._log_starts_us,
             int(first.min()) if len(first) else NO_DAY,
             int(requests.last_day.max()) if len(requests.last_day) else NO_DAY,
             bool((requests.clicks > 0).any()),

@@ -17,6 +17,8 @@ FORMATS = {
     ".pq": "parquet",
     ".avro": "avro",
     ".jsonl": "jsonl",
+    ".jsonlines": "jsonl",
+    ".jl": "jsonl",
     ".ndjson": "jsonl",
     ".json": "jsonl",
     ".csv": "csv",

@@ -15,6 +15,7 @@ from policies import estimation, prior, request_history, requests, search
 from policies.evidence import Evidence
 from policies.typing_ import FloatArray, UIntArray
 from transforms.coders import ShardTables
+from transforms.inputs import InputError
 from transforms.sampling import MergeOverviews, Overview, evidence_of
 from transforms.solving import block_to_tables
 
@@ -30,7 +31,8 @@ class Learned:
     change : prior.Prior
     clicks, impressions : requests.RequestPrior or None
         None where no log has any.
-    first_request_day, last_request_day : int
+    log_starts_us, first_request_day, last_request_day : int
+        As in `Overview`.
     weight : str
         What a page weighs: clicks, impressions, importance or equal.
     """
@@ -38,6 +40,7 @@ class Learned:
     change: prior.Prior
     clicks: requests.RequestPrior | None
     impressions: requests.RequestPrior | None
+    log_starts_us: int
     first_request_day: int
     last_request_day: int
     weight: str
@@ -85,6 +88,12 @@ def learn(overview: Overview, clock: RequestClock, weight_by: str) -> Learned:
             clicks = requests.fit_request_prior(sample.column("clicks").to_numpy(), days)
         if overview.has_impressions:
             impressions = requests.fit_request_prior(sample.column("impressions").to_numpy(), days)
+    for name, found in (("clicks", clicks), ("impressions", impressions)):
+        if weight_by == name and found is None:
+            raise InputError(
+                f"--weight_by={name}: neither --requests nor the state has any {name} of a known page; give a "
+                "log of them, or weigh by auto, importance or equal"
+            )
     weight = weight_by
     if weight_by == "auto":
         weight = "clicks" if clicks else "impressions" if impressions else "importance"
@@ -92,6 +101,7 @@ def learn(overview: Overview, clock: RequestClock, weight_by: str) -> Learned:
         prior.fit_prior(evidence, group.astype(np.int64)),
         clicks,
         impressions,
+        overview.log_starts_us,
         overview.first_request_day,
         overview.last_request_day,
         weight,

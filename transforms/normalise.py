@@ -69,7 +69,7 @@ KINDS = {
         ),
         Kind("signals", schemas.SIGNALS, (("url",), ("signalled_at",)), ("source",), times=("signalled_at",)),
         Kind("pages", schemas.PAGES, (("url",),), ("importance", "min_rate_per_day", "max_rate_per_day")),
-        Kind("hosts", schemas.HOSTS, (("host",),), ("max_per_day", "min_gap_seconds"), key="host"),
+        Kind("hosts", schemas.HOSTS, (("host",), ("max_per_day", "min_gap_seconds")), key="host"),
     )
 }
 

@@ -23,6 +23,7 @@ from transforms.state import microseconds, times
 from transforms.tally import Counts
 
 MAX_NAMED_HOSTS = 20
+RETRY_NEW_DAYS = 7
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,11 @@ class ScheduledShard:
         self._attempt = attempt
         self._slot_before = microseconds(self._pages.column("last_slot_at"))
         last = np.maximum(attempt, self._slot_before)
-        self._is_new = last == NO_TIME
+        # A new page whose slot shows up in no log is offered again, but not every night: what a crawler
+        # may never fetch would else take the slots of new pages for good.
+        self._is_new = (attempt == NO_TIME) & (
+            (last == NO_TIME) | (last <= night.as_of_us - RETRY_NEW_DAYS * DAY_US)
+        )
         since = (night.as_of_us - np.where(self._is_new, night.as_of_us, last)) / DAY_US
         self._since_days = np.where(self._is_new, np.nan, since)
         crawled = microseconds(self._pages.column("last_crawl_at"))
@@ -226,11 +231,17 @@ class ScheduledShard:
             "owed": pa.array(self._owed()),
             "limit": pa.array(limit, pa.string()),
             "boundary": pa.array((intervals > 0) & ((changes == 0) | (changes == intervals))),
+            "weight": pa.array(self._weight),
+            "n_slots": pa.array(np.bincount(self._due()[0], minlength=len(limit)).astype(np.int32)),
         }
+        fields = [schemas.PAGES_OUT.field(n) for n in schemas.PAGES_OUT.names]
         for name in table.schema.names:
-            if name.startswith(META):  # a catalogue's own "host" or "limit" does not replace ours
-                columns.setdefault(name[len(META) :], table.column(name))
-        return pa.RecordBatch.from_pydict(columns)
+            plain = name[len(META) :]
+            # A catalogue's own "host" or "limit" does not replace ours.
+            if name.startswith(META) and plain not in schemas.PAGES_OUT.names:
+                columns[plain] = table.column(name)
+                fields.append(pa.field(plain, pa.string()))
+        return pa.RecordBatch.from_arrays([columns[f.name] for f in fields], schema=pa.schema(fields))
 
     def _owed(self) -> FloatArray:
         """Crawls tonight beyond the page's rate times the horizon, give or take one."""
@@ -294,6 +305,7 @@ class ScheduledShard:
         counts.add("slots", len(sequence.page))
         counts.add("slots_used", int((sequence.page >= 0).sum()))
         counts.add("pages_new", int(self._is_new.sum()))
+        counts.add("pages_never_crawled", int((self._attempt == NO_TIME).sum()))
         for code, name in enumerate(search.LIMIT_NAMES):
             counts.add(f"pages_limit_{name}", int((limit == code).sum()))
         by_reason = np.bincount(sequence.reason, minlength=len(sequencing.REASONS))

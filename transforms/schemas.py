@@ -166,6 +166,8 @@ PAGES_OUT = _schema(
         ("owed", pa.float64()),
         ("limit", pa.string()),
         ("boundary", pa.bool_()),
+        ("weight", pa.float64()),
+        ("n_slots", pa.int32()),
     ],
 )
 SCHEDULE = _schema(

@@ -186,8 +186,8 @@ def write_shard(
 
 
 def write_json(folder: str, name: str, value: Any) -> FileInfo:
-    """Write a JSON document with sorted keys; NaN and infinities become null."""
-    text = json.dumps(_plain(value), indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+    """Write a JSON document, keys in the order given; NaN and infinities become null."""
+    text = json.dumps(_plain(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     return write_file(folder, name, text.encode(), 1)
 
 

@@ -199,12 +199,16 @@ def test_a_group_column_that_the_catalogue_does_not_have(tmp_path):
 
 
 def test_a_failed_night_takes_the_old_manifest_with_it(tmp_path):
-    """From the moment the folder is written to, the old night is no longer committed."""
+    """Once the folder is written to, the old night is no longer committed; not before."""
     log = write_rows(tmp_path / "log.csv", crawls("https://a.test/", "AB"))
-    assert nightly(tmp_path, observations=log).committed
+    night = nightly(tmp_path, observations=log)
+    before = night.digests()
     bad = write_rows(tmp_path / "bad.csv", [{"url": "https://a.test/"}])
-    night = nightly(tmp_path, observations=bad)
-    assert night.code == 2 and not night.committed
+    assert nightly(tmp_path, observations=bad).code == 2
+    assert night.committed and night.digests() == before
+    floors = [{"url": "https://a.test/", "min_rate_per_day": 1000}]
+    assert nightly(tmp_path, observations=log, pages=floors).code == 1
+    assert not night.committed
 
 
 def test_the_summary_says_what_a_person_wants_to_know(tmp_path):

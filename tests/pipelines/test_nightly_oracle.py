@@ -82,6 +82,7 @@ def _content(night: Night) -> dict[str, object]:
     files = night.digests("pages", "schedule", "state", "slots")
     manifest = dict(night.manifest)
     manifest["options"] = {k: v for k, v in manifest["options"].items() if k not in LOGS}
+    manifest["counters"] = {k: n for k, n in manifest["counters"].items() if not k.endswith("_files")}
     manifest["files"] = [f for f in manifest["files"] if not f["path"].startswith("rejected/")]
     rejected = sorted((r["row"], r["reason"], r["sample"]) for r in night.rejected())
     return {"files": files, "manifest": manifest, "rejected": rejected}

@@ -75,7 +75,11 @@ def test_weights_halve_per_half_life():
     np.testing.assert_allclose(week_weight(weeks, 20_020, 28.0), [1.0, 0.5, 1.0])
 
 
-@pytest.mark.parametrize("first", [NO_DAY, 19_000, 20_000])
+def test_a_page_never_seen_has_no_exposure():
+    assert exposure_days(np.array([NO_DAY], np.int32), 20_000, 20_006, 20_007, 28.0).tolist() == [0.0]
+
+
+@pytest.mark.parametrize("first", [19_000, 20_000])
 def test_exposure_is_bounded_by_the_log(first):
     days = exposure_days(np.array([first], np.int32), 20_000, 20_006, 20_007, 1e9)
     np.testing.assert_allclose(days, 7.0, rtol=1e-6)
