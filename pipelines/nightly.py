@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,13 +15,14 @@ from apache_beam.pvalue import AsList, AsSingleton
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from pipelines import __version__
-from pipelines.options import DAY_MICROSECONDS, LOCAL_RUNNERS, Settings
+from pipelines.options import DAY_MICROSECONDS, LOCAL_RUNNERS, OptionsError, Settings
 from policies.page_state import Forgetting
 from transforms.carrying import Previous, find_previous
 from transforms.catalogue import HostDefaults
 from transforms.coders import ShardTables
 from transforms.commit import KINDS, Guards, WriteManifest
 from transforms.folding import FoldHistory, FoldSettings
+from transforms.inputs import match_files
 from transforms.learning import EstimateParameters, LearnGroupMeans, LearnPriors, RequestClock
 from transforms.reading import Input, ReadInputs, hinted
 from transforms.rejects import WriteRejected
@@ -31,6 +33,8 @@ from transforms.solving import SolveMultiplier
 from transforms.sources import check_inputs
 from transforms.tally import AddCounts
 
+# What `transforms.sinks` names its files, and those that a night left which was stopped.
+_OWN_FILE = re.compile(r"(\.tmp-[0-9a-f]+-)?shard-\d+-of-\d+\.")
 OUTPUTS = ("pages", "schedule", "state", "slots", "rejected")
 
 
@@ -199,11 +203,40 @@ def prepare_output(folder: str) -> None:
         FileSystems.delete([manifest])
     for name in OUTPUTS:
         old = FileSystems.join(folder, name)
-        # Object stores have files only; deleting those of a folder serves everywhere.
-        files = [m.path for m in FileSystems.match([FileSystems.join(old, "**")])[0].metadata_list]
+        # Object stores have files only; deleting those of a folder serves everywhere. Only what a night
+        # writes goes: the folder may be one that happens to hold other people's pages/.
+        found = (m.path for m in FileSystems.match([FileSystems.join(old, "**")])[0].metadata_list)
+        files = [path for path in found if _OWN_FILE.match(FileSystems.split(path)[1])]
         if files:
             FileSystems.delete(files)
         make_folder(old)
+
+
+def refuse_to_overwrite(settings: Settings, previous: Previous) -> None:
+    """Stop where an input lies in a folder that `prepare_output` empties.
+
+    Raises
+    ------
+    OptionsError
+    """
+    folders = tuple(os.path.join(_real(settings.output), name, "") for name in OUTPUTS)
+    read = {
+        i.kind: [f.path for f in match_files(i.patterns, i.kind, i.required)] for i in inputs_of(settings)
+    }
+    read["state"] = [path for _, path in previous.files]
+    problems = [
+        f"--{option}: {path} lies in --output={settings.output}: the night would delete what it reads; give "
+        "another --output"
+        for option, paths in read.items()
+        for path in [p for p in paths if _real(p).startswith(folders)][:1]
+    ]
+    if problems:
+        raise OptionsError(problems)
+
+
+def _real(path: str) -> str:
+    """The one spelling of a local path; any other as it is."""
+    return path if "://" in path else os.path.realpath(path)
 
 
 def run(argv: Sequence[str] | None = None) -> Any:
@@ -222,6 +255,7 @@ def run(argv: Sequence[str] | None = None) -> Any:
     )
     for found in inputs_of(settings):  # before the old output is deleted
         check_inputs(found.kind, found.patterns, found.required)
+    refuse_to_overwrite(settings, previous)
     prepare_output(settings.output)
     pipeline = beam.Pipeline(runner=local_runner(options), options=options)
     build_pipeline(pipeline, settings, previous)

@@ -49,9 +49,41 @@ class Previous:
         return Carry(tuple(carry["shards"]), carry["total"]) if carry else Carry()
 
 
-def _match(folder: str) -> list[str]:
-    found = FileSystems.match([FileSystems.join(folder, "shard-*.parquet")])[0].metadata_list
-    return sorted(m.path for m in found)
+def _match(folder: str) -> list[tuple[str, int]]:
+    """Paths and bytes of the files of a folder."""
+    found = FileSystems.match([FileSystems.join(folder, "shard-*-of-*.parquet")])[0].metadata_list
+    return sorted((m.path, m.size_in_bytes) for m in found)
+
+
+def _read_manifest(path: str) -> dict[str, Any] | None:
+    try:
+        manifest = read_json(path)
+    except ValueError as e:
+        raise StateError(f"{path}: damaged: {e}. Restore it, or run that night again") from None
+    if manifest is not None and not (isinstance(manifest, dict) and {"files", "carry"} <= manifest.keys()):
+        raise StateError(f"{path}: not the manifest of a night. Restore it, or run that night again")
+    return manifest
+
+
+def _check_files(
+    state: str, name: str, paths: list[tuple[str, int]], manifest: dict[str, Any] | None
+) -> None:
+    """Refuse a folder that does not hold one file for every shard, as that night wrote them."""
+    total = int(paths[0][0].rsplit("-of-", 1)[1].split(".")[0])
+    if len(paths) != total:
+        raise StateError(
+            f"--state={state}: {len(paths)} of {total} files of {name}/ are there; copy the rest"
+        )
+    if manifest is None:
+        return
+    written = {f["path"]: f["bytes"] for f in manifest["files"]}
+    for path, size in paths:
+        expected = written.get(f"{name}/{FileSystems.split(path)[1]}")
+        if size != expected:
+            raise StateError(
+                f"--state={state}: {path} has {size} bytes, the manifest of that night says "
+                f"{expected or 'nothing'} of it. Restore the file, or run that night again"
+            )
 
 
 def find_previous(state: str | None, as_of_us: int, expected: dict[str, Any]) -> Previous:
@@ -69,13 +101,15 @@ def find_previous(state: str | None, as_of_us: int, expected: dict[str, Any]) ->
     Raises
     ------
     StateError
-        No state there, shards missing, of a later night, or written with other half-lives.
+        No state there, shards missing or damaged, a night that was not finished, a later night, or other
+        half-lives.
     """
     if not state:
         return Previous()
     if not _match(state) and _match(FileSystems.join(state, "state")):
         state = FileSystems.join(state, "state")
     root = FileSystems.split(state.rstrip("/"))[0]
+    manifest = _read_manifest(FileSystems.join(root, "manifest.json"))
     files: list[tuple[str, str]] = []
     for name, _ in _FOLDERS:
         folder = state.rstrip("/") + name.removeprefix("state") if name.startswith("state") else ""
@@ -86,13 +120,13 @@ def find_previous(state: str | None, as_of_us: int, expected: dict[str, Any]) ->
                 "or leave the option out on the first night"
             )
         if paths:
-            total = int(paths[0].rsplit("-of-", 1)[1].split(".")[0])
-            if len(paths) != total:
-                raise StateError(
-                    f"--state={state}: {len(paths)} of {total} files of {name}/ are there; copy the rest"
-                )
-        files += [(name, path) for path in paths]
-    manifest = read_json(FileSystems.join(root, "manifest.json"))
+            _check_files(state, name, paths, manifest)
+        files += [(name, path) for path, _ in paths]
+    if manifest is None and FileSystems.exists(FileSystems.join(root, "slots")):
+        raise StateError(
+            f"--state={state}: slots/ is beside it, but no manifest.json: that night was not finished. Run "
+            "it again, or give the state of the last night that was"
+        )
     if manifest is not None:
         options = manifest.get("options", {})
         if options.get("as_of_us", as_of_us) > as_of_us:
@@ -114,6 +148,12 @@ def read_previous_file(element: tuple[str, str]) -> Iterator[pa.RecordBatch]:
     schema = _SCHEMAS[folder]
     with FileSystems.open(path, compression_type="uncompressed") as source:
         data = source.read()
-    for batch in pq.ParquetFile(pa.BufferReader(data)).iter_batches(ROWS_PER_BATCH):
-        schemas.check(batch, schema.remove_metadata(), path)
-        yield batch.replace_schema_metadata(schema.metadata)
+    try:
+        for batch in pq.ParquetFile(pa.BufferReader(data)).iter_batches(ROWS_PER_BATCH):
+            schemas.check(batch, schema.remove_metadata(), path)
+            yield batch.replace_schema_metadata(schema.metadata)
+    except (pa.ArrowException, OSError, schemas.SchemaError) as e:
+        reason = " ".join(str(e).split())
+        raise StateError(
+            f"{path}: cannot be read: {reason}. Restore the file, or run that night again"
+        ) from None

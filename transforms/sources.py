@@ -38,7 +38,8 @@ def read_split(
                 row, reason, sample = (block.column(c)[0].as_py() for c in ("row", "reason", "sample"))
                 where = f"row {row}: " if row >= 0 else ""
                 raise InputError(
-                    f"{split.path}: {where}{reason}: {sample}. Limits of hosts must all be readable: mend the file"
+                    f"{split.path}: {where}{reason}: {sample}. Limits of hosts must all be "
+                    "readable: mend the file"
                 )
             yield REJECTED, block
             continue

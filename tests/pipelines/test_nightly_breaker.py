@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -75,3 +77,70 @@ def test_an_empty_schedule_says_what_keeps_the_budget_from_being_spent(tmp_path)
     """It said that the budget is less than one crawl."""
     night = nightly(tmp_path, observations=LOG, host_max_per_day=0)
     assert night.code == 3 and night.manifest["unspent_reason"] in night.manifest["status_reason"]
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory):
+    return nightly(tmp_path_factory.mktemp("first"), observations=LOG)
+
+
+class TestPreviousNight:
+    """A damaged or unfinished night is named, never read in part and never a traceback."""
+
+    @pytest.fixture
+    def copy(self, first, tmp_path):
+        return shutil.copytree(first.folder, tmp_path / "copy")
+
+    @staticmethod
+    def _refused(copy: Path, tmp_path: Path, *words: str) -> None:
+        night = nightly(tmp_path, observations=LOG, state=copy / "state", as_of=at(31))
+        assert night.code == 2 and not night.committed
+        assert all(w in night.complaints for w in words), night.complaints
+
+    @pytest.mark.parametrize("text", ["", '{"opt', "[]", "{}"])
+    def test_manifest(self, text, copy, tmp_path):
+        (copy / "manifest.json").write_text(text)
+        self._refused(copy, tmp_path, "manifest.json", "run that night again")
+
+    @pytest.mark.parametrize("kind", ["state", "state/signals", "slots/pages"])
+    def test_cut_file(self, kind, copy, tmp_path):
+        file = copy / kind / "shard-00001-of-00002.parquet"
+        file.write_bytes(file.read_bytes()[:300])
+        self._refused(copy, tmp_path, file.name, "300 bytes", "Restore")
+
+    @pytest.mark.parametrize(
+        "change", [lambda b: b"", lambda b: b[:60] + b"\xff" * 100 + b[160:]], ids=["empty", "overwritten"]
+    )
+    def test_damaged_file_of_a_state_without_manifest(self, change, copy, tmp_path):
+        alone = copy / "state"
+        file = alone / "shard-00001-of-00002.parquet"
+        file.write_bytes(change(file.read_bytes()))
+        alone = alone.rename(tmp_path / "state")
+        self._refused(tmp_path, tmp_path, file.name, "Restore")
+
+    def test_shard_of_another_night(self, copy, tmp_path):
+        shutil.copy(
+            copy / "state" / "shard-00000-of-00002.parquet", copy / "state" / "shard-00001-of-00002.parquet"
+        )
+        self._refused(copy, tmp_path, "shard-00001-of-00002")
+
+    def test_unfinished_night(self, copy, tmp_path):
+        """Killed, or stopped by a guard: its state may lack what the guard missed."""
+        (copy / "manifest.json").unlink()
+        self._refused(copy, tmp_path, "was not finished")
+
+    def test_state_in_the_output_by_another_spelling(self, copy, tmp_path, monkeypatch):
+        """The night deleted it, then looked for it."""
+        monkeypatch.chdir(tmp_path)
+        night = nightly(tmp_path, observations=LOG, state="copy/state", as_of=at(31), output=copy)
+        assert night.code == 2 and night.committed and "lies in --output" in night.complaints
+        assert len(night.rows("state")) == 4
+
+
+def test_an_output_folder_keeps_files_that_no_night_wrote(tmp_path):
+    """A catalogue in ./pages/ and --output=. lost the catalogue."""
+    catalogue = write_rows(tmp_path / "pages" / "catalogue.csv", [{"url": "https://new.test/"}])
+    night = nightly(tmp_path, observations=LOG, pages=catalogue, output=tmp_path)
+    assert night.code == 2 and catalogue.exists() and "--pages" in night.complaints
+    night = nightly(tmp_path, observations=LOG, output=tmp_path)
+    assert night.code == 0 and catalogue.exists()
