@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import errno
 import logging
 import os
 import re
@@ -36,6 +37,8 @@ _CODES: tuple[tuple[type[Exception], int], ...] = (
     (InfeasibleError, EXIT_USAGE),
     (RecrawlError, EXIT_FAILED),
 )
+# No place to write: the fault of no program.
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 _WHERE = re.compile(r" \[while running .*\]$", re.DOTALL)
 
 
@@ -130,6 +133,8 @@ def _explain(error: BaseException) -> tuple[str, int] | None:
         for kind, code in _CODES:
             if isinstance(current, kind):
                 return _WHERE.sub("", str(current)), code
+        if isinstance(current, OSError) and current.errno in _DISK:
+            return _disk(current.strerror or str(current)), EXIT_FAILED
         todo += [current.__cause__, current.__context__]
     text = str(error)  # other processes' errors arrive as text
     for kind, code in _CODES:
@@ -137,7 +142,16 @@ def _explain(error: BaseException) -> tuple[str, int] | None:
             match = re.search(rf"{found.__name__}: (.*?)(?: \[while running|\n|$)", text)
             if match:
                 return match.group(1), code
+    for number in _DISK:
+        if f"[Errno {number}]" in text:
+            return _disk(os.strerror(number)), EXIT_FAILED
     return None
+
+
+def _disk(reason: str) -> str:
+    return (
+        f"--output: {reason}. Nothing is committed: make room or give another folder, and run the night again"
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -256,8 +256,14 @@ def run(argv: Sequence[str] | None = None) -> Any:
     for found in inputs_of(settings):  # before the old output is deleted
         check_inputs(found.kind, found.patterns, found.required)
     refuse_to_overwrite(settings, previous)
-    prepare_output(settings.output)
-    pipeline = beam.Pipeline(runner=local_runner(options), options=options)
+    try:
+        pipeline = beam.Pipeline(runner=local_runner(options), options=options)
+    except ValueError as e:
+        raise OptionsError([f"--runner={options.get_all_options().get('runner')}: {e}"]) from None
+    try:
+        prepare_output(settings.output)
+    except OSError as e:
+        raise OptionsError([f"--output={settings.output}: cannot be written: {e}"]) from None
     build_pipeline(pipeline, settings, previous)
     result = pipeline.run()
     result.wait_until_finish()

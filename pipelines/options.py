@@ -7,9 +7,12 @@ import math
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from policies import objectives
+from transforms.inputs import split_patterns
+from transforms.normalise import KINDS
 from transforms.times import END_US, FIRST_US
 
 LOCAL_RUNNERS = ("", "directrunner", "fnapirunner")
@@ -173,6 +176,14 @@ class _Checker:
             return None
         return int(value) if whole else value
 
+    def paths(self, name: str) -> None:
+        """Whether there is a file system for every path of an option."""
+        for path in split_patterns(self.values[name] or ""):
+            try:
+                FileSystems.get_filesystem(path)
+            except ValueError as e:
+                self.problems.append(f"--{name}={path}: {e}")
+
     def choice(self, name: str, choices: tuple[str, ...]) -> str:
         value = str(self.values[name])
         if value not in choices:
@@ -215,13 +226,15 @@ class Settings:
         self.hosts: str | None = values["hosts"]
         self.signals: str | None = values["signals"]
         self.state: str | None = values["state"]
-        self.output: str = (values["output"] or "").rstrip("/")
+        self.output: str = (values["output"] or "").rstrip("/") or (values["output"] or "")[:1]
         for name, what in (
             ("observations", "the crawl log, e.g. --observations='logs/*.parquet'"),
             ("output", "the folder for tonight's results"),
         ):
             if not values[name]:
                 check.problems.append(f"--{name} is missing: give {what}")
+        for name in (*KINDS, "state", "output"):
+            check.paths(name)
         self.output_format = check.choice("output_format", OUTPUT_FORMATS)
         self.objective = check.choice("objective", tuple(objectives.NAMES))
         self.weight_by = check.choice("weight_by", WEIGHTS)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import uuid
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -69,7 +70,7 @@ def make_folder(path: str) -> None:
     try:
         FileSystems.mkdirs(path)
     except OSError:
-        if not FileSystems.exists(path):
+        if not FileSystems.exists(path) or os.path.isfile(path):
             raise
 
 

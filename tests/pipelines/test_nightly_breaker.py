@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import shutil
 from pathlib import Path
@@ -144,3 +145,31 @@ def test_an_output_folder_keeps_files_that_no_night_wrote(tmp_path):
     assert night.code == 2 and catalogue.exists() and "--pages" in night.complaints
     night = nightly(tmp_path, observations=LOG, output=tmp_path)
     assert night.code == 0 and catalogue.exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("runner", "NopeRunner"),
+        ("output", "foo://bucket/x"),
+        ("observations", "foo://bucket/x"),
+        ("output", "taken"),
+    ],
+)
+def test_where_nothing_can_run_be_read_or_be_written_is_an_option_error(option, value, tmp_path, monkeypatch):
+    """These were tracebacks. `taken` holds a file where a folder must be."""
+    monkeypatch.chdir(tmp_path)
+    write_rows(tmp_path / "taken" / "pages" / "x.csv", [{"url": "x"}]).rename(tmp_path / "taken" / "schedule")
+    night = nightly(tmp_path, **({"observations": LOG} | {option: value}))
+    assert night.code == 2 and f"--{option}={value}: " in night.complaints
+
+
+def test_a_full_disk_is_said_in_a_sentence(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("transforms.sinks.FileSystems.rename", full)
+    night = nightly(tmp_path, observations=LOG)
+    assert night.code == 1 and not night.committed
+    assert night.complaints.splitlines()[-1].startswith("recrawl: --output: No space left on device. ")
+    assert not list(night.folder.rglob(".tmp-*"))
