@@ -194,7 +194,7 @@ def test_number_of_shards_changes_only_owed(num_shards, plain):
     expected, got = _by_url(one), _by_url(many)
     assert expected.keys() == got.keys()
     for name, values in expected.items():
-        if name == "owed":
+        if name in ("owed", "n_slots"):  # who gets a slot tonight depends on who shares the shard
             continue
         if isinstance(values[0], float):
             np.testing.assert_allclose(
