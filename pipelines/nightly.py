@@ -169,7 +169,6 @@ def build_pipeline(
         settings.max_rejected_fraction,
         settings.allow_shrink,
         settings.as_of_us,
-        settings.horizon_us,
         bool(settings.state),
         previous.manifest or {},
     )

@@ -63,6 +63,14 @@ def progress(stream: TextIO) -> Iterator[None]:
         logger.propagate = propagate
 
 
+_NOTES = {
+    "unmatched": "of unknown pages",
+    "late": "of days counted before",
+    "after_as_of": "of days not over yet",
+    "too_old": "too old to count",
+}
+
+
 def _n(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) else f"{value:,.2f}"
 
@@ -105,15 +113,12 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
     )
     for kind in ("requests", "signals", "pages", "hosts"):
         if f"{kind}_accepted" in counters:
-            notes = {"unmatched": "of unknown pages", "late": "of days counted before",
-                     "after_as_of": "of days not over yet", "too_old": "too old to count"}  # fmt: skip
-            said = [
-                f"{_n(n)} {note}" for what, note in notes.items() if (n := counters.get(f"{kind}_{what}"))
-            ]
+            found = ((counters.get(f"{kind}_{what}", 0), note) for what, note in _NOTES.items())
+            said = [f"{_n(n)} {note}" for n, note in found if n]
             row(f"{kind} rows", ", ".join([f"{_n(counters[f'{kind}_accepted'])} read", *said]))
     # Damaged files stand among the reasons of rows, by the name that rejected/ has for them.
     reasons = {re.sub("_files_(.*)", r"_rejected_\1_file", k): n for k, n in counters.items()}
-    rejected = {k: n for k, n in reasons.items() if "_rejected_" in k}
+    rejected = {k: n for k, n in reasons.items() if "_rejected_" in k and n and not k.endswith("_empty_file")}
     row(
         "rejected",
         ", ".join(f"{_n(n)} {k.replace('_rejected_', ' ')}" for k, n in sorted(rejected.items())) or "none",
@@ -131,8 +136,8 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
     search = manifest["search"]
     row(
         "multiplier",
-        f"{manifest['multiplier']:.6g}: what one more crawl a day would keep fresh, in {manifest['weight_by']} "
-        f"a day ({search['status']} after {search['rounds']} rounds)",
+        f"{manifest['multiplier']:.6g}: one more crawl a day would keep so many {manifest['weight_by']} a "
+        f"day fresh ({search['status']} after {search['rounds']} rounds)",
     )
     if manifest["expected_freshness"] is not None:
         row(

@@ -131,7 +131,8 @@ def find_previous(state: str | None, as_of_us: int, expected: dict[str, Any]) ->
         options = manifest.get("options", {})
         if options.get("as_of_us", as_of_us) > as_of_us:
             raise StateError(
-                f"--state={state} is of {options['as_of']}, later than --as_of: give the state of the night before"
+                f"--state={state} is of {options['as_of']}, later than --as_of: give the state of the night "
+                "before"
             )
         for name, value in expected.items():
             if name in options and options[name] != value:

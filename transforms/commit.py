@@ -10,7 +10,6 @@ from typing import Any
 import apache_beam as beam
 
 from policies.errors import RecrawlError
-from policies.page_state import NO_TIME
 from policies.search import SearchResult
 from transforms.catalogue import DAY_US
 from transforms.learning import Learned
@@ -36,7 +35,7 @@ class Guards:
     ----------
     max_rejected_fraction : float
     allow_shrink : bool
-    as_of_us, horizon_us : int
+    as_of_us : int
         The night, UTC microseconds.
     has_state : bool
         Whether a state was given.
@@ -47,13 +46,11 @@ class Guards:
     max_rejected_fraction: float
     allow_shrink: bool
     as_of_us: int
-    horizon_us: int
     has_state: bool
     previous: dict[str, Any]
 
 
 MAX_SHRINK = 0.10
-MIN_LOG_DAYS = 1 / 24
 
 
 def input_rows(counters: dict[str, int]) -> int:
@@ -76,28 +73,35 @@ def check_rejected(counters: dict[str, int], guards: Guards) -> None:
         )
 
 
-def log_rows_per_day(counters: dict[str, int], learned: Learned, guards: Guards) -> float | None:
-    """Rows of the crawl log per day that it covers, None where it has none."""
-    if learned.log_starts_us == NO_TIME:
-        return None
-    days = max((guards.as_of_us - learned.log_starts_us) / DAY_US, MIN_LOG_DAYS)
-    return counters.get("observations", 0) / days
+def usual_day(rows_by_day: dict[int, int]) -> int:
+    """Rows of a usual day of a log: half of all rows are of days with at least as many. 0 without rows."""
+    half, seen = sum(rows_by_day.values()) / 2, 0
+    for rows in sorted(rows_by_day.values(), reverse=True):
+        seen += rows
+        if seen >= half:
+            return rows
+    return 0
 
 
-def check_shrink(counters: dict[str, int], rows_per_day: float | None, guards: Guards) -> None:
+def check_shrink(counters: dict[str, int], rows_by_day: dict[int, int], guards: Guards) -> None:
     """Raise `HistoryShrunkError` if more than a tenth of known pages or of input rows is gone.
 
-    Nights cover different spans, so rows of the crawl log count per day that they cover. Fewer are expected
-    where fewer slots were scheduled. Another input that had rows and now has none counts as gone.
+    A first night reads weeks and the next one a day. So a crawl log that mainly follows on the previous night
+    is compared by the rows of a usual day, any other by all its rows. Another input that had rows and now has
+    none counts as gone.
     """
     before = guards.previous
     if guards.allow_shrink or not before:
         return
     old = before.get("counters", {})
-    expected = [v for v in (before.get("log_rows_per_day"), before.get("slots_per_day")) if v is not None]
+    previous_day = before.get("options", {}).get("as_of_us", 0) // DAY_US
+    rows = sum(rows_by_day.values())
+    newer = sum(n for day, n in rows_by_day.items() if day >= previous_day)
     compared = [("known pages", counters.get("pages_known", 0), old.get("pages_known", 0))]
-    if before.get("log_rows_per_day") is not None:
-        compared.append(("crawl-log rows a day", rows_per_day or 0.0, min(expected)))
+    if 2 * newer > rows:
+        compared.append(("crawl-log rows a day", usual_day(rows_by_day), before.get("usual_log_day", 0)))
+    else:
+        compared.append(("crawl-log rows", counters.get("observations", 0), old.get("observations", 0)))
     for kind in KINDS[1:]:
         if f"{kind}_files" in counters:
             now = counters.get(f"{kind}_accepted", 0)
@@ -105,9 +109,8 @@ def check_shrink(counters: dict[str, int], rows_per_day: float | None, guards: G
     for what, now, then in compared:
         if now < (1 - MAX_SHRINK) * then:
             raise HistoryShrunkError(
-                f"history_shrunk: {now:.6g} {what} tonight, {then:.6g} expected after last night: "
-                f"{1 - now / then:.0%} less, more than {MAX_SHRINK:.0%}. Look for missing input files; if this "
-                "is meant, give --allow_shrink"
+                f"history_shrunk: {now} {what} tonight, {then} last night: {1 - now / then:.0%} less, more "
+                f"than {MAX_SHRINK:.0%}. Look for missing input files; if this is meant, give --allow_shrink"
             )
 
 
@@ -127,8 +130,8 @@ def warnings_of(counters: dict[str, int], guards: Guards) -> list[str]:
             found.append(f"{rejected} of {rejected + accepted} {kind} rows were rejected: see rejected/")
     if counters.get("hosts_unmatched", 0):
         found.append(
-            f"{counters['hosts_unmatched']} of {counters['hosts_accepted']} rows of --hosts name a host without "
-            "pages; a subdomain is a host of its own"
+            f"{counters['hosts_unmatched']} of {counters['hosts_accepted']} rows of --hosts name a host "
+            "without pages; a subdomain is a host of its own"
         )
     if counters.get("requests_late", 0) and not counters.get("requests_folded", 0):
         found.append("all request rows are of days that the state has counted already")
@@ -166,13 +169,11 @@ class WriteManifest(beam.DoFn):
     ) -> Iterator[FileInfo]:
         if counters.get("pages_known", 0):  # else there is nothing to schedule, which has a status of its own
             check_rejected(counters, self._guards)
-        rows_per_day = log_rows_per_day(counters, learned, self._guards)
-        check_shrink(counters, rows_per_day, self._guards)
+        check_shrink(counters, learned.rows_by_day, self._guards)
         manifest = make_manifest(counters, reports, result, learned, quotas)
         manifest |= {
             "warnings": warnings_of(counters, self._guards),
-            "log_rows_per_day": rows_per_day,
-            "slots_per_day": quotas.total * DAY_US / self._guards.horizon_us,
+            "usual_log_day": usual_day(learned.rows_by_day),
             "recrawl_version": self._version,
             "options": self._options,
             "files": [f.as_dict() for f in sorted(files, key=lambda f: f.path)],

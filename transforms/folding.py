@@ -105,6 +105,14 @@ def _observations(seen_code: IntArray, batches: list[pa.RecordBatch]) -> history
     )
 
 
+def _rows_by_day(day: IntArray) -> dict[int, int]:
+    if not len(day):
+        return {}
+    first = int(day.min())
+    counts = np.bincount(day - first)
+    return {first + int(at): int(counts[at]) for at in np.flatnonzero(counts)}
+
+
 def _times(column: pa.ChunkedArray) -> IntArray | None:
     return None if column.null_count == len(column) else microseconds(column)
 
@@ -203,7 +211,7 @@ class ShardFold:
         )
         for name, n in counts.items():
             self.counts.add(name, n)
-        self._log_starts_us = int(rows.fetched_at_us.min()) if len(rows) else NO_TIME
+        self._rows_by_day = _rows_by_day(rows.fetched_at_us // DAY_US)
         seen = rows.fetched_at_us > known_until[rows.page]  # late rows change nothing
         self._see(rows.page[seen], rows.fetched_at_us[seen] // DAY_US)
 
@@ -329,7 +337,7 @@ class ShardFold:
         first = requests.first_day[requests.first_day != NO_DAY]
         return Overview(
             sample_shard(self._tables),
-            self._log_starts_us,
+            self._rows_by_day,
             int(first.min()) if len(first) else NO_DAY,
             int(requests.last_day.max()) if len(requests.last_day) else NO_DAY,
             bool((requests.clicks > 0).any()),

@@ -31,7 +31,8 @@ class Learned:
     change : prior.Prior
     clicks, impressions : requests.RequestPrior or None
         None where no log has any.
-    log_starts_us, first_request_day, last_request_day : int
+    rows_by_day : dict of int to int
+    first_request_day, last_request_day : int
         As in `Overview`.
     weight : str
         What a page weighs: clicks, impressions, importance or equal.
@@ -40,7 +41,7 @@ class Learned:
     change: prior.Prior
     clicks: requests.RequestPrior | None
     impressions: requests.RequestPrior | None
-    log_starts_us: int
+    rows_by_day: dict[int, int]
     first_request_day: int
     last_request_day: int
     weight: str
@@ -91,8 +92,8 @@ def learn(overview: Overview, clock: RequestClock, weight_by: str) -> Learned:
     for name, found in (("clicks", clicks), ("impressions", impressions)):
         if weight_by == name and found is None:
             raise InputError(
-                f"--weight_by={name}: neither --requests nor the state has any {name} of a known page; give a "
-                "log of them, or weigh by auto, importance or equal"
+                f"--weight_by={name}: neither --requests nor the state has any {name} of a known page; give "
+                "a log of them, or weigh by auto, importance or equal"
             )
     weight = weight_by
     if weight_by == "auto":
@@ -101,7 +102,7 @@ def learn(overview: Overview, clock: RequestClock, weight_by: str) -> Learned:
         prior.fit_prior(evidence, group.astype(np.int64)),
         clicks,
         impressions,
-        overview.log_starts_us,
+        overview.rows_by_day,
         overview.first_request_day,
         overview.last_request_day,
         weight,

@@ -7,15 +7,15 @@ them all. A host lies in one shard, so a shard knows the layers of its pages.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
 from policies.evidence import Evidence
-from policies.page_state import NO_TIME
 from policies.request_history import NO_DAY
 from transforms.coders import ShardTables
 
@@ -97,15 +97,15 @@ class Overview:
     Attributes
     ----------
     sample : RecordBatch of `SAMPLE`
-    log_starts_us : int
-        Earliest row of tonight's crawl log, UTC microseconds; `NO_TIME` without one.
+    rows_by_day : dict of int to int
+        Rows of tonight's crawl log on each day, days since 1970-01-01.
     first_request_day, last_request_day : int
         Days since 1970-01-01 that the request log covers; `NO_DAY` without one.
     has_clicks, has_impressions : bool
     """
 
     sample: pa.RecordBatch
-    log_starts_us: int = NO_TIME
+    rows_by_day: dict[int, int] = field(default_factory=dict)
     first_request_day: int = NO_DAY
     last_request_day: int = NO_DAY
     has_clicks: bool = False
@@ -115,10 +115,12 @@ class Overview:
 def merge_overviews(parts: list[Overview]) -> Overview:
     """The overview of several parts of the pages."""
     first = [p.first_request_day for p in parts if p.first_request_day != NO_DAY]
-    starts = [p.log_starts_us for p in parts if p.log_starts_us != NO_TIME]
+    rows_by_day: Counter[int] = Counter()
+    for part in parts:
+        rows_by_day.update(part.rows_by_day)
     return Overview(
         merge_samples([p.sample for p in parts]),
-        min(starts) if starts else NO_TIME,
+        dict(sorted(rows_by_day.items())),
         min(first) if first else NO_DAY,
         max((p.last_request_day for p in parts), default=NO_DAY),
         any(p.has_clicks for p in parts),

@@ -232,7 +232,6 @@ class ScheduledShard:
             "limit": pa.array(limit, pa.string()),
             "boundary": pa.array((intervals > 0) & ((changes == 0) | (changes == intervals))),
             "weight": pa.array(self._weight),
-            "n_slots": pa.array(np.bincount(self._due()[0], minlength=len(limit)).astype(np.int32)),
         }
         fields = [schemas.PAGES_OUT.field(n) for n in schemas.PAGES_OUT.names]
         for name in table.schema.names:

@@ -167,7 +167,6 @@ PAGES_OUT = _schema(
         ("limit", pa.string()),
         ("boundary", pa.bool_()),
         ("weight", pa.float64()),
-        ("n_slots", pa.int32()),
     ],
 )
 SCHEDULE = _schema(

@@ -145,7 +145,7 @@ def test_missing_options_say_what_to_give():
 
 def test_an_unknown_option_is_named_and_no_prefix_is_guessed():
     assert _problems(*GOOD, "--host_max_per_dya=3") == [
-        "--host_max_per_dya=3: neither recrawl nor Beam knows this option"
+        "--host_max_per_dya=3: neither recrawl nor Beam knows this option; did you mean --host_max_per_day?"
     ]
     (line,) = _problems(*GOOD, "--horizon=3")
     assert "--horizon" in line
@@ -207,7 +207,7 @@ def test_a_failed_night_takes_the_old_manifest_with_it(tmp_path):
     assert nightly(tmp_path, observations=bad).code == 2
     assert night.committed and night.digests() == before
     floors = [{"url": "https://a.test/", "min_rate_per_day": 1000}]
-    assert nightly(tmp_path, observations=log, pages=floors).code == 1
+    assert nightly(tmp_path, observations=log, pages=floors).code == 2
     assert not night.committed
 
 
@@ -222,7 +222,7 @@ def test_the_summary_says_what_a_person_wants_to_know(tmp_path):
         "1 observations bad_url",
         "60 crawls a day",
         "multiplier",
-        "under a uniform schedule",
+        "if all pages had one rate",
         "hosts at limit",
         "unspent",
         str(night.folder),

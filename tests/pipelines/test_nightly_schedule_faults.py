@@ -175,7 +175,7 @@ def test_floors_above_the_budget_name_both(tmp_path):
     """E10."""
     pages = [{"url": "https://a.test/", "min_rate_per_day": 90_000.5}]
     night = nightly(tmp_path, observations=crawls("https://a.test/", "AB"), pages=pages)
-    assert night.code == 1 and not night.committed
+    assert night.code == 2 and not night.committed
     assert "Traceback" not in night.complaints
     assert "90000.5 crawls a day" in night.complaints and "the budget is 10;" in night.complaints
 

@@ -48,7 +48,7 @@ def small_sample(monkeypatch):
 def _overview_plain(value):
     return (
         value.sample.to_pylist(),
-        value.log_starts_us,
+        tuple(value.rows_by_day.items()),
         value.first_request_day,
         value.last_request_day,
         value.has_clicks,
@@ -59,13 +59,19 @@ def _overview_plain(value):
 def test_overviews(small_sample):
     rng = np.random.default_rng(0)
     overviews = [
-        Overview(sample_shard(_folded(rng, sizes)), 90 - i, 20000 - i, 20010 + i, i == 1, False)
+        Overview(sample_shard(_folded(rng, sizes)), {7: 1, 7 + i: 2}, 20000 - i, 20010 + i, i == 1, False)
         for i, sizes in enumerate([[3, 9, 1], [], [60], [1] * 30])
     ]
     sample, starts, first, last, clicks, impressions = check_combine_laws(
         MergeOverviews(), overviews, _overview_plain
     )
-    assert (starts, first, last, clicks, impressions) == (87, 19997, 20013, True, False)
+    assert (starts, first, last, clicks, impressions) == (
+        ((7, 3 + 2), (8, 2), (9, 2), (10, 2)),
+        19997,
+        20013,
+        True,
+        False,
+    )
     assert len(sample) == 40
     keys = [(r["layer"], r["host_hash"], r["url_hash"]) for r in sample]
     assert keys == sorted(keys)
