@@ -120,12 +120,14 @@ def join_hosts(
     slots: pa.Table | None,
     last_attempt_us: IntArray,
     defaults: HostDefaults,
+    as_of_us: int,
     no_time: int,
 ) -> pa.RecordBatch:
     """The shard's `schemas.HOSTS_TABLE`.
 
     Where a host is listed twice the tighter limit counts. A limit below one crawl per horizon becomes one
-    slot with a gap of its interval.
+    slot with a gap of its interval. Slots of an earlier night from `as_of_us` on are not kept, tonight's take
+    their place: of such a host is only known that it had no slot less than a gap before its last one.
     """
     first = pages.host_start[:-1]
     host_hash = pages.host_hash[first]
@@ -163,7 +165,9 @@ def join_hosts(
     if slots is not None and slots.num_rows:
         at = _rows_of(host_hash, slots.column("host_hash").to_numpy())
         given = slots.column("last_slot_at").cast(pa.int64()).to_numpy()
-        np.maximum.at(last_slot, at[at >= 0], given[at >= 0])
+        at, given = at[at >= 0], given[at >= 0]
+        given = np.where(given > as_of_us, np.minimum(given - gap_us[at], as_of_us), given)
+        np.maximum.at(last_slot, at, given)
     return pa.RecordBatch.from_arrays(
         [
             pages.host.take(pa.array(first)),

@@ -239,7 +239,8 @@ class ShardFold:
             known = page >= 0
             # A day counts when it is over: else its rest would come after the night, as late as a repeat.
             early = known & ((day + 1) * DAY_US <= settings.as_of_us)
-            late = early & (day <= self._requests.last_day[page])
+            late = early.copy()
+            late[early] = day[early] <= self._requests.last_day[page[early]]
             old = early & ~late & (day // 7 < oldest)
             self.counts.add("requests_unmatched", int((~known).sum()))
             self.counts.add("requests_after_as_of", int((known & ~early).sum()))
@@ -284,6 +285,7 @@ class ShardFold:
             self._table("slots_hosts"),
             self._history.last_attempt_at_us,
             settings.hosts,
+            settings.as_of_us,
             NO_TIME,
         )
         columns = {

@@ -173,3 +173,26 @@ def test_a_full_disk_is_said_in_a_sentence(tmp_path, monkeypatch):
     assert night.code == 1 and not night.committed
     assert night.complaints.splitlines()[-1].startswith("recrawl: --output: No space left on device. ")
     assert not list(night.folder.rglob(".tmp-*"))
+
+
+def test_requests_for_unknown_pages_in_a_shard_without_pages(tmp_path):
+    """An IndexError where a shard had requests only."""
+    requests = [{"url": f"https://x{i}.test/", "day": at(20), "clicks": 1} for i in range(9)]
+    night = nightly(tmp_path, observations=LOG, requests=requests, num_shards=7)
+    assert night.code == 0 and night.counters["requests_unmatched"] == 9
+
+
+def test_a_night_planned_anew_does_not_wait_for_what_was_planned_before(tmp_path):
+    """Two days planned, the next night a day later: hosts with a gap were closed until the old plan's end."""
+    limits = [{"host": "h0.test", "min_gap_seconds": 60}, {"host": "h1.test", "min_gap_seconds": 130_000}]
+    options = {"observations": LOG, "hosts": limits, "horizon_hours": 48}
+    first = nightly(tmp_path, "first", **options)
+    second = nightly(tmp_path, "second", **options, state=first.folder / "state", as_of=at(31))
+    due = {
+        h: [r["due_at"] for r in second.rows("schedule") if r["host"] == f"{h}.test"] for h in ("h0", "h1")
+    }
+    assert min(due["h0"]).day == 2  # July 2, the first day of the second plan
+    before = [r["due_at"] for r in first.rows("schedule") if r["host"] == "h1.test"]
+    kept = [t for t in before if t.day < 2]
+    for late in due["h1"]:
+        assert all((late - t).total_seconds() >= 130_000 for t in kept)

@@ -14,6 +14,8 @@ from transforms.urls import locate
 
 URLS = ["https://a.test/1", "https://a.test/2", "https://b.test/x", "http://c.test/", "https://c.test:8443/y"]
 
+AS_OF_US = 1_782_864_000_000_000  # 2026-07-01
+
 
 def _sighting(urls, **columns):
     located = locate(pa.array(urls))
@@ -37,7 +39,9 @@ def _hosts(rows, pages, horizon_us=DAY_US, default=None, gap=0.0, slots=None, at
             }
         )
     attempts = np.full(len(pages), NO_TIME) if attempts is None else attempts
-    batch = join_hosts(pages, limits, slots, attempts, HostDefaults(default, gap, horizon_us), NO_TIME)
+    batch = join_hosts(
+        pages, limits, slots, attempts, HostDefaults(default, gap, horizon_us), AS_OF_US, NO_TIME
+    )
     return {row["host"]: row for row in batch.to_pylist()}
 
 
