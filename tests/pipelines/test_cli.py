@@ -144,9 +144,9 @@ def test_missing_options_say_what_to_give():
 
 
 def test_an_unknown_option_is_named_and_no_prefix_is_guessed():
-    assert _problems(*GOOD, "--host_max_per_dya=3") == [
-        "--host_max_per_dya=3: neither recrawl nor Beam knows this option; did you mean --host_max_per_day?"
-    ]
+    (line,) = _problems(*GOOD, "--host_max_per_dya=3")
+    assert line.startswith("--host_max_per_dya=3: neither recrawl nor Beam knows this option")
+    assert "--host_max_per_day" in line
     (line,) = _problems(*GOOD, "--horizon=3")
     assert "--horizon" in line
     (line,) = _problems(*GOOD, "stray")
