@@ -132,7 +132,9 @@ class ShardFold:
         observations = self._seen_so_far()
         self.pages, old_code, seen_code = code_pages(old, [*observations, *by_kind.get("pages", [])])
         self._read_state(old, old_code)
-        self._fold_observations(_observations(seen_code, observations))
+        rows = _observations(seen_code, observations)
+        self._known_from = self._first_days(rows, old_code, seen_code[len(rows) :])
+        self._fold_observations(rows)
         del observations
         by_kind.pop("observations", None)
         self._fold_requests()
@@ -151,6 +153,17 @@ class ShardFold:
                 self.counts.add("after_as_of", later)
             kept.append(batch)
         return kept
+
+    def _first_days(self, rows: history.Observations, old_code: IntArray, listed_code: IntArray) -> IntArray:
+        """Day since which each page is known: from the state or the catalogue, ever; else from tonight's log.
+
+        What was asked or signalled before that would have met an unknown page, had the job run every night.
+        """
+        # One more than pages: code -1, a page that nobody knows, finds the last.
+        first = np.full(len(self.pages) + 1, np.iinfo(np.int64).max)
+        np.minimum.at(first, rows.page, rows.fetched_at_us // DAY_US)
+        first[old_code] = first[listed_code] = np.iinfo(np.int64).min
+        return first
 
     def _table(self, kind: str) -> pa.Table | None:
         batches = self._by_kind.get(kind)
@@ -220,11 +233,11 @@ class ShardFold:
         if table is None:
             return None
         page = self.pages.code(table.column("url_hash").to_numpy())
-        known = page >= 0
+        at_us = microseconds(table.column("signalled_at"))
+        known = at_us // DAY_US >= self._known_from[page]
         self.counts.add("signals_unmatched", int((~known).sum()))
         names = np.asarray(self._sources, dtype=object)
         source = np.searchsorted(names, table.column("source").to_numpy(zero_copy_only=False))
-        at_us = microseconds(table.column("signalled_at"))
         return Signals(page[known], at_us[known], source[known].astype(np.int32))
 
     def _fold_requests(self) -> None:
@@ -236,7 +249,7 @@ class ShardFold:
             page = self.pages.code(table.column("url_hash").to_numpy())
             day = table.column("day").to_numpy().astype(np.int64)
             clicks, impressions = table.column("clicks").to_numpy(), table.column("impressions").to_numpy()
-            known = page >= 0
+            known = day >= self._known_from[page]
             # A day counts when it is over: else its rest would come after the night, as late as a repeat.
             early = known & ((day + 1) * DAY_US <= settings.as_of_us)
             late = early.copy()
