@@ -100,6 +100,8 @@ def _is_folder(pattern: str) -> bool:
 
 def _match(pattern: str) -> list[InputFile]:
     folder = _is_folder(pattern)
+    if os.path.isfile(pattern):  # as is, though its name may look like a glob
+        return [InputFile(pattern, os.path.getsize(pattern))]
     is_glob = bool(_GLOB.search(pattern))
     files = _list(pattern.rstrip("/") + "/**" if folder else pattern)
     if not files and not folder and not is_glob:

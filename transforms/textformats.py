@@ -419,12 +419,15 @@ def _parse_jsonl_slowly(
             record = json.loads(text)
         except (ValueError, RecursionError):
             record = None
-        if isinstance(record, dict):
-            records.append(record)
-            numbers.append(line + i)
-        else:
-            bad.append(line + i)
-            samples.append(text)
+        # A whole array on one line is as many records, not one bad line.
+        found = record if isinstance(record, list) and record else [record]
+        for one in found:
+            if isinstance(one, dict):
+                records.append(one)
+                numbers.append(line + i)
+            else:
+                bad.append(line + i)
+                samples.append(text)
     names = list(dict.fromkeys(name for record in records for name in record))
     columns = {name: scalars([record.get(name) for record in records]) for name in names}
     rejected = rejected_rows(path, bad, "bad_json", samples) if bad else None

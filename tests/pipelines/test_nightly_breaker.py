@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gzip
+import json
 import shutil
 from pathlib import Path
 
@@ -196,3 +197,12 @@ def test_a_night_planned_anew_does_not_wait_for_what_was_planned_before(tmp_path
     kept = [t for t in before if t.day < 2]
     for late in due["h1"]:
         assert all((late - t).total_seconds() >= 130_000 for t in kept)
+
+
+def test_an_array_on_one_line_is_as_many_records(tmp_path):
+    """The whole file was one bad line, too small a share to stop a night. The name was taken for a glob."""
+    (tmp_path / "log[1].json").write_text(json.dumps([*LOG, 5]))
+    night = nightly(tmp_path, observations=tmp_path / "log[1].json")
+    assert night.code == 0 and night.urls() == sorted({r["url"] for r in LOG})
+    assert night.counters["observations_accepted"] == len(LOG)
+    assert night.counters["observations_rejected_bad_json"] == 1
