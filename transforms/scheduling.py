@@ -12,6 +12,7 @@ import pyarrow as pa
 from apache_beam.pvalue import AsSingleton
 
 from policies import objectives, quotas, search, sequencing
+from policies.errors import InfeasibleError
 from policies.page_state import NO_TIME
 from policies.typing_ import FloatArray, IntArray
 from transforms import schemas
@@ -23,6 +24,7 @@ from transforms.state import microseconds, times
 from transforms.tally import Counts
 
 MAX_NAMED_HOSTS = 20
+MAX_SLOTS_PER_SHARD = 100_000_000  # about 100 bytes each while they are filled
 RETRY_NEW_DAYS = 7
 
 
@@ -85,6 +87,12 @@ def divide_slots(totals: Iterable[tuple[int, float]], night: Night, carry: Carry
     slots, carried = quotas.total_slots(float(rate.sum()), horizon_hours, carry.total)
     old = np.asarray(carry.shards) if len(carry.shards) == night.num_shards else np.zeros(night.num_shards)
     given, left = quotas.shard_quotas(rate, old, slots)
+    largest = int(given.max(initial=0))
+    if largest > MAX_SLOTS_PER_SHARD:
+        raise InfeasibleError(
+            f"the budget gives {largest} slots in one shard, more than {MAX_SLOTS_PER_SHARD}, which would not fit "
+            "into memory; lower --budget or --horizon_hours, limit pages or hosts, or give more --num_shards"
+        )
     return Quotas(given, Carry(tuple(left.tolist()), carried))
 
 

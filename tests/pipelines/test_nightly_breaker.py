@@ -206,3 +206,10 @@ def test_an_array_on_one_line_is_as_many_records(tmp_path):
     assert night.code == 0 and night.urls() == sorted({r["url"] for r in LOG})
     assert night.counters["observations_accepted"] == len(LOG)
     assert night.counters["observations_rejected_bad_json"] == 1
+
+
+def test_a_budget_beyond_memory_is_refused(tmp_path):
+    """Three pages without limits shared a million million slots: a traceback, or memory gone."""
+    night = nightly(tmp_path, observations=LOG, budget=1e12)
+    assert night.code == 2 and not night.committed
+    assert "slots in one shard" in night.complaints and "--budget" in night.complaints
