@@ -90,8 +90,9 @@ def divide_slots(totals: Iterable[tuple[int, float]], night: Night, carry: Carry
     largest = int(given.max(initial=0))
     if largest > MAX_SLOTS_PER_SHARD:
         raise InfeasibleError(
-            f"the budget gives {largest} slots in one shard, more than {MAX_SLOTS_PER_SHARD}, which would not "
-            "fit into memory; lower --budget or --horizon_hours, limit pages or hosts, or give more --num_shards"
+            f"the budget gives {largest} slots in one shard, more than {MAX_SLOTS_PER_SHARD}, which would "
+            "not fit into memory; lower --budget or --horizon_hours, limit pages or hosts, or give more "
+            "--num_shards"
         )
     return Quotas(given, Carry(tuple(left.tolist()), carried))
 
