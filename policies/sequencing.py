@@ -18,6 +18,7 @@ import numpy as np
 from policies.deadlines import EMPTY, earliest_deadline_first, earliest_deadline_first_polite
 from policies.filling import fill_empty
 from policies.host_shares import BUSY_FRACTION, Division, divide, host_slot_limits
+from policies.page_state import US_PER_DAY
 from policies.quotas import BIN_US
 from policies.shard_pages import ShardPages, check_night, priority_order
 from policies.typing_ import BoolArray, ByteArray, FloatArray, Int32Array, IntArray
@@ -32,6 +33,8 @@ _TIGHT = 1.05
 _SLOTS_EARLY = 8
 
 REASON_EMPTY, REASON_DUE, REASON_OVERDUE, REASON_NEW = range(4)
+
+_FAR_SLOTS = 1e15  # later than any deadline of a known page
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +127,9 @@ def sequence(pages: ShardPages, slot_offset_us: IntArray, horizon_us: int) -> Se
         scale = np.where(host_rate > 0.0, division.known / np.where(host_rate > 0.0, host_rate, 1.0), 0.0)
         share = rate * scale[hosts.of_page] / max(slots, 1)
     usable = np.flatnonzero((share > 0.0) & np.isfinite(1.0 / np.where(share > 0.0, share, 1.0)))
-    night = _Night(pages, offsets, latest, hosts, priority, division, rate, host_rate, share, debt, usable)
+    night = _Night(
+        pages, offsets, latest, horizon_us, hosts, priority, division, rate, host_rate, share, debt, usable
+    )
     page, due, owed, busy, waits = night.run()
     page, due, filled = night.fill(page, due, owed)
     moved = int(np.count_nonzero(due != offsets))
@@ -160,6 +165,7 @@ class _Night:
     pages: ShardPages
     offsets: IntArray
     latest: IntArray
+    horizon_us: int
     hosts: _Hosts
     priority: IntArray
     division: Division
@@ -336,6 +342,12 @@ class _Night:
         page[np.argsort(slot_host, kind="stable")] = np.where(entity >= 0, entity_page[entity], EMPTY)
         return page
 
+    def _again_slots(self) -> FloatArray:
+        """How much later, in slots, new pages come again; never at a rate of one crawl a night or less."""
+        rate = np.where(self.pages.is_new, np.nan_to_num(self.pages.crawl_rate_per_day, nan=0.0), 0.0)
+        crawls = np.minimum(rate * (self.horizon_us / US_PER_DAY), 1e12)
+        return np.where(crawls > 1.0, _FAR_SLOTS + self.offsets.size / np.maximum(crawls, 1.0), np.inf)
+
     def fill(self, page: IntArray, due: IntArray, owed: FloatArray) -> tuple[IntArray, IntArray, int]:
         """Give slots that stayed empty to pages that may use them after all."""
         empty = np.flatnonzero(page == EMPTY)
@@ -347,18 +359,23 @@ class _Night:
         left = hosts.limit - np.bincount(used_host, minlength=hosts.limit.size)
         count = np.bincount(page[used], minlength=self.rate.size)
         known = self.usable[left[hosts.of_page[self.usable]] > 0]
-        new = np.flatnonzero(pages.is_new & (count == 0) & (left[hosts.of_page] > 0))
+        again = self._again_slots()
+        new = np.flatnonzero(pages.is_new & ((count == 0) | np.isfinite(again)) & (left[hosts.of_page] > 0))
         if known.size + new.size == 0:
             return page, due, 0
         interval = 1.0 / self.share[known]
         rows = np.concatenate((known, new))
+        # New pages come after known ones, their second crawls after all first ones.
+        crawled = count[new] > 0
+        next_new = np.full(new.size, _FAR_SLOTS)
+        next_new[crawled] += count[new[crawled]] * again[new[crawled]]
         slot, row, moment = fill_empty(
             empty,
             self.offsets,
             self.latest,
             rows,
-            np.concatenate(((count[known] + 1 - owed[known]) * interval, np.full(new.size, np.inf))),
-            np.concatenate((interval, np.full(new.size, np.inf))),
+            np.concatenate(((count[known] + 1 - owed[known]) * interval, next_new)),
+            np.concatenate((interval, again[new])),
             self.priority[rows],
             hosts.of_page[rows],
             hosts.gap_us,

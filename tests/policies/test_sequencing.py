@@ -432,3 +432,31 @@ def test_counts_inside_busy_hosts_stay_within_two(seed):
     used = np.bincount(host[result.page], minlength=6)
     assert np.all(used <= most)
     assert np.all(used[:3] >= floor(0.99 * most[:3].min()) - 1)
+
+
+@pytest.mark.parametrize(("rate_per_day", "crawls"), [(10.0, 10), (3.0, 10), (1.0, 1), (0.0, 1)])
+def test_new_pages_alone_use_the_night(rate_per_day, crawls):
+    """A new page comes again where its rate says so and nobody else may use the slot."""
+    pages = ShardPages(
+        crawl_rate_per_day=np.array([rate_per_day]),
+        days_since_last=np.array([np.nan]),
+        is_new=np.array([True]),
+        crawl_value=np.array([1.0]),
+        tie=np.array([7], np.uint64),
+    )
+    offsets = np.arange(10) * (86_400_000_000 // 10)
+    found = sequence(pages, offsets, 86_400_000_000)
+    assert int((found.page == 0).sum()) == crawls
+
+
+def test_new_pages_alone_share_the_night():
+    n = 6
+    pages = ShardPages(
+        crawl_rate_per_day=np.full(n, 5.0),
+        days_since_last=np.full(n, np.nan),
+        is_new=np.ones(n, np.bool_),
+        crawl_value=np.arange(n, dtype=np.float64),
+        tie=np.arange(n, dtype=np.uint64),
+    )
+    found = sequence(pages, np.arange(15) * 1_000_000, 15_000_000 * 5760)
+    assert (np.bincount(found.page, minlength=n) >= 2).all()
