@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from policies.errors import RecrawlError
 from policies.typing_ import IntArray, UIntArray
+from transforms.hashing import hash_texts
 from transforms.urls import Located, locate
 
 
@@ -64,27 +65,13 @@ def _find(sorted_hash: UIntArray, order: IntArray, wanted: UIntArray) -> IntArra
     return np.where(sorted_hash[at] == wanted, order[at], -1)
 
 
-def _distinct(chunks: list[UIntArray]) -> tuple[UIntArray, IntArray, NDArray[np.int32]]:
-    """Distinct hashes over all chunks, the first row of each, and which of them every row has."""
-    encoded = (
-        pa.chunked_array([pa.array(c) for c in chunks], pa.uint64()).combine_chunks().dictionary_encode()
-    )
-    values, indices = encoded.dictionary.to_numpy(), encoded.indices.to_numpy()
-    first = np.zeros(len(values), np.int64)
-    first[indices[::-1]] = np.arange(len(indices) - 1, -1, -1)  # the dictionary is in order of first rows
-    return values, first, indices
-
-
-def _take_strings(chunks: list[pa.Array], rows: IntArray) -> pa.Array:
-    """Rows, ascending over all chunks, of a column too large to be one Arrow array."""
-    starts = np.concatenate([[0], np.cumsum([len(c) for c in chunks])])
-    cuts = np.searchsorted(rows, starts)
-    parts = [
-        chunk.take(pa.array(rows[cuts[i] : cuts[i + 1]] - starts[i]))
-        for i, chunk in enumerate(chunks)
-        if cuts[i + 1] > cuts[i]
-    ]
-    return pa.concat_arrays(parts) if parts else pa.array([], pa.string())
+def _distinct(batches: list[pa.RecordBatch]) -> tuple[pa.Array, NDArray[np.int32]]:
+    """Distinct URLs over all batches, in order of their first rows, and which of them every row has."""
+    urls = pa.chunked_array([b.column("url") for b in batches], pa.string()).dictionary_encode()
+    if not urls.num_chunks:
+        return pa.array([], pa.string()), np.zeros(0, np.int32)
+    row_value = np.concatenate([c.indices.to_numpy() for c in urls.chunks])
+    return urls.chunk(urls.num_chunks - 1).dictionary, row_value  # the last dictionary is the union of all
 
 
 def code_pages(
@@ -96,7 +83,7 @@ def code_pages(
     ----------
     state : Table of `schemas.STATE`, or None
     sightings : list of RecordBatch
-        Crawl log and catalogue: batches with `url` and `url_hash`.
+        Crawl log and catalogue: batches with `url`.
 
     Returns
     -------
@@ -119,9 +106,9 @@ def code_pages(
         old_host_hash = state.column("host_hash").to_numpy()
         old_url, old_host = _whole(state.column("url")), _whole(state.column("host"))
     order = np.argsort(old_hash)
-    sightings = [b for b in sightings if b.num_rows]
-    values, first, value_of_row = _distinct([b.column("url_hash").to_numpy() for b in sightings])
-    url = _take_strings([b.column("url") for b in sightings], first)
+    url, value_of_row = _distinct([b for b in sightings if b.num_rows])
+    values = hash_texts(url)
+    _check_distinct(values, url)
     known = _find(old_hash[order], order, values)
     seen = known >= 0
     if seen.any():
@@ -158,11 +145,21 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
     return whole if isinstance(whole, pa.Array) else pa.concat_arrays(whole.chunks)
 
 
+def _check_distinct(url_hash: UIntArray, url: pa.Array) -> None:
+    order = np.argsort(url_hash)
+    same = np.flatnonzero(url_hash[order[1:]] == url_hash[order[:-1]])
+    if len(same):
+        _collide(*(url[int(order[same[0] + i])].as_py() for i in (0, 1)))
+
+
+def _collide(one: str, other: str) -> None:
+    raise HashCollisionError(
+        f"{one!r} and {other!r} have the same 64-bit hash; take one of the two out of the logs"
+    )
+
+
 def _same_urls(old: pa.Array, new: pa.Array) -> None:
     differ = pc.not_equal(old, new)
     if pc.any(differ).as_py():
         at = pc.index(differ, True).as_py()
-        raise HashCollisionError(
-            f"{new[at].as_py()!r} has the same 64-bit hash as the known page {old[at].as_py()!r}; "
-            "take one of the two out of the logs"
-        )
+        _collide(old[at].as_py(), new[at].as_py())

@@ -127,10 +127,13 @@ def packed(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def unpacked(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A batch as it was before it travelled, but for `host_hash`."""
-    if schemas.kind_of(batch) not in ROW_KINDS or "url_hash" in batch.schema.names:
+    """A batch as it was before it travelled, but for `host_hash`; observations do without any hash."""
+    kind = schemas.kind_of(batch)
+    if kind not in ROW_KINDS or "url_hash" in batch.schema.names:
         return batch
     batch = unpack_times(batch)
+    if kind == "observations":  # their distinct URLs are hashed once
+        return batch
     return batch.append_column("url_hash", pa.array(hash_texts(batch.column("url"))))
 
 
