@@ -104,7 +104,9 @@ def build_pipeline(
         inputs, previous, settings.num_shards, settings.rows_per_batch
     )
     counts = [read[ReadInputs.COUNTS]]
-    metadata = read[ReadInputs.METADATA] | "UniteMetadata" >> beam.CombineGlobally(_union_columns)
+    metadata = (
+        read[ReadInputs.METADATA] | "UniteMetadata" >> beam.CombineGlobally(_union_columns).without_defaults()
+    )
 
     folded = (
         read[ReadInputs.ROWS]
@@ -164,7 +166,11 @@ def build_pipeline(
         read[ReadInputs.REJECTED] | "WriteRejected" >> WriteRejected(settings.output, settings.num_shards),
     ]
     all_files = files | "GatherFiles" >> beam.Flatten()
-    counters = counts | "GatherCounts" >> beam.Flatten() | "AddCounts" >> beam.CombineGlobally(AddCounts())
+    counters = (
+        counts
+        | "GatherCounts" >> beam.Flatten()
+        | "AddCounts" >> beam.CombineGlobally(AddCounts()).without_defaults()
+    )
     guards = Guards(
         settings.max_rejected_fraction,
         settings.allow_shrink,

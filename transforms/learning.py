@@ -196,7 +196,7 @@ class LearnGroupMeans(beam.PTransform):
                 >> beam.ParDo(
                     _SumGroups(), self._learned, AsSingleton(means) if means is not None else None
                 ).with_output_types(GroupTable)
-                | f"AddGroups[{i}]" >> beam.CombineGlobally(_MergeGroups())
+                | f"AddGroups[{i}]" >> beam.CombineGlobally(_MergeGroups()).without_defaults()
                 | f"MeanGroups[{i}]"
                 >> beam.Map(
                     lambda table, learned: GroupTable(
@@ -218,7 +218,7 @@ class LearnPriors(beam.PTransform):
     def expand(self, overviews: beam.PCollection) -> beam.PCollection:
         return (
             overviews
-            | "MergeOverviews" >> beam.CombineGlobally(MergeOverviews())
+            | "MergeOverviews" >> beam.CombineGlobally(MergeOverviews()).without_defaults()
             | "FitPriors" >> beam.Map(learn, self._clock, self._weight_by).with_output_types(Learned)
         )
 

@@ -89,6 +89,7 @@ class _Read(beam.DoFn):
                 for shard, part in self._buffer.add(batch):
                     yield shard, packed(part)
         else:  # every shard has a file, whether or not it has pages
+            yield beam.pvalue.TaggedOutput(ReadInputs.METADATA, [])
             for shard in range(self._num_shards):
                 yield shard, pa.RecordBatch.from_pylist([], schemas.HOSTS)
 

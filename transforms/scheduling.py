@@ -120,7 +120,7 @@ class DivideSlots(beam.PTransform):
             >> beam.ParDo(_ShardTotal(self._night.objective), AsSingleton(self._result)).with_output_types(
                 tuple[int, float]
             )
-            | "GatherTotals" >> beam.combiners.ToList()
+            | "GatherTotals" >> beam.CombineGlobally(beam.combiners.ToListCombineFn()).without_defaults()
             | "ShareOut"
             >> beam.Map(
                 lambda totals, night, carry: divide_slots(totals, night, carry), self._night, self._carry

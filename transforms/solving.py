@@ -112,7 +112,7 @@ class SolveMultiplier(beam.PTransform):
         state = (
             blocks
             | "Survey" >> beam.Map(_survey, objective, budget).with_output_types(search.Survey)
-            | "AddSurveys" >> beam.CombineGlobally(_Merge())
+            | "AddSurveys" >> beam.CombineGlobally(_Merge()).without_defaults()
             | "Begin"
             >> beam.Map(lambda s: search.begin(s, objectives.get(objective), budget)).with_output_types(
                 search.SearchState
@@ -123,7 +123,7 @@ class SolveMultiplier(beam.PTransform):
                 blocks
                 | f"Demand[{i}]"
                 >> beam.ParDo(_Demand(objective), AsSingleton(state)).with_output_types(search.Demand)
-                | f"AddDemands[{i}]" >> beam.CombineGlobally(_Merge())
+                | f"AddDemands[{i}]" >> beam.CombineGlobally(_Merge()).without_defaults()
             )
             state = demand | f"Advance[{i}]" >> beam.Map(
                 lambda d, s: search.advance(s, d), AsSingleton(state)
