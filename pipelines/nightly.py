@@ -80,22 +80,26 @@ def inputs_of(settings: Settings) -> list[Input]:
 
 
 def build_pipeline(
-    pipeline: beam.Pipeline, settings: Settings, previous: Previous
+    pipeline: beam.Pipeline, options: PipelineOptions, previous: Previous | None = None
 ) -> dict[str, beam.PCollection]:
     """Wire the job.
 
     Parameters
     ----------
     pipeline : Pipeline
-    settings : Settings
-    previous : Previous
-        From `transforms.carrying.find_previous`.
+    options : PipelineOptions
+        With those of `NightlyOptions`.
+    previous : Previous, optional
+        The previous night; looked up where `--state` says if None.
 
     Returns
     -------
     dict of str to PCollection
         "manifest" (one FileInfo, the last thing to happen), "files", "counters", "result", "rejected".
     """
+    settings = Settings(options)
+    if previous is None:
+        previous = previous_of(settings)
     night, chosen = night_of(settings), fold_settings(settings)
     clock = chosen.clock
 
@@ -217,6 +221,15 @@ def prepare_output(folder: str) -> None:
         make_folder(old)
 
 
+def previous_of(settings: Settings) -> Previous:
+    """The night that `--state` names, checked."""
+    half_lives = {
+        "half_life_changes": settings.half_life_changes,
+        "half_life_days": settings.half_life_days,
+    }
+    return find_previous(settings.state, settings.as_of_us, half_lives)
+
+
 def refuse_to_overwrite(settings: Settings, previous: Previous) -> None:
     """Stop where an input lies in a folder that `prepare_output` empties.
 
@@ -253,11 +266,7 @@ def run(argv: Sequence[str] | None = None) -> Any:
     """
     options = PipelineOptions(list(argv) if argv is not None else None)
     settings = Settings(options)
-    previous = find_previous(
-        settings.state,
-        settings.as_of_us,
-        {"half_life_changes": settings.half_life_changes, "half_life_days": settings.half_life_days},
-    )
+    previous = previous_of(settings)
     for found in inputs_of(settings):  # before the old output is deleted
         check_inputs(found.kind, found.patterns, found.required)
     refuse_to_overwrite(settings, previous)
@@ -269,7 +278,7 @@ def run(argv: Sequence[str] | None = None) -> Any:
         prepare_output(settings.output)
     except OSError as e:
         raise OptionsError([f"--output={settings.output}: cannot be written: {e}"]) from None
-    build_pipeline(pipeline, settings, previous)
+    build_pipeline(pipeline, options, previous)
     result = pipeline.run()
     result.wait_until_finish()
     return result
@@ -285,7 +294,8 @@ def local_runner(options: PipelineOptions) -> Any:
     if name.lower() not in LOCAL_RUNNERS:
         return None
     if "direct_num_workers" not in options.get_all_options(drop_default=True):
-        options.view_as(DirectOptions).direct_num_workers = len(os.sched_getaffinity(0))
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        options.view_as(DirectOptions).direct_num_workers = cores
     return FnApiRunner()
 
 

@@ -237,7 +237,7 @@ def make_manifest(
         "expected_freshness": share([r.fresh_weight for r in reports]),
         "expected_freshness_uniform": share([r.uniform_fresh_weight for r in reports]),
         "weight_by": learned.weight,
-        "search": asdict(result) | {"status": result.status.value},
+        "search": asdict(result) | {"status": result.status.value, "bracket": [result.low, result.high]},
         "prior": {
             "change_rate_shape": change.shape,
             "change_rate_mean_per_day": change.mean_per_day,

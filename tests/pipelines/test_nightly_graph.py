@@ -10,7 +10,6 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.pipeline_context import PipelineContext
 
 from pipelines import nightly
-from pipelines.options import Settings
 from policies import search
 from transforms.carrying import Previous
 from transforms.coders import RecordBatchCoder, ShardTablesCoder
@@ -28,10 +27,8 @@ PREVIOUS = {"plain": Previous(), "everything": Previous((("state", "state/shard-
 @pytest.fixture(scope="module", params=OPTIONS)
 def proto(request: pytest.FixtureRequest):
     pipeline = beam.Pipeline(options=PipelineOptions([]))
-    settings = Settings(
-        PipelineOptions([*OPTIONS[request.param], "--budget=1", "--as_of=2026-07-01", "--output=o"])
-    )
-    nightly.build_pipeline(pipeline, settings, PREVIOUS[request.param])
+    options = PipelineOptions([*OPTIONS[request.param], "--budget=1", "--as_of=2026-07-01", "--output=o"])
+    nightly.build_pipeline(pipeline, options, PREVIOUS[request.param])
     return pipeline.to_runner_api()
 
 
