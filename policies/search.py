@@ -168,8 +168,9 @@ def begin(survey_of_all: Survey, objective: Objective, budget_per_day: float) ->
         )
     if floors > BUDGET_UNITS * (1.0 + _FLOOR_TOLERANCE):
         total = floors / BUDGET_UNITS * budget_per_day
+        least = "at least " if floors >= BUDGET_UNITS << 18 else ""  # a single floor is cut there
         raise InfeasibleError(
-            f"the floors of all pages add up to {total:.12g} crawls a day, "
+            f"the floors of all pages add up to {least}{total:.12g} crawls a day, "
             f"the budget is {budget_per_day:.12g}; raise the budget or lower the floors"
         )
     state = SearchState(
