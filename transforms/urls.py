@@ -82,7 +82,7 @@ class HostTable:
 
     def __init__(self, max_authorities: int = MAX_AUTHORITIES) -> None:
         self.max_authorities = max_authorities
-        self.library_calls = 0
+        self.parse_calls = 0
         self._lock = threading.Lock()
         self._known: tuple[Hashes, Hashes] = (np.empty(0, np.uint64), np.empty(0, np.uint64))
         self._texts: dict[int, str] = {}
@@ -131,7 +131,7 @@ class HostTable:
             text = (match[0] if match else raw).decode()
         except UnicodeDecodeError:
             return 0
-        self.library_calls += 1
+        self.parse_calls += 1
         host = canonical_host(text)
         if host is None:
             return 0
