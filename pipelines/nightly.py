@@ -136,15 +136,14 @@ def build_pipeline(
         if settings.group_columns
         else None
     )
-    estimated = tables | "EstimateParameters" >> beam.ParDo(
+    blocks = tables | "EstimateParameters" >> beam.ParDo(
         EstimateParameters(clock), AsSingleton(learned), groups
-    ).with_outputs(EstimateParameters.BLOCKS, main="tables")
-    blocks = hinted(estimated[EstimateParameters.BLOCKS], ShardTables)
+    ).with_output_types(ShardTables)
 
     result = blocks | "SolveMultiplier" >> SolveMultiplier(settings.objective, settings.budget_per_day)
     plan = blocks | "DivideSlots" >> DivideSlots(night, previous.carry, result)
-    sequenced = hinted(estimated["tables"], ShardTables) | "SequenceCrawls" >> beam.ParDo(
-        SequenceCrawls(night), AsSingleton(result), AsSingleton(plan)
+    sequenced = tables | "SequenceCrawls" >> beam.ParDo(
+        SequenceCrawls(night, clock), AsSingleton(learned), groups, AsSingleton(result), AsSingleton(plan)
     ).with_outputs(
         SequenceCrawls.SCHEDULE,
         SequenceCrawls.SLOTS_PAGES,

@@ -143,6 +143,12 @@ def find_previous(state: str | None, as_of_us: int, expected: dict[str, Any]) ->
     return Previous(tuple(files), manifest)
 
 
+def shard_of_file(path: str, num_shards: int) -> int | None:
+    """The shard whose rows a file of the previous night holds, None if that night had other shards."""
+    number, of = path.rsplit("shard-", 1)[1].split(".")[0].split("-of-")
+    return int(number) if int(of) == num_shards else None
+
+
 def read_previous_file(element: tuple[str, str]) -> Iterator[pa.RecordBatch]:
     """The batches of one file of `Previous.files`."""
     folder, path = element

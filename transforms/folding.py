@@ -21,7 +21,7 @@ from transforms.catalogue import DAY_US, HostDefaults, join_catalogue, join_host
 from transforms.coders import ShardTables
 from transforms.coding import code_pages
 from transforms.learning import RequestClock
-from transforms.reading import unpacked
+from transforms.reading import all_batches
 from transforms.sampling import Overview, sample_shard
 from transforms.state import microseconds, read_state, signals_batch, state_batch, times
 from transforms.tally import Counts
@@ -124,9 +124,9 @@ class ShardFold:
         self._settings = settings
         self.counts = Counts()
         by_kind: dict[str, list[pa.RecordBatch]] = {}
-        for batch in batches:
+        for batch in all_batches(batches):
             if batch.num_rows:
-                by_kind.setdefault(schemas.kind_of(batch), []).append(unpacked(batch))
+                by_kind.setdefault(schemas.kind_of(batch), []).append(batch)
         self._by_kind = by_kind
         old = self._table("state")
         observations = self._seen_so_far()

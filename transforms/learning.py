@@ -255,32 +255,33 @@ DROPPED = (
 
 
 class EstimateParameters(beam.DoFn):
-    """Rates of a folded shard.
+    """What the search needs to know of a folded shard, see `transforms.solving`.
 
-    Outputs
-    -------
-    main : ShardTables
-        "pages" with the evidence replaced by change_rate_per_day, information, request_rate_per_day,
-        impression_rate_per_day and weight; "hosts" as they were.
-    `BLOCKS` : ShardTables
-        What the search needs, see `transforms.solving`.
+    The estimates themselves go no further: `SequenceCrawls` makes them again, which costs less than handing
+    every page's row on.
     """
-
-    BLOCKS = "blocks"
 
     def __init__(self, clock: RequestClock) -> None:
         self._clock = clock
 
-    def process(self, folded: ShardTables, learned: Learned, groups: GroupTable | None) -> Iterator[Any]:
+    def process(
+        self, folded: ShardTables, learned: Learned, groups: GroupTable | None
+    ) -> Iterator[ShardTables]:
         estimated = estimate_shard(folded, learned, groups, self._clock)
-        yield estimated
-        yield beam.pvalue.TaggedOutput(self.BLOCKS, block_to_tables(folded.shard, solver_block(estimated)))
+        yield block_to_tables(folded.shard, solver_block(estimated))
 
 
 def estimate_shard(
     folded: ShardTables, learned: Learned, groups: GroupTable | None, clock: RequestClock
 ) -> ShardTables:
-    """The work of `EstimateParameters`, without Beam."""
+    """Rates of a folded shard.
+
+    Returns
+    -------
+    ShardTables
+        "pages" with the evidence replaced by change_rate_per_day, information, request_rate_per_day,
+        impression_rate_per_day and weight; "hosts" as they were.
+    """
     pages, hosts = folded.tables["pages"], folded.tables["hosts"]
     evidence = evidence_of(pages, folded.tables["bins"])
     if groups is None:

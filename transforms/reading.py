@@ -18,7 +18,7 @@ from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
 from apache_beam.utils.windowed_value import WindowedValue
 
 from transforms import schemas
-from transforms.carrying import Previous, read_previous_file
+from transforms.carrying import Previous, read_previous_file, shard_of_file
 from transforms.catalogue import metadata_columns
 from transforms.formats import Split
 from transforms.hashing import hash_texts, stable_hash
@@ -85,13 +85,21 @@ class _Read(beam.DoFn):
         if task.split is not None:
             yield from self._read_split(task.kind, task.split)
         elif task.previous is not None:
-            for batch in read_previous_file(task.previous):
-                for shard, part in self._buffer.add(batch):
-                    yield shard, packed(part)
+            yield from self._read_previous(*task.previous)
         else:  # every shard has a file, whether or not it has pages
             yield beam.pvalue.TaggedOutput(ReadInputs.METADATA, [])
             for shard in range(self._num_shards):
                 yield shard, pa.RecordBatch.from_pylist([], schemas.HOSTS)
+
+    def _read_previous(self, folder: str, path: str) -> Iterator[tuple[int, pa.RecordBatch]]:
+        whole = shard_of_file(path, self._num_shards)
+        if whole is not None:
+            reference = {"folder": [folder], "path": [path]}
+            yield whole, pa.RecordBatch.from_pydict(reference, schemas.PREVIOUS_FILE)
+            return
+        for batch in read_previous_file((folder, path)):
+            for shard, part in self._buffer.add(batch):
+                yield shard, packed(part)
 
     def _read_split(self, kind: str, split: Split) -> Iterator[Any]:
         counts = Counts()
@@ -125,6 +133,16 @@ def packed(batch: pa.RecordBatch) -> pa.RecordBatch:
     if schemas.kind_of(batch) in ROW_KINDS:
         batch = pack_times(batch.drop_columns(["url_hash", "host_hash"]))
     return batch.replace_schema_metadata({**(batch.schema.metadata or {}), **_COMPRESSED})
+
+
+def all_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches of a shard as they were before they travelled; files that are only named are read."""
+    for batch in batches:
+        if schemas.kind_of(batch) == "previous_file":
+            for row in batch.to_pylist():
+                yield from read_previous_file((row["folder"], row["path"]))
+        else:
+            yield unpacked(batch)
 
 
 def unpacked(batch: pa.RecordBatch) -> pa.RecordBatch:

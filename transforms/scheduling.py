@@ -18,7 +18,7 @@ from policies.typing_ import FloatArray, IntArray
 from transforms import schemas
 from transforms.catalogue import DAY_US, META, UNLIMITED_SLOTS
 from transforms.coders import ShardTables
-from transforms.learning import solver_block
+from transforms.learning import GroupTable, Learned, RequestClock, estimate_shard, solver_block
 from transforms.solving import tables_to_block
 from transforms.state import microseconds, times
 from transforms.tally import Counts
@@ -129,7 +129,7 @@ class DivideSlots(beam.PTransform):
 
 
 class SequenceCrawls(beam.DoFn):
-    """Rates and slots of one shard.
+    """Rates and slots of one folded shard.
 
     Outputs
     -------
@@ -141,10 +141,18 @@ class SequenceCrawls(beam.DoFn):
 
     SCHEDULE, SLOTS_PAGES, SLOTS_HOSTS, REPORT = "schedule", "slots_pages", "slots_hosts", "report"
 
-    def __init__(self, night: Night) -> None:
-        self._night = night
+    def __init__(self, night: Night, clock: RequestClock) -> None:
+        self._night, self._clock = night, clock
 
-    def process(self, estimated: ShardTables, result: search.SearchResult, plan: Quotas) -> Iterator[Any]:
+    def process(
+        self,
+        folded: ShardTables,
+        learned: Learned,
+        groups: GroupTable | None,
+        result: search.SearchResult,
+        plan: Quotas,
+    ) -> Iterator[Any]:
+        estimated = estimate_shard(folded, learned, groups, self._clock)
         shard = ScheduledShard(self._night, estimated, result, plan)
         number = estimated.shard
         yield number, shard.pages()

@@ -106,6 +106,9 @@ SLOTS_PAGES = _schema(
 )
 SLOTS_HOSTS = _schema("slots_hosts", [("host_hash", pa.uint64()), ("last_slot_at", TIME)])
 
+# A file of the previous night that holds just the rows of one shard: the shard reads it where it needs it.
+PREVIOUS_FILE = _schema("previous_file", [("folder", pa.string()), ("path", pa.string())])
+
 # Between the stages of one night, one batch each in a ShardTables. Metadata columns follow PAGES_TABLE's as
 # "meta.<name>". `bins` has the undated changes of all pages, `n_bins` rows a page.
 PAGES_TABLE = _schema(
