@@ -88,10 +88,17 @@ def match_files(patterns: str, option: str = "input", required: bool = True) -> 
             raise InputError(
                 f"--{option}: {what}: {pattern} (data files end in {known}, with or without .gz)"
             )
-        found.update((f.path, f) for f in files)
+        for file in files:
+            found.setdefault(_identity(file.path), file)
     if required and not found:
         raise InputError(f"--{option}: no pattern given")
-    return [found[path] for path in sorted(found)]
+    return sorted(found.values(), key=lambda file: file.path)
+
+
+def _identity(path: str) -> str:
+    """The same for every spelling of one local file, so that none is read twice."""
+    local = local_path(path)
+    return path if local is None else os.path.realpath(local)
 
 
 def _is_folder(pattern: str) -> bool:

@@ -148,3 +148,13 @@ def test_an_unusable_input_stops_the_run_with_one_sentence(tmp_path, kind, name,
 def test_an_optional_input_may_match_nothing(tmp_path):
     counters = _run("requests", f"{tmp_path}/*.csv", required=False)
     assert counters == {"requests_files": 0, "requests_files_empty": 0}
+
+
+def test_one_file_under_several_names_is_read_once(tmp_path):
+    write_file(tmp_path / "a.csv", [{"url": URL, "day": "2026-01-02", "clicks": 2}])
+    (tmp_path / "b.csv").symlink_to(tmp_path / "a.csv")
+    inside = tmp_path / "x"
+    inside.mkdir()
+    patterns = f"{tmp_path}/a.csv,{inside}/../a.csv,{tmp_path}/*.csv,{tmp_path}"
+    counters = _run("requests", patterns)
+    assert counters["requests_files"] == 1 and counters["requests_accepted"] == 1
