@@ -1,15 +1,14 @@
 """Nanoseconds per row and page of the history fold, on one core: `python -m benchmarks.bench_history`."""
 
-import time
 from collections.abc import Callable
 
 import numpy as np
 
 from benchmarks.rows import Row, show
+from benchmarks.timing import best_ns
 from policies.history import Observations, fold
 from policies.page_state import US_PER_DAY, PageState, evidence
 
-REPEATS = 9
 FOREVER = 1 << 60
 
 
@@ -31,16 +30,6 @@ def log(n: int, first_day: int, days: int, seed: int = 1) -> Observations:
     at_us = day * US_PER_DAY + rng.integers(0, US_PER_DAY, len(page))
     order = rng.permutation(len(page))
     return Observations(page[order], at_us[order], status=status[order], digest=digest[order])
-
-
-def best_ns(call: Callable[[], object], elements: int) -> float:
-    """Least processor time of a few runs."""
-    times = []
-    for _ in range(REPEATS):
-        begin = time.process_time()
-        call()
-        times.append(time.process_time() - begin)
-    return min(times) / elements * 1e9
 
 
 def run(scale: float = 1.0) -> list[Row]:

@@ -1,15 +1,11 @@
 """Nanoseconds per page of the multiplier search, on one core: `python -m benchmarks.bench_search`."""
 
-import time
-from collections.abc import Callable
-
 import numpy as np
 
 from benchmarks.rows import Row, show
+from benchmarks.timing import best_ns
 from policies import objectives, search, special
 from policies.typing_ import FloatArray
-
-REPEATS = 5
 
 
 def pages(n: int, seed: int = 1) -> tuple[FloatArray, FloatArray]:
@@ -18,16 +14,6 @@ def pages(n: int, seed: int = 1) -> tuple[FloatArray, FloatArray]:
     change = np.maximum(rng.gamma(0.4, 0.25, n), 1e-4)
     request = rng.pareto(1.1, n) * 0.5 + 1e-3
     return change, request
-
-
-def best_ns(call: Callable[[], object], elements: int) -> float:
-    """Least processor time of a few runs: wall time on a shared machine measures the neighbours."""
-    times = []
-    for _ in range(REPEATS):
-        begin = time.process_time()
-        call()
-        times.append(time.process_time() - begin)
-    return min(times) / elements * 1e9
 
 
 def run(scale: float = 1.0) -> list[Row]:

@@ -1,9 +1,7 @@
 """Nanoseconds per row from files to canonical batches, on one core: `python -m benchmarks.bench_sources`."""
 
-import gc
 import os
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from benchmarks.rows import Row, show
+from benchmarks.timing import best_ns
 from transforms.columns import digest
 from transforms.formats import plan, read
 from transforms.hashing import Texts
@@ -22,7 +21,6 @@ from transforms.normalise import KINDS, normalise
 from transforms.sources import read_split
 from transforms.urls import HostTable, hash_urls, trim
 
-REPEATS = 5
 KIND = KINDS["observations"]
 
 
@@ -45,17 +43,6 @@ def log(rows: int, pages: int, seed: int = 1) -> pa.Table:
             "digest": digests.take(pa.array(rng.integers(0, len(digests), rows))),
         }
     )
-
-
-def best_ns(call: Callable[[], object], elements: int) -> float:
-    """Least CPU time of a few repetitions."""
-    times = []
-    for _ in range(REPEATS):
-        gc.collect()
-        begin = time.process_time()
-        call()
-        times.append(time.process_time() - begin)
-    return min(times) / elements * 1e9
 
 
 def _drain(path: Path, table: HostTable) -> int:
