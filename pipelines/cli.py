@@ -121,7 +121,7 @@ def _nightly(argv: list[str]) -> int:
     return EXIT_OK if manifest["status"] == "ok" else EXIT_EMPTY
 
 
-def _explain(error: BaseException) -> tuple[str, int] | None:
+def explain(error: BaseException) -> tuple[str, int] | None:
     """The message and exit code of an error that is meant for a person, however deep Beam wrapped it."""
     seen: set[int] = set()
     todo: list[BaseException | None] = [error]
@@ -181,7 +181,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("recrawl: interrupted; there is no manifest.json, so nothing is committed", file=sys.stderr)
         return EXIT_FAILED
     except Exception as error:
-        explained = _explain(error)
+        explained = explain(error)
         if explained is None:
             raise
         message, code = explained

@@ -27,32 +27,10 @@ FORMATS = {
 _GLOB = re.compile(r"[*?\[]")
 _GZIP = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
-_MARK = "InputError: "
 
 
 class InputError(RecrawlError):
     """An input that no row of can be used, or that must not be read in part. Names file and remedy."""
-
-
-def input_error_message(error: BaseException) -> str | None:
-    """The message of the `InputError` behind an exception of a pipeline, None if there is none.
-
-    A runner hands over an error of a worker as text or with the step's name added; this finds the
-    original sentence, for a command line that prints no traceback.
-    """
-    seen: set[int] = set()
-    chain: list[BaseException] = []
-    current: BaseException | None = error
-    while current is not None and id(current) not in seen:
-        seen.add(id(current))
-        chain.append(current)
-        current = current.__cause__ or current.__context__
-    for e in chain:
-        text = f"{_MARK}{e}" if isinstance(e, InputError) else str(e)
-        if _MARK in text:
-            message = text.rsplit(_MARK, 1)[1].split("\n", 1)[0]
-            return re.split(r" \[while running |\\n", message, maxsplit=1)[0].strip()
-    return None
 
 
 @dataclass(frozen=True, slots=True)

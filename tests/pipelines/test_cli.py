@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import __version__
+from pipelines import __version__, cli
 from pipelines.options import NightlyOptions
 from tests.pipelines.jobs import at, command, crawls, nightly, write_rows
+from transforms.inputs import InputError
 
 GOOD = ("--observations=x", "--budget=1", "--as_of=2026-07-01", "--output=o")
 
@@ -230,3 +231,17 @@ def test_the_summary_says_what_a_person_wants_to_know(tmp_path):
         assert words in night.printed, words
     # Progress on the other stream, in order.
     assert re.search(r"reading.*folding.*searching.*manifest", night.complaints, re.DOTALL)
+
+
+def test_the_sentence_of_an_input_error_survives_a_runner():
+    error = InputError("f.csv: no column url")
+    try:
+        try:
+            raise error
+        except InputError as e:
+            raise RuntimeError("bundle failed") from e
+    except RuntimeError as e:
+        assert cli.explain(e) == ("f.csv: no column url", cli.EXIT_USAGE)
+    text = "Traceback ...\ntransforms.inputs.InputError: f.csv: no column url [while running 'Read']\n\nmore"
+    assert cli.explain(RuntimeError(text)) == ("f.csv: no column url", cli.EXIT_USAGE)
+    assert cli.explain(RuntimeError("other")) is None

@@ -12,7 +12,7 @@ import pytest
 
 from tests.transforms.files import OBSERVATIONS, URL, read_file, reasons, write_file
 from transforms import formats
-from transforms.inputs import InputError, InputFile, input_error_message, match_files, split_patterns
+from transforms.inputs import InputError, InputFile, match_files, split_patterns
 from transforms.sources import slices
 
 NAMES = ["a.parquet", "a.avro", "a.jsonl", "a.jsonl.gz", "a.csv", "a.csv.gz"]
@@ -256,17 +256,3 @@ def test_patterns(tmp_path):
     with pytest.raises(InputError, match="no data file in this folder"):
         names("empty")
     assert split_patterns(" a*, b ,,") == ["a*", "b"]
-
-
-def test_the_sentence_of_an_input_error_survives_a_runner():
-    error = InputError("f.csv: no column url")
-    try:
-        try:
-            raise error
-        except InputError as e:
-            raise RuntimeError("bundle failed") from e
-    except RuntimeError as e:
-        assert input_error_message(e) == "f.csv: no column url"
-    text = "Traceback ...\ntransforms.inputs.InputError: f.csv: no column url [while running 'Read']\n\nmore"
-    assert input_error_message(RuntimeError(text)) == "f.csv: no column url"
-    assert input_error_message(RuntimeError("other")) is None

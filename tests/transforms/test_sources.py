@@ -10,10 +10,11 @@ import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that
 
+from pipelines import cli
 from tests.transforms.files import OBSERVATIONS, URL, write_file
 from transforms import schemas
 from transforms.carrying import Previous
-from transforms.inputs import InputError, input_error_message
+from transforms.inputs import InputError
 from transforms.reading import Input, ReadInputs, unpacked
 from transforms.sources import check_inputs
 from transforms.tally import committed
@@ -136,7 +137,7 @@ def test_an_unusable_input_stops_the_run_with_one_sentence(tmp_path, kind, name,
         (tmp_path / name).write_text(text)
     with pytest.raises(Exception) as caught:
         _run(kind, f"{tmp_path}/{name}")
-    sentence = input_error_message(caught.value)
+    sentence, _ = cli.explain(caught.value)
     assert message in sentence
     assert "\n" not in sentence
     assert "while running" not in sentence
