@@ -11,8 +11,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import gammaln
 
-from policies.evidence import sum_by
-from policies.typing_ import FloatArray, IntArray
+from policies.typing_ import FloatArray
 
 DEFAULT_SHAPE = 0.5
 DEFAULT_EXPOSURE_DAYS = 10.0
@@ -131,34 +130,6 @@ def fit_request_prior(counts: FloatArray, exposure_days: FloatArray) -> RequestP
     best = minimize_scalar(loss, bounds=(low, high), method="bounded", options={"xatol": 1e-6})
     shape = math.exp(float(best.x))
     return RequestPrior(shape, math.exp(_log_mean_given(shape, y, e, log_mean)))
-
-
-def decayed(
-    page: IntArray,
-    counts: FloatArray | IntArray,
-    exposure_days: FloatArray,
-    age_days: FloatArray,
-    half_life_days: float,
-    n_pages: int,
-) -> tuple[FloatArray, FloatArray]:
-    """Counts and exposures of buckets (e.g. weeks) added up per page with weight ``2**(-age / half-life)``.
-
-    Parameters
-    ----------
-    page : (k,) int64
-    counts, exposure_days, age_days : (k,) float64
-        Requests in the bucket, its length, and its age now, in days.
-    half_life_days : float, positive; inf forgets nothing
-    n_pages : int
-
-    Returns
-    -------
-    counts, exposure_days : (n_pages,) float64
-    """
-    if not half_life_days > 0.0:
-        raise ValueError(f"half_life_days is {half_life_days}; give a positive number (inf: never)")
-    weight = np.exp2(-np.asarray(age_days, dtype=np.float64) / half_life_days)
-    return sum_by(page, weight * counts, n_pages), sum_by(page, weight * exposure_days, n_pages)
 
 
 def _log_mean_given(shape: float, y: FloatArray, e: FloatArray, start: float) -> float:

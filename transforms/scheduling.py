@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from apache_beam.pvalue import AsSingleton
 
-from policies import objectives, quotas, search, sequencing
+from policies import estimation, objectives, quotas, search, sequencing
 from policies.errors import InfeasibleError
 from policies.page_state import NO_TIME
 from policies.typing_ import FloatArray, IntArray
@@ -231,7 +231,7 @@ class ScheduledShard:
         names = np.asarray(search.LIMIT_NAMES, dtype=object)
         limit = names[self._allocation.limit]
         limit[self._is_new] = "new"
-        stderr = self._change / np.sqrt(table.column("information").to_numpy())
+        stderr = estimation.standard_error(self._change, table.column("information").to_numpy())
         columns = {
             "url": table.column("url"),
             "host": self._host(),

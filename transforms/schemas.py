@@ -57,7 +57,6 @@ REJECTED = _schema(
 
 # What a night carries over, one row a page, sorted by (host_hash, url_hash). Sums are landmark-weighted
 # (see policies.history); times are null where nothing happened yet. Weeks count from 1970-01-01.
-STATE_VERSION = 1
 STATE = _schema(
     "state",
     [

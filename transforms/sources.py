@@ -13,8 +13,6 @@ from transforms.normalise import KINDS, Kind, normalise
 from transforms.urls import HostTable
 
 ROWS, REJECTED = "rows", "rejected"
-# Smaller batches of a bundle are joined to about this size; larger ones pass as they are.
-SMALL_ROWS = 1 << 16
 PLAN_THREADS = 16
 
 

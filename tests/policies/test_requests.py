@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import gamma, nbinom
 
-from policies.requests import RequestPrior, decayed, fit_request_prior, posterior, request_rate
+from policies.requests import RequestPrior, fit_request_prior, posterior, request_rate
 from tests.golden import load
 
 
@@ -95,16 +95,6 @@ def test_defaults_without_requests() -> None:
     assert fit_request_prior(np.zeros(3), np.full(3, 30.0)) == RequestPrior(0.5, 0.005)
 
 
-def test_decay_halves_counts_and_days_alike() -> None:
-    page, ages = np.array([0, 0, 2]), np.array([0.0, 28.0, 56.0])
-    counts, days = decayed(page, np.array([8, 8, 8]), np.full(3, 7.0), ages, 28.0, 3)
-    assert_allclose(counts, [12.0, 0.0, 2.0])
-    assert_allclose(days, [10.5, 0.0, 1.75])
-    counts, days = decayed(page, np.array([8, 8, 8]), np.full(3, 7.0), ages, math.inf, 3)
-    assert_allclose(counts, [16.0, 0.0, 8.0])
-    assert_allclose(days, [14.0, 0.0, 7.0])
-
-
 def test_bad_numbers_are_refused() -> None:
     good = np.ones(2)
     for bad in (np.nan, -1.0, np.inf):
@@ -114,7 +104,5 @@ def test_bad_numbers_are_refused() -> None:
             request_rate(RequestPrior(0.5, 1.0), good, np.array([1.0, bad]))
     with pytest.raises(ValueError, match="one of each"):
         posterior(0.5, 1.0, good, np.ones(3))
-    with pytest.raises(ValueError, match="half_life"):
-        decayed(np.zeros(1, int), np.ones(1), np.ones(1), np.ones(1), 0.0, 1)
     with pytest.raises(ValueError, match="request prior"):
         RequestPrior(0.0, 1.0)
