@@ -13,7 +13,7 @@ import setuptools
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from pipelines import cli
+from pipelines import cli, worker_boot
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -67,8 +67,9 @@ def test_every_package_is_importable_and_named(metadata: dict[str, Any]) -> None
 
 
 def test_the_command_is_what_setup_says(metadata: dict[str, Any]) -> None:
-    assert metadata["entry_points"]["console_scripts"] == ["recrawl = pipelines.cli:main"]
-    assert callable(cli.main)
+    scripts = metadata["entry_points"]["console_scripts"]
+    assert scripts == ["recrawl = pipelines.cli:main", "recrawl-worker = pipelines.worker_boot:main"]
+    assert callable(cli.main) and callable(worker_boot.main)
 
 
 def test_metadata_has_one_place() -> None:
