@@ -256,8 +256,18 @@ def _real(path: str) -> str:
     return path if "://" in path else os.path.realpath(path)
 
 
-def run(argv: Sequence[str] | None = None) -> Any:
-    """Run the job with command-line options; returns Beam's result when it is done.
+def run(argv: Sequence[str] | None = None, wait: bool = True) -> Any:
+    """Run the job with command-line options.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+    wait : bool
+        Return when the job is done, not when its runner has taken it.
+
+    Returns
+    -------
+    PipelineResult
 
     Raises
     ------
@@ -279,7 +289,8 @@ def run(argv: Sequence[str] | None = None) -> Any:
         raise OptionsError([f"--output={settings.output}: cannot be written: {e}"]) from None
     build_pipeline(pipeline, options, previous)
     result = pipeline.run()
-    result.wait_until_finish()
+    if wait:
+        result.wait_until_finish()
     return result
 
 
