@@ -1,0 +1,113 @@
+"""Handing a job to its runner and waiting for the end, which is a result or an error, never silence."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import apache_beam as beam
+import grpc
+from apache_beam.portability.api import beam_job_api_pb2
+from apache_beam.runners.portability.prism_runner import PrismRunner
+
+# Prism asks a busy worker at most every 30 s how far it is.
+SILENCE_SECONDS = 600.0
+_DEAD_WORKER = re.compile(
+    r"SDK worker disconnected|send on closed channel|Channel closed prematurely|Process died with exit code|"
+    r"didn't get control connection"
+)
+_RAISED = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Exception|Interrupt)): (.*)$", re.MULTILINE)
+_STEP = re.compile(r"\[while running '(.+?)(?:-ptransform-\d+)?'\]")
+
+
+class RunnerError(RuntimeError):
+    """The runner gave the job up. What it said is the `__cause__`."""
+
+
+def finish(pipeline: beam.Pipeline) -> Any:
+    """Run a pipeline to its end.
+
+    Raises
+    ------
+    RunnerError
+        Where a runner in another process fails, or a worker died. Errors in this process pass as they are.
+    """
+    result = None
+    silent = threading.Event()
+    try:
+        result = pipeline.run()
+        with _watch(pipeline, result, silent):
+            result.wait_until_finish()
+    except KeyboardInterrupt:
+        if result is not None:  # else a cluster goes on and commits
+            result.cancel()
+        raise
+    except Exception as error:
+        message = _silence() if silent.is_set() else _explained(str(error), error)
+        if message is None:
+            raise
+        raise RunnerError(
+            f"{message}. Nothing is committed: there is no manifest.json; run the night again"
+        ) from error
+    return result
+
+
+def _silence() -> str:
+    return (
+        f"no sign of life from the runner's workers for {SILENCE_SECONDS:g} s, so the job was cancelled; look "
+        "into the runner's log whether a worker died or the command of --environment_config did not start"
+    )
+
+
+def _explained(text: str, error: Exception) -> str | None:
+    if isinstance(error, grpc.FutureTimeoutError):
+        return "no answer from the job server: is it running at --job_endpoint?"
+    if isinstance(error, grpc.RpcError):
+        code, details = error.code(), error.details()
+        return f"lost the job server: {code.name.lower() if code else 'unknown'}: {details}"
+    steps, raised = _STEP.findall(text), _RAISED.findall(text)
+    if _DEAD_WORKER.search(text):
+        # Prism's panic brings its stack along; its first line says what happened.
+        return f"a worker died ({text.splitlines()[0][:200]}); out of memory is the usual reason"
+    if not text.startswith("Pipeline ") or " failed in state " not in text:
+        return None
+    said = f"{raised[-1][0]}: {_STEP.sub('', raised[-1][1]).strip()}" if raised else text[:500]
+    return f"the runner's job failed{f' in {steps[-1]}' if steps else ''}: {said}"
+
+
+@contextmanager
+def _watch(pipeline: beam.Pipeline, result: Any, silent: threading.Event) -> Iterator[None]:
+    """Cancel a job of Prism that shows no sign of life.
+
+    Prism 2.75 waits for ever where a worker ends between two bundles, or did not start at all: only bundles in
+    flight hear of it. As long as a worker works, its times grow in the job's metrics.
+    """
+    if not isinstance(pipeline.runner, PrismRunner):
+        yield
+        return
+    done = threading.Event()
+
+    def look() -> None:
+        request = beam_job_api_pb2.GetJobMetricsRequest(job_id=result._job_id)
+        before: list[bytes] = []
+        while not done.wait(SILENCE_SECONDS):
+            try:
+                metrics = result._job_service.GetJobMetrics(request).metrics
+                now = sorted(m.SerializeToString() for m in (*metrics.attempted, *metrics.committed))
+                if now == before and not done.is_set():
+                    silent.set()
+                    result.cancel()
+                    return
+            except grpc.RpcError:  # the main thread hears of it too
+                return
+            before = now
+
+    thread = threading.Thread(target=look, name="watch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
