@@ -5,15 +5,20 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 SAMPLE := sample/truth.parquet
+LOCK := templates/dataflow/requirements.txt
+LOCK_PYTHON ?= python3.11
+LOCK_VENV := .venv-dataflow
 PYTEST_ARGS ?= -n auto
 
-.PHONY: help setup nightly test lint format bench clean
+.PHONY: help setup nightly test lint format bench clean lock test-dataflow
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make setup    a virtual environment in $(VENV) with the tested versions"
 	@echo "make nightly  run the main job on a small sample: schedule and all else in out/"
 	@echo "make test     run the tests"
+	@echo "make test-dataflow  run the tests that need Beam's Dataflow client, with the locked versions"
+	@echo "make lock     renew the lock file of the Dataflow template; UPGRADE=--upgrade takes newer versions"
 	@echo "make lint     check style (ruff) and types (mypy)"
 	@echo "make format   put the code into ruff's format"
 	@echo "make bench    measure the costs that the README lists"
@@ -40,6 +45,26 @@ nightly: $(INSTALLED) $(SAMPLE)
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-dataflow: $(LOCK_VENV)/.installed
+	$(LOCK_VENV)/bin/python -m pytest -m dataflow
+
+# The template's image is made of the same lock file: what installs and agrees here does there.
+$(LOCK_VENV)/.installed: $(LOCK) setup.py constraints.txt
+	@command -v $(LOCK_PYTHON) >/dev/null || { echo "the lock file is for Python 3.11: give LOCK_PYTHON=..."; exit 1; }
+	$(LOCK_PYTHON) -m venv --clear $(LOCK_VENV)
+	$(LOCK_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+	  --requirement $(LOCK)
+	$(LOCK_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  --constraint constraints.txt --editable '.[test]'
+	$(LOCK_VENV)/bin/python -m pip check
+	@touch $@
+
+lock: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --target build/uv 'uv>=0.13,<0.14'
+	build/uv/bin/uv pip compile --quiet setup.py --extra gcp --constraint constraints.txt --generate-hashes \
+	  --python-version 3.11 --python-platform x86_64-manylinux_2_28 --custom-compile-command 'make lock' \
+	  $(UPGRADE) --output-file $(LOCK)
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
