@@ -14,7 +14,7 @@ from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.pvalue import AsList, AsSingleton
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
-from pipelines import __version__
+from pipelines import __version__, waiting
 from pipelines.options import DAY_MICROSECONDS, LOCAL_RUNNERS, OptionsError, Settings
 from policies.page_state import Forgetting
 from transforms.carrying import Previous, find_previous
@@ -34,7 +34,7 @@ from transforms.sources import check_inputs
 from transforms.tally import AddCounts
 
 # What `transforms.sinks` names its files, and those that a night left which was stopped.
-_OWN_FILE = re.compile(r"(\.tmp-[0-9a-f]+-)?shard-\d+-of-\d+\.")
+OWN_FILE = re.compile(r"(\.tmp-[0-9a-f]+-)?shard-\d+-of-\d+\.")
 OUTPUTS = ("pages", "schedule", "state", "slots", "rejected")
 
 
@@ -214,7 +214,7 @@ def prepare_output(folder: str) -> None:
         # Object stores have files only; deleting those of a folder serves everywhere. Only what a night
         # writes goes: the folder may be one that happens to hold other people's pages/.
         found = (m.path for m in FileSystems.match([FileSystems.join(old, "**")])[0].metadata_list)
-        files = [path for path in found if _OWN_FILE.match(FileSystems.split(path)[1])]
+        files = [path for path in found if OWN_FILE.match(FileSystems.split(path)[1])]
         if files:
             FileSystems.delete(files)
         make_folder(old)
@@ -271,7 +271,7 @@ def run(argv: Sequence[str] | None = None, wait: bool = True) -> Any:
 
     Raises
     ------
-    OptionsError, policies.errors.RecrawlError, transforms.sources.InputError
+    OptionsError, policies.errors.RecrawlError, transforms.sources.InputError, waiting.RunnerError
     """
     options = PipelineOptions(list(argv) if argv is not None else None)
     settings = Settings(options)
@@ -288,10 +288,7 @@ def run(argv: Sequence[str] | None = None, wait: bool = True) -> Any:
     except OSError as e:
         raise OptionsError([f"--output={settings.output}: cannot be written: {e}"]) from None
     build_pipeline(pipeline, options, previous)
-    result = pipeline.run()
-    if wait:
-        result.wait_until_finish()
-    return result
+    return waiting.finish(pipeline, wait)
 
 
 def local_runner(options: PipelineOptions) -> Any:

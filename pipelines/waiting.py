@@ -27,8 +27,8 @@ class RunnerError(RuntimeError):
     """The runner gave the job up. What it said is the `__cause__`."""
 
 
-def finish(pipeline: beam.Pipeline) -> Any:
-    """Run a pipeline to its end.
+def finish(pipeline: beam.Pipeline, wait: bool = True) -> Any:
+    """Run a pipeline, to its end unless it is not to be waited for.
 
     Raises
     ------
@@ -39,8 +39,9 @@ def finish(pipeline: beam.Pipeline) -> Any:
     silent = threading.Event()
     try:
         result = pipeline.run()
-        with _watch(pipeline, result, silent):
-            result.wait_until_finish()
+        if wait:
+            with _watch(pipeline, result, silent):
+                result.wait_until_finish()
     except KeyboardInterrupt:
         if result is not None:  # else a cluster goes on and commits
             result.cancel()
