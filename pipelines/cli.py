@@ -10,13 +10,15 @@ import os
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines import __version__, nightly, report, synthesize
+from pipelines import __version__, night, nightly, report, synthesize
 from pipelines.options import LOCAL_RUNNERS, NightlyOptions, OptionsError, Settings
+from pipelines.store import StoreBusyError
+from pipelines.waiting import RunnerError
 from policies.errors import InfeasibleError, RecrawlError
 from transforms.carrying import StateError
 from transforms.commit import HistoryShrunkError, TooManyRejectedError
@@ -29,6 +31,7 @@ EXIT_HELP = (
     "4 too many rows rejected; 5 history shrunk. After 1, 2, 4 and 5 there is no manifest.json."
 )
 _CODES: tuple[tuple[type[Exception], int], ...] = (
+    (StoreBusyError, night.EXIT_BUSY),
     (TooManyRejectedError, EXIT_REJECTED),
     (HistoryShrunkError, EXIT_SHRUNK),
     (InputError, EXIT_USAGE),
@@ -50,14 +53,23 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"recrawl {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    night = commands.add_parser(
+    job = commands.add_parser(
         "nightly",
         help="the nightly job: logs in, tomorrow's schedule out",
         description="Read crawl logs, learn rates, and write tomorrow's crawl schedule.",
         epilog=EXIT_HELP,
         allow_abbrev=False,
     )
-    NightlyOptions._add_argparse_args(night)
+    NightlyOptions._add_argparse_args(job)
+    wrapper = commands.add_parser(
+        "night",
+        help="the nightly job on a store of nights, for a scheduler: new logs in, tonight's folder out",
+        description="Run the night that is due on a store: read what is new, commit, keep the newest nights. "
+        "Safe to run twice, late, or after a crash.",
+        epilog=night.EXIT_HELP,
+        allow_abbrev=False,
+    )
+    night.add_arguments(wrapper)
     made = commands.add_parser(
         "synthesize",
         help="make a realistic corpus of logs of any size",
@@ -79,9 +91,9 @@ def _unknown_options(rest: list[str]) -> list[str]:
     return unknown
 
 
-def _unknown(option: str) -> str:
+def _unknown(option: str, add_arguments: Callable[..., None] = NightlyOptions._add_argparse_args) -> str:
     own = argparse.ArgumentParser(add_help=False)
-    NightlyOptions._add_argparse_args(own)
+    add_arguments(own)
     near = difflib.get_close_matches(option.split("=")[0], own._option_string_actions, 1)
     hint = f"; did you mean {near[0]}?" if near else ""
     return f"{option}: neither recrawl nor Beam knows this option{hint}"
@@ -121,6 +133,20 @@ def _nightly(argv: list[str]) -> int:
     return EXIT_OK if manifest["status"] == "ok" else EXIT_EMPTY
 
 
+def _night(argv: list[str]) -> int:
+    argv = night.with_options_files(argv)
+    _, passed = night.split(argv)
+    rest = _parser().parse_known_args(["night", *passed])[1]
+    problems = [_unknown(option, night.add_arguments) for option in _unknown_options(rest)]
+    try:
+        night.parse(argv)
+    except OptionsError as error:
+        problems += error.problems
+    if problems:
+        raise OptionsError(problems)
+    return night.main(argv)
+
+
 def explain(error: BaseException) -> tuple[str, int] | None:
     """The message and exit code of an error that is meant for a person, however deep Beam wrapped it."""
     seen: set[int] = set()
@@ -136,7 +162,8 @@ def explain(error: BaseException) -> tuple[str, int] | None:
         if isinstance(current, OSError) and current.errno in _DISK:
             return _disk(current.strerror or str(current)), EXIT_FAILED
         todo += [current.__cause__, current.__context__]
-    text = str(error)  # other processes' errors arrive as text
+    # Errors of other processes arrive as text.
+    text = str(error.__cause__ if isinstance(error, RunnerError) else error)
     for kind, code in _CODES:
         for found in (kind, *kind.__subclasses__()):
             match = re.search(rf"{found.__name__}: (.*?)(?: \[while running|\n|$)", text)
@@ -145,7 +172,7 @@ def explain(error: BaseException) -> tuple[str, int] | None:
     for number in _DISK:
         if f"[Errno {number}]" in text:
             return _disk(os.strerror(number)), EXIT_FAILED
-    return None
+    return (str(error), EXIT_FAILED) if isinstance(error, RunnerError) else None
 
 
 def _disk(reason: str) -> str:
@@ -168,6 +195,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             if rest:
                 parser.error(f"unknown options: {' '.join(rest)}")
             return synthesize.run(parsed)
+        if parsed.command == "night":
+            return _night(arguments[arguments.index(parsed.command) + 1 :])
         unknown = _unknown_options(rest)
         problems = [_unknown(option) for option in unknown]
         try:
@@ -177,8 +206,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if problems:
             raise OptionsError(problems)
         return _nightly(arguments[arguments.index(parsed.command) + 1 :])
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         print("recrawl: interrupted; there is no manifest.json, so nothing is committed", file=sys.stderr)
+        _print_notes(error)
         return EXIT_FAILED
     except Exception as error:
         explained = explain(error)
@@ -188,7 +218,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         lines = message.splitlines()
         head = "recrawl: " if len(lines) == 1 else f"recrawl: {len(lines)} problems\n  "
         print(head + "\n  ".join(lines), file=sys.stderr)
+        _print_notes(error)
         return code
+
+
+def _print_notes(error: BaseException) -> None:
+    for note in getattr(error, "__notes__", ()):
+        print(note, file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -55,7 +55,12 @@ MAX_SHRINK = 0.10
 
 def input_rows(counters: dict[str, int]) -> int:
     """Rows of all inputs, accepted and rejected."""
-    return sum(counters.get(f"{k}_{what}", 0) for k in KINDS for what in ("accepted", "rejected"))
+    return sum(input_rows_of(kind, counters) for kind in KINDS)
+
+
+def input_rows_of(kind: str, counters: dict[str, int]) -> int:
+    """Rows of one input, accepted and rejected."""
+    return sum(counters.get(f"{kind}_{what}", 0) for what in ("accepted", "rejected"))
 
 
 def check_rejected(counters: dict[str, int], guards: Guards) -> None:
@@ -117,6 +122,8 @@ def check_shrink(counters: dict[str, int], rows_by_day: dict[int, int], guards: 
 def warnings_of(counters: dict[str, int], guards: Guards) -> list[str]:
     """What a person should look at, although the night is done."""
     found = []
+    if guards.has_state and not input_rows_of("observations", counters):
+        found.append("the crawl log has no row tonight: the schedule follows from what was known before")
     fetched = counters.get("observations", 0) - counters.get("failed", 0) - counters.get("after_as_of", 0)
     blind = counters.get("no_change_evidence", 0)
     if blind > fetched / 2:

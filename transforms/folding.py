@@ -235,7 +235,10 @@ class ShardFold:
         page = self.pages.code(table.column("url_hash").to_numpy())
         at_us = microseconds(table.column("signalled_at"))
         known = at_us // DAY_US >= self._known_from[page]
-        self.counts.add("signals_unmatched", int((~known).sum()))
+        later = int((~known & (at_us > self._settings.as_of_us)).sum())
+        self.counts.add("signals", later)
+        self.counts.add("signals_after_as_of", later)
+        self.counts.add("signals_unmatched", int((~known).sum()) - later)
         names = np.asarray(self._sources, dtype=object)
         source = np.searchsorted(names, table.column("source").to_numpy(zero_copy_only=False))
         return Signals(page[known], at_us[known], source[known].astype(np.int32))
@@ -249,14 +252,16 @@ class ShardFold:
             page = self.pages.code(table.column("url_hash").to_numpy())
             day = table.column("day").to_numpy().astype(np.int64)
             clicks, impressions = table.column("clicks").to_numpy(), table.column("impressions").to_numpy()
-            known = day >= self._known_from[page]
             # A day counts when it is over: else its rest would come after the night, as late as a repeat.
-            early = known & ((day + 1) * DAY_US <= settings.as_of_us)
+            # Whether a page is known by then is not decided before, so those rows have no other count.
+            over = (day + 1) * DAY_US <= settings.as_of_us
+            known = day >= self._known_from[page]
+            early = known & over
             late = early.copy()
             late[early] = day[early] <= self._requests.last_day[page[early]]
             old = early & ~late & (day // 7 < oldest)
-            self.counts.add("requests_unmatched", int((~known).sum()))
-            self.counts.add("requests_after_as_of", int((known & ~early).sum()))
+            self.counts.add("requests_unmatched", int((over & ~known).sum()))
+            self.counts.add("requests_after_as_of", int((~over).sum()))
             self.counts.add("requests_late", int(late.sum()))
             self.counts.add("requests_too_old", int(old.sum()))
             use = early & ~late & ~old

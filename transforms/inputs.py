@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from apache_beam.io.filesystem import CompressionTypes
@@ -24,6 +25,7 @@ FORMATS = {
     ".csv": "csv",
     ".tsv": "csv",
 }
+MATCH_THREADS = 16
 _GLOB = re.compile(r"[*?\[]")
 _GZIP = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
@@ -35,10 +37,14 @@ class InputError(RecrawlError):
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """One file of an input, and its size in bytes."""
+    """One file of an input, its size in bytes, and when it was last changed.
+
+    `modified` is in seconds since 1970, 0 where the file system does not say.
+    """
 
     path: str
     size: int
+    modified: float = field(default=0.0, compare=False)
 
 
 def split_patterns(patterns: str) -> list[str]:
@@ -58,8 +64,11 @@ def match_files(patterns: str, option: str = "input", required: bool = True) -> 
         If a pattern of a required input matches nothing, or a folder has no data file.
     """
     found: dict[str, InputFile] = {}
-    for pattern in split_patterns(patterns):
-        files = _match(pattern)
+    wanted = split_patterns(patterns)
+    # A list of thousands of files is as many questions to an object store.
+    with ThreadPoolExecutor(MATCH_THREADS) as pool:
+        matched = list(pool.map(_match, wanted)) if len(wanted) > 1 else [_match(p) for p in wanted]
+    for pattern, files in zip(wanted, matched, strict=True):
         if not files and (required or not _GLOB.search(pattern)):
             what = "no data file in this folder" if _is_folder(pattern) else "no file matches"
             known = ", ".join(sorted(FORMATS))
@@ -67,13 +76,13 @@ def match_files(patterns: str, option: str = "input", required: bool = True) -> 
                 f"--{option}: {what}: {pattern} (data files end in {known}, with or without .gz)"
             )
         for file in files:
-            found.setdefault(_identity(file.path), file)
+            found.setdefault(identity(file.path), file)
     if required and not found:
         raise InputError(f"--{option}: no pattern given")
     return sorted(found.values(), key=lambda file: file.path)
 
 
-def _identity(path: str) -> str:
+def identity(path: str) -> str:
     """The same for every spelling of one local file, so that none is read twice."""
     local = local_path(path)
     return path if local is None else os.path.realpath(local)
@@ -86,7 +95,7 @@ def _is_folder(pattern: str) -> bool:
 def _match(pattern: str) -> list[InputFile]:
     folder = _is_folder(pattern)
     if os.path.isfile(pattern):  # as is, though its name may look like a glob
-        return [InputFile(pattern, os.path.getsize(pattern))]
+        return [InputFile(pattern, os.path.getsize(pattern), os.path.getmtime(pattern))]
     is_glob = bool(_GLOB.search(pattern))
     files = _list(pattern.rstrip("/") + "/**" if folder else pattern)
     if not files and not folder and not is_glob:
@@ -103,7 +112,7 @@ def _match(pattern: str) -> list[InputFile]:
 def _list(pattern: str) -> list[InputFile]:
     found = FileSystems.match([pattern])[0].metadata_list
     return [
-        InputFile(m.path, m.size_in_bytes)
+        InputFile(m.path, m.size_in_bytes, m.last_updated_in_seconds or 0.0)
         for m in found
         if not m.path.endswith("/") and not os.path.isdir(m.path)
     ]
