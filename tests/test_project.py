@@ -19,8 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.fixture(scope="module")
-def metadata() -> dict[str, Any]:
+def setup_arguments() -> dict[str, Any]:
     """The arguments of `setup()`."""
     found: dict[str, Any] = {}
     with pytest.MonkeyPatch.context() as patch:
@@ -29,6 +28,12 @@ def metadata() -> dict[str, Any]:
         source = (ROOT / "setup.py").read_text(encoding="utf-8")
         exec(compile(source, "setup.py", "exec"), {"__file__": str(ROOT / "setup.py"), "__name__": "setup"})
     return found
+
+
+@pytest.fixture(scope="module")
+def metadata() -> dict[str, Any]:
+    """The arguments of `setup()`."""
+    return setup_arguments()
 
 
 def pinned() -> dict[str, str]:

@@ -15,8 +15,8 @@ from pipelines.options import NightlyOptions
 def arguments(launched: Sequence[str]) -> Iterator[str]:
     """The launcher's `--name=value` as the job takes them.
 
-    The launcher gives a value to everything: `=true` to a flag, and nothing after the `=` where a field of the
-    console's form was left empty.
+    The launcher gives a value to everything: `=true` to a flag, and nothing after the `=` where a field of
+    the console's form was left empty.
     """
     parser = argparse.ArgumentParser(add_help=False)
     NightlyOptions._add_argparse_args(parser)
