@@ -15,7 +15,7 @@ from typing import Any
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines import __version__, night, nightly, report, synthesize
+from pipelines import __version__, diff, night, nightly, report, synthesize
 from pipelines.options import LOCAL_RUNNERS, NightlyOptions, OptionsError, Settings
 from pipelines.store import StoreBusyError
 from pipelines.waiting import RunnerError
@@ -76,6 +76,8 @@ def _parser() -> argparse.ArgumentParser:
         description="Make crawl, click and signal logs of a made-up site, reproducibly.",
     )
     synthesize.add_arguments(made)
+    compared = commands.add_parser("diff", help="two nights side by side: what moved, and why")
+    diff.add_arguments(compared)
     return parser
 
 
@@ -147,6 +149,15 @@ def _night(argv: list[str]) -> int:
     return night.main(argv)
 
 
+def _diff(parsed: argparse.Namespace, rest: list[str]) -> int:
+    problems = [f"{option}: recrawl diff does not know this option" for option in rest]
+    problems += diff.problems(parsed)
+    if problems:
+        raise OptionsError(problems)
+    diff.run(parsed)
+    return EXIT_OK
+
+
 def explain(error: BaseException) -> tuple[str, int] | None:
     """The message and exit code of an error that is meant for a person, however deep Beam wrapped it."""
     seen: set[int] = set()
@@ -195,6 +206,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             if rest:
                 parser.error(f"unknown options: {' '.join(rest)}")
             return synthesize.run(parsed)
+        if parsed.command == "diff":
+            return _diff(parsed, rest)
         if parsed.command == "night":
             return _night(arguments[arguments.index(parsed.command) + 1 :])
         unknown = _unknown_options(rest)

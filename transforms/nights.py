@@ -1,0 +1,243 @@
+"""Reading what finished nights left: the manifest, and rows of pages/ and schedule/ in any format."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet as pq
+from apache_beam.io.filesystem import BeamIOError
+from apache_beam.io.filesystems import FileSystems
+
+from policies import objectives
+from policies.errors import RecrawlError
+from transforms import schemas
+from transforms.inputs import local_path, open_file
+from transforms.sinks import read_json
+
+_AVRO_ROWS = 1 << 16
+_BLOCK_BYTES = 16 << 20
+_NEEDED = {"options", "files", "multiplier", "budget_per_day", "counters"}
+
+
+class NightError(RecrawlError):
+    """The folder of a night cannot be read."""
+
+
+@dataclass(frozen=True)
+class Night:
+    """A finished night.
+
+    Attributes
+    ----------
+    folder : str
+        On any Beam file system.
+    manifest : dict
+    """
+
+    folder: str
+    manifest: dict[str, Any]
+
+    @classmethod
+    def open(cls, folder: str) -> Night:
+        """Read the manifest.
+
+        Raises
+        ------
+        NightError
+            No folder, no manifest, or a damaged one.
+        """
+        folder = folder.rstrip("/") or "/"
+        path = FileSystems.join(folder, "manifest.json")
+        try:
+            manifest = read_json(path)
+        except (OSError, BeamIOError) as e:
+            raise NightError(f"{folder}: cannot be read: {e}") from None
+        except ValueError as e:
+            # A file system that Beam does not know is a ValueError as well.
+            raise NightError(
+                f"{path}: damaged, or out of reach: {e}. Restore it, or run that night again"
+            ) from None
+        if manifest is None:
+            raise NightError(
+                f"{folder}: no manifest.json there, so that night is not committed: it failed, still runs, "
+                "or is elsewhere. Give the --output folder of a finished night"
+            )
+        missing = sorted(_NEEDED - manifest.keys()) if isinstance(manifest, dict) else sorted(_NEEDED)
+        if missing:
+            raise NightError(
+                f"{path}: no {', '.join(missing)} in it, so it is not the manifest of a night. Give the "
+                "--output folder of a finished night"
+            )
+        return cls(folder, manifest)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.manifest["options"]
+        return found
+
+    @property
+    def num_shards(self) -> int:
+        return int(self.options["num_shards"])
+
+    @property
+    def objective(self) -> objectives.Objective:
+        return objectives.get(self.options.get("objective", "periodic"))
+
+    @property
+    def weight_by(self) -> str:
+        """What pages weighed."""
+        return str(self.manifest.get("weight_by", self.options.get("weight_by", "auto")))
+
+    @property
+    def price(self) -> float:
+        """The multiplier; inf where floors or a budget of 0 left nothing to decide."""
+        nothing = self.manifest.get("search", {}).get("status") == "all at floor"
+        value = self.manifest["multiplier"]
+        if nothing or value is None or self.manifest["budget_per_day"] == 0:
+            return math.inf
+        return float(value)
+
+    def rows(self, kind: str, shards: Iterable[int]) -> int:
+        """Rows that the manifest says some shards have."""
+        return sum(f["rows"] for f in self._files(kind, shards))
+
+    def _files(self, kind: str, shards: Iterable[int]) -> Iterator[dict[str, Any]]:
+        wanted = set(shards)
+        for file in self.manifest["files"]:
+            folder, _, name = file["path"].rpartition("/")
+            if folder == kind and int(name.removeprefix("shard-").split("-")[0]) in wanted:
+                yield file
+
+    def read(self, kind: str, shards: Iterable[int], columns: pa.Schema) -> pa.Table:
+        """Rows of some shards.
+
+        Parameters
+        ----------
+        kind : str
+            pages or schedule.
+        shards : iterable of int
+        columns : Schema
+            What to read. A column that no file has is left out: an older night may lack it.
+
+        Raises
+        ------
+        NightError
+            A file that the manifest lists is missing or damaged.
+        """
+        tables = [self._table(file["path"], columns) for file in self._files(kind, shards) if file["rows"]]
+        if not tables:
+            return columns.empty_table()
+        return pa.concat_tables(tables, promote_options="default").combine_chunks()
+
+    def _table(self, name: str, columns: pa.Schema) -> pa.Table:
+        path = FileSystems.join(self.folder, *name.split("/"))
+        try:
+            found = _read(path, columns)
+            fields = [f for f in columns if f.name in found.schema.names]
+            return pa.table([_as(found.column(f.name), f.type) for f in fields], schema=pa.schema(fields))
+        except (OSError, BeamIOError, pa.ArrowException, ValueError, EOFError) as e:
+            raise NightError(
+                f"{path}: the manifest lists it, but it cannot be read: {e}. Restore the file, or run that "
+                "night again"
+            ) from None
+
+
+def _read(path: str, columns: pa.Schema) -> pa.Table:
+    stem = path.removesuffix(".gz")
+    with open_file(path) if local_path(path) is None else pa.OSFile(local_path(path)) as source:
+        if stem.endswith(".parquet"):
+            file = pq.ParquetFile(source)
+            return file.read([n for n in columns.names if n in file.schema_arrow.names])
+        if stem.endswith(".avro"):
+            return _read_avro(source, columns.names)
+        packed = pa.CompressedInputStream(source, "gzip") if path.endswith(".gz") else source
+        if stem.endswith(".jsonl"):
+            return _read_jsonl(packed, columns)
+        return _read_csv(packed, columns)
+
+
+def _read_avro(source: Any, names: Sequence[str]) -> pa.Table:
+    import fastavro
+
+    records = fastavro.reader(source)
+    present = [f["name"] for f in records.writer_schema["fields"] if f["name"] in names]
+    batches, rows = [], []
+    for record in records:
+        rows.append([record[n] for n in present])
+        if len(rows) == _AVRO_ROWS:
+            batches.append(_columns(rows, present))
+            rows = []
+    return pa.concat_tables([*batches, _columns(rows, present)], promote_options="permissive")
+
+
+def _columns(rows: list[list[Any]], names: list[str]) -> pa.Table:
+    return pa.table({n: pa.array([row[i] for row in rows]) for i, n in enumerate(names)})
+
+
+def _text(field: pa.Field) -> pa.Field:
+    return field.with_type(pa.string()) if pa.types.is_timestamp(field.type) else field
+
+
+def _read_jsonl(source: Any, columns: pa.Schema) -> pa.Table:
+    known = pa.schema([_text(f) for f in columns])
+    found = pyarrow.json.read_json(
+        source,
+        pyarrow.json.ReadOptions(block_size=_BLOCK_BYTES),
+        pyarrow.json.ParseOptions(explicit_schema=known, unexpected_field_behavior="ignore"),
+    )
+    # A column that the file does not have comes as nulls.
+    absent = [n for n in found.schema.names if found.column(n).null_count == found.num_rows]
+    return found.drop_columns(absent)
+
+
+def _read_csv(source: Any, columns: pa.Schema) -> pa.Table:
+    convert = pyarrow.csv.ConvertOptions(
+        column_types={f.name: _text(f).type for f in columns},
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+    found = pyarrow.csv.read_csv(
+        source,
+        pyarrow.csv.ReadOptions(block_size=_BLOCK_BYTES),
+        pyarrow.csv.ParseOptions(newlines_in_values=True),
+        convert,
+    )
+    return found.select([n for n in columns.names if n in found.schema.names])
+
+
+def _as(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_timestamp(kind) and pa.types.is_string(column.type):
+        column = pc.replace_substring_regex(column, r"(\.\d+)?Z$", "")
+        return pc.assume_timezone(pc.strptime(column, "%Y-%m-%dT%H:%M:%S", "us"), "UTC")
+    return column.cast(kind)
+
+
+PAGES = pa.schema(
+    [
+        schemas.PAGES_OUT.field(n)
+        for n in (
+            "url",
+            "host",
+            "change_rate_per_day",
+            "request_rate_per_day",
+            "impression_rate_per_day",
+            "n_intervals",
+            "n_changes",
+            "last_crawl_at",
+            "crawl_rate_per_day",
+            "expected_freshness",
+            "limit",
+            "weight",
+        )
+    ]
+)
+SCHEDULE = pa.schema([schemas.SCHEDULE.field(n) for n in ("url", "host", "reason")])
