@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import signal
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -245,13 +248,25 @@ def run(argv: Sequence[str], say: Callable[[str], None] = print) -> int:
     store = options.store
     for warning in options.warnings:
         print(f"WARNING: {warning}", file=sys.stderr)
+    with store.lock(), _terminable():
+        return _locked(options, say)
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """A scheduler that stops the night means what Ctrl-C does: also the job on a cluster is to end."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
     try:
-        lock = store.lock()
-        with lock:
-            return _locked(options, say)
-    except OSError as e:
-        e.add_note(f"recrawl: --store={store.root} could not be used")
-        raise
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _locked(options: NightOptions, say: Callable[[str], None]) -> int:
@@ -357,7 +372,7 @@ def _before(last: Night | None) -> Before | None:
             f"{path}: damaged: {e!r}. Restore it, or delete it: then all logs that match are read again, "
             "which only takes time"
         ) from None
-    return Before(last.name, last.as_of_us, last.manifest().get("counters", {}), ledger)
+    return Before(last.name, last.as_of_us, last.manifest(), ledger)
 
 
 def _found(

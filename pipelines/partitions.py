@@ -161,12 +161,28 @@ class Ledger:
 
 @dataclass(frozen=True)
 class Before:
-    """The last committed night, as far as choosing files needs it."""
+    """The last committed night, as far as choosing files needs it.
+
+    Attributes
+    ----------
+    name : str
+    as_of_us : int
+    manifest : dict
+    ledger : Ledger
+    """
 
     name: str
     as_of_us: int
-    counters: dict[str, int]
+    manifest: dict[str, Any]
     ledger: Ledger
+
+    def left_rows(self, kind: str) -> bool:
+        """Whether it left rows of a log that are later than its instant."""
+        return bool(self.manifest.get("counters", {}).get(_LEFT[kind], 0))
+
+    def read(self, kind: str) -> frozenset[str]:
+        """The files of a log that it was given, as its job says."""
+        return frozenset(split_patterns(self.manifest["options"].get(kind) or ""))
 
 
 @dataclass(frozen=True)
@@ -229,6 +245,7 @@ def choose(
     """
     today, until = as_of_us // DAY_MICROSECONDS, -(-as_of_us // DAY_MICROSECONDS)
     known = before.ledger.files.get(kind, {}) if before else {}
+    unsettled = _unsettled(kind, before, late_days) if before else set()
     old_patterns = before.ledger.patterns.get(kind, []) if before else []
     from_day = before.as_of_us // DAY_MICROSECONDS if before else 0
     there: dict[str, Entry] = {}
@@ -251,9 +268,7 @@ def choose(
     unread = {
         key: entry
         for key, entry in there.items()
-        if key not in known
-        or not entry.same_bytes(known[key])
-        or (before is not None and not _settled(kind, known[key], before, late_days))
+        if key not in known or key in unsettled or not entry.same_bytes(known[key])
     }
     kept = {
         key: replace(entry, seen=name) if key in there else entry
@@ -278,20 +293,28 @@ def _matched(pattern: str, kind: str, strict: bool = False) -> list[InputFile]:
         return []
 
 
-def _settled(kind: str, entry: Entry, before: Before, late_days: int) -> bool:
-    """Whether all rows of a file have been read.
+def _unsettled(kind: str, before: Before, late_days: int) -> set[str]:
+    """Files of the last night that may have rows which it has not read, by their names in the ledger.
 
-    The last night left rows that are later than its instant to the next one. Nobody knows in which files they
-    are; not in those that were written before it.
+    It left rows that are later than its instant to the next night, but nobody knows in which files they are;
+    not in those that were written before it. And where two jobs of one night ran, because the first one
+    survived its launcher on a cluster, the one that committed may have been given fewer files.
     """
-    if entry.night != before.name or not before.counters.get(_LEFT[kind], 0):
-        return True
     until_us = before.as_of_us
     if kind == "requests":  # a day counts when it is over
         until_us -= until_us % DAY_MICROSECONDS
-    if 0 < entry.modified_us <= until_us - CLOCKS_APART_US:
-        return True
-    return entry.day is not None and entry.day < before.as_of_us // DAY_MICROSECONDS - late_days
+    first_day = before.as_of_us // DAY_MICROSECONDS - late_days
+    left, read = before.left_rows(kind), before.read(kind)
+
+    def complete(entry: Entry) -> bool:
+        if as_pattern(entry.path) not in read:
+            return False
+        if not left or 0 < entry.modified_us <= until_us - CLOCKS_APART_US:
+            return True
+        return entry.day is not None and entry.day < first_day
+
+    entries = before.ledger.files.get(kind, {})
+    return {key for key, entry in entries.items() if entry.night == before.name and not complete(entry)}
 
 
 def _recent(entry: Entry, as_of_us: int) -> bool:

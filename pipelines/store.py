@@ -21,7 +21,7 @@ from typing import Any
 from apache_beam.io.filesystems import FileSystems
 
 from pipelines.nightly import OUTPUTS, OWN_FILE
-from pipelines.options import format_instant
+from pipelines.options import OptionsError, format_instant
 from policies.errors import RecrawlError
 from transforms.inputs import local_path
 from transforms.sinks import make_folder, read_json, write_json
@@ -207,8 +207,13 @@ class Store:
         ------
         StoreBusyError
             With who holds it.
+        OptionsError
+            Where the store cannot be written.
         """
-        make_folder(self.root)
+        try:
+            make_folder(self.root)
+        except OSError as e:
+            raise OptionsError([f"--store={self.root}: cannot be written: {e}"]) from None
         held = self._flock() if self._local is not None and fcntl is not None else self._lease()
         with held:
             yield
@@ -228,7 +233,11 @@ class Store:
     @contextmanager
     def _flock(self) -> Iterator[None]:
         # The file stays: to remove a locked file would give two processes a lock each.
-        descriptor = os.open(os.path.join(str(self._local), "lock"), os.O_RDWR | os.O_CREAT, 0o644)
+        path = os.path.join(str(self._local), "lock")
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as e:
+            raise OptionsError([f"--store: {path}: cannot be written: {e}"]) from None
         with os.fdopen(descriptor, "r+", encoding="utf-8") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
