@@ -154,7 +154,11 @@ def _diff(parsed: argparse.Namespace, rest: list[str]) -> int:
     problems += diff.problems(parsed)
     if problems:
         raise OptionsError(problems)
-    diff.run(parsed)
+    try:
+        diff.run(parsed)
+    except KeyboardInterrupt:
+        print("recrawl: interrupted", file=sys.stderr)
+        return EXIT_FAILED
     return EXIT_OK
 
 

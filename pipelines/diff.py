@@ -9,6 +9,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+from apache_beam.io.filesystems import FileSystems
+
 from pipelines import diff_report
 from transforms import comparing
 from transforms.comparing import Comparison, PageRow
@@ -53,6 +55,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def problems(parsed: argparse.Namespace) -> list[str]:
     """What is wrong with the options."""
     found = []
+    for night in (parsed.before, parsed.after):
+        try:
+            FileSystems.get_filesystem(night)
+        except ValueError as e:
+            found.append(f"{night}: {e}")
     if parsed.host and parsed.url:
         found.append("--host and --url: give one of them")
     if parsed.url and canonical_host(parsed.url) is None:

@@ -77,25 +77,32 @@ def _differing(before: dict[str, Any], after: dict[str, Any]) -> dict[str, list[
 
 
 def _causes(
-    parts: Sequence[float], up: Sequence[float], down: Sequence[float], budget: float = math.inf
+    net: Sequence[float], up: Sequence[float], down: Sequence[float], moved: float, everything: bool = False
 ) -> list[dict[str, Any]]:
-    """Causes, the largest first. Over all pages the multiplier causes no more than the budget moved: beyond
-    that it makes up for the other causes.
+    """Causes, the first one first.
+
+    Where rates moved mostly one way (`moved`: crawls a day that moved, half the sum over pages), a cause
+    counts by what it did in all; else by its ups and downs. Then, over all pages, the multiplier counts for
+    no more than the budget moved: beyond that it makes up for the other causes.
     """
     rows = [
         {"cause": name, "net_per_day": float(n), "up_per_day": float(u), "down_per_day": float(d)}
-        for name, n, u, d in zip(CAUSES, parts, up, down, strict=True)
+        for name, n, u, d in zip(CAUSES, net, up, down, strict=True)
     ]
+    total = abs(sum(net))
 
     def size(row: dict[str, Any]) -> float:
+        if total > moved:
+            return abs(row["net_per_day"])
         found: float = row["up_per_day"] - row["down_per_day"]
-        return min(found, abs(budget)) if row["cause"] == "multiplier" else found
+        return min(found, total) if everything and row["cause"] == "multiplier" else found
 
     return sorted(rows, key=lambda row: -size(row))
 
 
 def _single(parts: Sequence[float]) -> list[dict[str, Any]]:
-    return _causes(parts, np.maximum(parts, 0.0).tolist(), np.minimum(parts, 0.0).tolist())
+    up, down = np.maximum(parts, 0.0).tolist(), np.minimum(parts, 0.0).tolist()
+    return _causes(parts, up, down, abs(sum(parts)))
 
 
 def _ratios(ratios: Ratios) -> dict[str, Any]:
@@ -180,7 +187,7 @@ def report(before: Night, after: Night, found: Comparison, host: str | None = No
         "weight": found.weight.tolist(),
         "moved_per_day": found.moved,
         "causes": _causes(
-            net.tolist(), found.up.tolist(), found.down.tolist(), total if host is None else math.inf
+            net.tolist(), found.up.tolist(), found.down.tolist(), found.moved, everything=host is None
         ),
         "multiplier_pays_for": {"budget": total, "other_causes": float(net[at]) - total},
         "slots_by_reason": {n: found.slots[:, i].tolist() for i, n in enumerate(REASONS) if n != "empty"},
@@ -351,13 +358,13 @@ def _night_text(out: _Text, document: dict[str, Any], top: int) -> None:
     if document["pages_by_rate"]:
         out.head("  pages by crawl rate")
         for row in document["pages_by_rate"][:top]:
-            pair = [0.0 if v is None else round(v, 4) for v in row["columns"]["crawl_rate_per_day"]]
+            pair = [0.0 if v is None else v for v in row["columns"]["crawl_rate_per_day"]]
             out.row(_arrow(pair), row["url"])
             out.row("", f"  {why(row['causes_per_day'], weight)}")
 
 
 def _short(value: Any) -> Any:
-    return None if value is None else round(value, 4)
+    return None if value is None else float(f"{value:.4g}")
 
 
 def _multiplier_text(document: dict[str, Any]) -> str:
@@ -404,7 +411,8 @@ def _one_host_text(out: _Text, row: dict[str, Any]) -> None:
             for r, held in zip(row["crawl_rate_per_day"], row["at_limit"], strict=True)
         ]
         out.row("", f"  limit {rates[0]} -> {rates[1]}")
-        out.row("", f"  one more crawl a day here is worth {_arrow(row['price'])}")
+        worth = [price or "the multiplier" for price in row["price"]]
+        out.row("", f"  one more crawl a day here is worth {_arrow(worth)}")
 
 
 def _page_text(out: _Text, document: dict[str, Any]) -> None:
@@ -413,10 +421,10 @@ def _page_text(out: _Text, document: dict[str, Any]) -> None:
     out.row("main cause", _main_cause(document))
     out.lines.append("")
     for name, pair in found["columns"].items():
-        if name == "host_price" and not any(pair):
-            continue
-        out.row(f"{name}  "[:28], f"{'' if len(name) < 19 else '  '}{_arrow(pair)}")
-    out.row("multiplier", _arrow([one["multiplier"], two["multiplier"]]))
+        if name != "host_price" or any(pair):
+            shown = [v if isinstance(v, str) else _short(v) if isinstance(v, float) else v for v in pair]
+            out.lines.append(f"  {name.replace('_', ' '):<28}{_arrow(shown)}")
+    out.lines.append(f"  {'multiplier':<28}{_arrow([one['multiplier'], two['multiplier']])}")
     out.differing("options", document["options"], 12)
     _causes_text(out, document)
     _one_host_text(out, document["host_of_page"])

@@ -295,6 +295,10 @@ class _Side:
         size = (self.n_hosts + 1) * len(REASONS)
         self.slots = np.bincount(flat, minlength=size).reshape(-1, len(REASONS))[: self.n_hosts]
 
+    def slots_of(self, url: str) -> int:
+        """Slots of one page."""
+        return int(pc.sum(pc.equal(self.schedule.column("url"), url)).as_py() or 0)
+
     def inputs(self, rows: IntArray) -> RateInputs:
         return RateInputs(
             self.night.objective,
@@ -386,6 +390,10 @@ class _Pair:
             at = pc.index(one.url, url).as_py(), pc.index(two.url, url).as_py()
             hit = np.flatnonzero((self._rows[0] == at[0]) & (self._rows[1] == at[1]))
             out.by_rate = [self._page(int(i)) for i in hit]
+            for row in out.by_rate:
+                for side, found in ((one, row.before), (two, row.after)):
+                    if found is not None:
+                        found["slots"] = side.slots_of(url)
             if hit.size:
                 out.by_slots = [self._host(int(self._host_code[hit[0]]))]
             return out

@@ -60,10 +60,7 @@ class Night:
         except (OSError, BeamIOError) as e:
             raise NightError(f"{folder}: cannot be read: {e}") from None
         except ValueError as e:
-            # A file system that Beam does not know is a ValueError as well.
-            raise NightError(
-                f"{path}: damaged, or out of reach: {e}. Restore it, or run that night again"
-            ) from None
+            raise NightError(f"{path}: damaged: {e}. Restore it, or run that night again") from None
         if manifest is None:
             raise NightError(
                 f"{folder}: no manifest.json there, so that night is not committed: it failed, still runs, "
