@@ -148,6 +148,11 @@ class Bucket:
     def exists(self, name: str) -> bool:
         return name in self.objects
 
+    def _status(self, name: str) -> dict[str, Any]:
+        if name not in self.objects:
+            raise FileNotFoundError(name)
+        return {"size": len(self.objects[name]), "updated": 0.0}
+
     def copy_batch(self, pairs: list[tuple[str, str]]) -> list[tuple[str, str, Exception | None]]:
         for source, target in pairs:
             self.objects[target] = self.objects[source]
