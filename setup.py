@@ -13,7 +13,15 @@ DEPENDENCIES = [
     "pyarrow>=19,<24",
     "scipy>=1.15,<2",
 ]
-TEST = ["hypothesis>=6.130,<7", "pytest>=9,<10", "pytest-timeout>=2.4,<3", "pytest-xdist>=3.8,<4"]
+TEST = [
+    "cronsim>=2.6,<3",
+    "hypothesis>=6.130,<7",
+    "kubernetes-validate>=1.37,<1.38",
+    "pytest>=9,<10",
+    "pytest-timeout>=2.4,<3",
+    "pytest-xdist>=3.8,<4",
+    "pyyaml>=6,<7",
+]
 LINT = ["mypy>=2.4,<3", "ruff>=0.17,<0.18"]
 
 setup(
