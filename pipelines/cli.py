@@ -76,7 +76,9 @@ def _parser() -> argparse.ArgumentParser:
         description="Make crawl, click and signal logs of a made-up site, reproducibly.",
     )
     synthesize.add_arguments(made)
-    compared = commands.add_parser("diff", help="two nights side by side: what moved, and why")
+    compared = commands.add_parser(
+        "diff", help="two nights side by side: what moved, and why", allow_abbrev=False
+    )
     diff.add_arguments(compared)
     return parser
 

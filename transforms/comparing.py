@@ -27,7 +27,7 @@ NEW, LOST = len(CAUSES) - 2, len(CAUSES) - 1
 
 LIMITS: Final = ("none", "floor", "cap", "host", "starved", "new")
 KEPT = 50  # hosts and pages of a list
-MAX_ROWS = 4_000_000  # pages of a night that are held at once, unless one host has more
+MAX_ROWS = 1_000_000  # pages of a night that are held at once, unless one host has more
 _OCTAVE = 32  # bins of a ratio's histogram
 _OCTAVES = 20
 
@@ -241,8 +241,12 @@ class _Side:
 
     def __init__(self, night: Night, shards: tuple[int, ...], part: Part, host: str | None) -> None:
         self.night = night
-        table = _share(night.read("pages", shards, nights.PAGES), part, host)
-        self.absent = set(nights.PAGES.names) - set(table.schema.names)
+        wanted = nights.PAGES if host is None else nights.DETAILS
+        table = night.read("pages", shards, wanted)
+        if "weight" not in table.schema.names:
+            table = night.read("pages", shards, nights.DETAILS)
+        table = _share(table, part, host)
+        self.absent = set(wanted.names) - set(table.schema.names)
         needed = {"url", "host", "change_rate_per_day", "crawl_rate_per_day"} & self.absent
         if needed and table.num_rows:
             raise NightError(
@@ -250,7 +254,9 @@ class _Side:
                 "compared; run that night again with this version of recrawl"
             )
         self.table = table
-        self.schedule = _share(night.read("schedule", shards, nights.SCHEDULE), part, host)
+        # Slots of single pages are counted for one host only.
+        slots = nights.SCHEDULE if host is not None else nights.SCHEDULE.remove(0)
+        self.schedule = _share(night.read("schedule", shards, slots), part, host)
         self.url, self.host = _one(table.column("url")), _one(table.column("host"))
         self.change = self._numbers("change_rate_per_day")
         self.rate = self._numbers("crawl_rate_per_day")

@@ -218,23 +218,23 @@ def _as(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     return column.cast(kind)
 
 
-PAGES = pa.schema(
+def _some(of: pa.Schema, names: str) -> pa.Schema:
+    return pa.schema([of.field(name) for name in names.split()])
+
+
+PAGES = _some(
+    schemas.PAGES_OUT,
+    "url host change_rate_per_day n_intervals n_changes crawl_rate_per_day limit weight",
+)
+"""Columns of pages/ that comparing rates takes."""
+DETAILS = pa.schema(
     [
-        schemas.PAGES_OUT.field(n)
-        for n in (
-            "url",
-            "host",
-            "change_rate_per_day",
-            "request_rate_per_day",
-            "impression_rate_per_day",
-            "n_intervals",
-            "n_changes",
-            "last_crawl_at",
-            "crawl_rate_per_day",
-            "expected_freshness",
-            "limit",
-            "weight",
-        )
+        *PAGES,
+        *_some(
+            schemas.PAGES_OUT,
+            "request_rate_per_day impression_rate_per_day last_crawl_at expected_freshness",
+        ),
     ]
 )
-SCHEDULE = pa.schema([schemas.SCHEDULE.field(n) for n in ("url", "host", "reason")])
+"""With those that are shown of one page, or stand in where the weight is missing."""
+SCHEDULE = _some(schemas.SCHEDULE, "url host reason")
