@@ -32,8 +32,8 @@ COMMAND = (
 # The midnight UTC that has passed. A run that somebody starts may have no interval.
 AS_OF = "{{ (data_interval_end | default(dag_run.run_after, true)) | ds }}"
 
-# Options wrong; done, but the schedule is empty; too many rows rejected; history shrunk: trying again does not
-# help, a person does. The others are 1 (failed) and 6 (another night is running).
+# Options wrong; nothing to read, or an empty schedule; too many rows rejected; history shrunk: trying again does
+# not help, a person does. The others are 1 (failed) and 6 (another night is running).
 NOT_AGAIN = (2, 3, 4, 5)
 
 
@@ -66,7 +66,10 @@ with DAG(
         bash_command=COMMAND,
         env={
             "RECRAWL_AS_OF": AS_OF,
-            **{name.upper(): f"{{{{ var.value.get({name!r}, {text!r}) }}}}" for name, text in DEFAULTS.items()},
+            **{
+                name.upper(): f"{{{{ var.value.get({name!r}, {text!r}) }}}}"
+                for name, text in DEFAULTS.items()
+            },
         },
         append_env=True,
         retries=3,
