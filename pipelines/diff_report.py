@@ -12,6 +12,7 @@ from policies.sequencing import REASONS
 from transforms.comparing import CAUSES, LIMITS, Comparison, HostRow, PageRow, Ratios
 from transforms.nights import Night
 
+_NOTHING = 1e-6  # crawls a day
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 # These say where a night's data lies and when it was, not how it is decided.
 _PLACES = {"as_of", "as_of_us", "state", "output_format", "num_shards"}
@@ -224,7 +225,7 @@ def number(value: Any) -> str:
 def _signed(value: float) -> str:
     size = abs(value)
     text = f"{size:,.0f}" if size >= 1000 else f"{size:.1f}" if size >= 10 else f"{size:.2g}"
-    return f"{'-' if value < 0 else '+'}{text}" if size >= 1e-6 else "0"
+    return f"{'-' if value < 0 else '+'}{text}" if size >= _NOTHING else "0"
 
 
 def _arrow(pair: Sequence[Any]) -> str:
@@ -291,7 +292,7 @@ def text(document: dict[str, Any], top: int) -> str:
 
 def _main_cause(document: dict[str, Any]) -> str:
     first = document["causes"][0]
-    if not first["up_per_day"] and not first["down_per_day"]:
+    if first["up_per_day"] - first["down_per_day"] < _NOTHING:
         return "none: no crawl rate moved"
     weight = document["after"]["weight_by"]
     label, note = _label(first["cause"], weight), _LABELS[first["cause"]][1]
@@ -379,7 +380,7 @@ def _causes_text(out: _Text, document: dict[str, Any]) -> None:
     weight = document["after"]["weight_by"]
     out.head(f"  {'why, crawls a day':<22}{'up':>9}{'down':>9}{'net':>9}")
     for row in document["causes"]:
-        if not row["up_per_day"] and not row["down_per_day"]:
+        if row["up_per_day"] - row["down_per_day"] < _NOTHING:
             continue
         label, note = _label(row["cause"], weight), _LABELS[row["cause"]][1]
         numbers = "".join(f"{_signed(row[n]):>9}" for n in ("up_per_day", "down_per_day", "net_per_day"))
