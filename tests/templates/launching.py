@@ -133,7 +133,7 @@ class Bucket:
         if "r" in mode:
             if name not in self.objects:
                 raise FileNotFoundError(name)
-            return io.BufferedReader(io.BytesIO(self.objects[name]))  # type: ignore[arg-type]
+            return io.BufferedReader(io.BytesIO(self.objects[name]))
         bucket, target = self, io.BytesIO()
         close = target.close
 
@@ -142,7 +142,7 @@ class Bucket:
                 bucket.objects[name] = target.getvalue()  # an object appears when its upload ends
                 close()
 
-        target.close = commit  # type: ignore[method-assign]
+        target.close = commit
         return target
 
     def exists(self, name: str) -> bool:
