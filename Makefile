@@ -47,11 +47,11 @@ test: $(INSTALLED)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 test-dataflow: $(LOCK_VENV)/.installed
-	$(LOCK_VENV)/bin/python -m pytest -m dataflow
+	$(LOCK_VENV)/bin/python -m pytest -m dataflow $(PYTEST_ARGS)
 
 # The template's image is made of the same lock file: what installs and agrees here does there.
 $(LOCK_VENV)/.installed: $(LOCK) setup.py constraints.txt
-	@command -v $(LOCK_PYTHON) >/dev/null || { echo "the lock file is for Python 3.11: give LOCK_PYTHON=..."; exit 1; }
+	@$(LOCK_PYTHON) -c '' 2>/dev/null || { echo "the lock file is for Python 3.11: give LOCK_PYTHON=..."; exit 1; }
 	$(LOCK_PYTHON) -m venv --clear $(LOCK_VENV)
 	$(LOCK_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
 	  --requirement $(LOCK)

@@ -97,6 +97,7 @@ def test_the_installed_package_is_the_one_that_is_imported(installed: Path):
         )
 
 
+@pytest.mark.dataflow
 def test_the_job_runs_from_there_and_gives_the_same_bytes(installed: Path, tmp_path: Path):
     here = nightly(
         tmp_path,

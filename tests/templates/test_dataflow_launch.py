@@ -96,6 +96,7 @@ def test_what_is_not_for_a_person_is_raised(
         assert load_main().main([]) == code
 
 
+@pytest.mark.dataflow
 def test_the_program_runs_as_the_launcher_runs_it(tmp_path: Path):
     """By its path, from a foreign folder, with nothing but what is installed."""
     reference = nightly(tmp_path, "reference", observations=[r for p in PAGES for r in crawls(p, "ABB", 20)])
