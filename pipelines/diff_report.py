@@ -119,7 +119,7 @@ def _horizon_days(night: Night) -> float:
 def _host(row: HostRow, days: tuple[float, float]) -> dict[str, Any]:
     slots = [sum(s) for s in row.slots]
     # Slots follow rates but for what is due: pages overdue, new ones, and the rounding to whole slots.
-    due = (slots[1] - row.rate[1] * days[1]) - (slots[0] - row.rate[0] * days[0])
+    beyond = [n / d - rate for n, d, rate in zip(slots, days, row.rate, strict=True)]
     return {
         "host": row.host,
         "pages": list(row.pages),
@@ -131,7 +131,7 @@ def _host(row: HostRow, days: tuple[float, float]) -> dict[str, Any]:
         "price": [_plain(p) for p in row.price],
         "at_limit": [p > 0.0 for p in row.price],
         "causes_per_day": dict(zip(CAUSES, row.parts, strict=True)),
-        "deadlines_slots": due,
+        "deadlines_per_day": beyond[1] - beyond[0],
     }
 
 
@@ -398,14 +398,14 @@ def _hosts_text(out: _Text, title: str, rows: list[dict[str, Any]], weight: str)
     for row in rows:
         slots = _arrow(row["slots"])
         rate = _arrow([round(v, 1) for v in row["crawl_rate_per_day"]])
-        reason = why(row["causes_per_day"], weight, {"deadlines": row["deadlines_slots"]})
+        reason = why(row["causes_per_day"], weight, {"deadlines": row["deadlines_per_day"]})
         out.lines.append(f"  {row['host']:<{width}}{slots:>17}{rate:>21}  {reason}")
 
 
 def _one_host_text(out: _Text, row: dict[str, Any]) -> None:
     out.head(f"  {'this host':<22}{_arrow(row['pages'])} pages, {_arrow(row['slots'])} slots")
     reasons = ", ".join(f"{name} {_arrow(pair)}" for name, pair in row["slots_by_reason"].items())
-    out.row("", f"  {reasons}; {_signed(row['deadlines_slots'])} by deadlines")
+    out.row("", f"  {reasons}; {_signed(row['deadlines_per_day'])} by deadlines")
     if any(row["at_limit"]):
         rates = [
             f"{number(round(r, 1))} crawls a day" if held else "not reached"

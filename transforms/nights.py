@@ -72,6 +72,12 @@ class Night:
                 f"{path}: no {', '.join(missing)} in it, so it is not the manifest of a night. Give the "
                 "--output folder of a finished night"
             )
+        options = manifest["options"]
+        if "num_shards" not in options or options.get("objective", "periodic") not in objectives.NAMES:
+            raise NightError(
+                f"{path}: written by another version of recrawl ({manifest.get('recrawl_version')}): its "
+                "options num_shards and objective are not ones of this version. Compare with that version"
+            )
         return cls(folder, manifest)
 
     @property
@@ -147,17 +153,14 @@ class Night:
 
 
 def _read(path: str, columns: pa.Schema) -> pa.Table:
-    stem = path.removesuffix(".gz")
-    with open_file(path) if local_path(path) is None else pa.OSFile(local_path(path)) as source:
-        if stem.endswith(".parquet"):
+    local = local_path(path)
+    with open_file(path) if local is None else pa.OSFile(local) as source:
+        if path.endswith(".parquet"):
             file = pq.ParquetFile(source)
             return file.read([n for n in columns.names if n in file.schema_arrow.names])
-        if stem.endswith(".avro"):
+        if path.endswith(".avro"):
             return _read_avro(source, columns.names)
-        packed = pa.CompressedInputStream(source, "gzip") if path.endswith(".gz") else source
-        if stem.endswith(".jsonl"):
-            return _read_jsonl(packed, columns)
-        return _read_csv(packed, columns)
+        return (_read_jsonl if path.endswith(".jsonl") else _read_csv)(source, columns)
 
 
 def _read_avro(source: Any, names: Sequence[str]) -> pa.Table:

@@ -174,7 +174,7 @@ def test_slots_are_rates_and_deadlines(nights, quiet):
     assert sum(pair[1] for pair in found["slots_by_reason"].values()) == quiet.counters["slots_used"]
     for row in found["hosts_by_slots"]:
         step = row["crawl_rate_per_day"][1] - row["crawl_rate_per_day"][0]
-        assert row["slots"][1] - row["slots"][0] == pytest.approx(step + row["deadlines_slots"])
+        assert row["slots"][1] - row["slots"][0] == pytest.approx(step + row["deadlines_per_day"])
         assert sum(row["causes_per_day"].values()) == pytest.approx(step, abs=1e-9)
 
 

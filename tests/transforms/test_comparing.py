@@ -195,6 +195,16 @@ def test_any_format(form, pair, tmp_path):
     same(compare(other, pair[1]), compare(*pair))
 
 
+@pytest.mark.parametrize("form", ["parquet", "avro", "jsonl"])
+def test_a_file_system_elsewhere(form, pair, tmp_path, monkeypatch):
+    """Files come through Beam's file objects."""
+    one = pair[0].read("pages", range(4), nights.PAGES)
+    other = night(tmp_path / "other", one, pair[0].price, form=form)
+    expected = compare(*pair)
+    monkeypatch.setattr(nights, "local_path", lambda path: None)
+    same(compare(other, pair[1]), expected)
+
+
 def test_csv(pair, tmp_path):
     import pyarrow.csv
 
@@ -214,6 +224,15 @@ def test_one_host(pair):
     assert [row.host for row in found.by_slots] == [name]
     assert found.by_slots[0] == all_hosts[name]
     assert found.net == pytest.approx(all_hosts[name].parts)
+
+
+def test_a_host_of_one_night_only(pair):
+    table = pair[0].read("pages", range(4), nights.PAGES)
+    (mine, other) = (f"h{HOSTS - 1}.test", "h0.test")
+    assert mine in table.column("host").to_pylist()
+    found = compare(pair[0], replace(pair[1], manifest=pair[1].manifest | {"files": []}), host=mine)
+    assert (found.same, found.new) == (0, 0) and found.lost == found.by_slots[0].pages[0]
+    assert found.hosts.tolist() == [0, 0, 1] and other not in [row.host for row in found.by_rate]
 
 
 def test_hosts_at_their_limit(tmp_path):
@@ -268,6 +287,13 @@ class TestBroken:
     def test_a_damaged_manifest(self, text, tmp_path):
         (tmp_path / "manifest.json").write_bytes(text.encode("utf-8", "surrogateescape"))
         with pytest.raises(NightError, match=r"manifest.json: (damaged|no .*not the manifest)"):
+            Night.open(str(tmp_path))
+
+    @pytest.mark.parametrize("options", [{"objective": "later"}, {}], ids=["objective", "shards"])
+    def test_another_version(self, options, tmp_path):
+        manifest = {n: {} for n in ("files", "multiplier", "budget_per_day", "counters")}
+        sinks.write_json(str(tmp_path), "manifest.json", manifest | {"options": options})
+        with pytest.raises(NightError, match="another version"):
             Night.open(str(tmp_path))
 
     @pytest.mark.parametrize("form", ["parquet", "avro", "jsonl"])
