@@ -8,9 +8,11 @@ SAMPLE := sample/truth.parquet
 LOCK := templates/dataflow/requirements.txt
 LOCK_PYTHON ?= python3.11
 LOCK_VENV := .venv-dataflow
+AIRFLOW_VENV := .venv-airflow
+AIRFLOW := tests/templates/airflow-constraints.txt
 PYTEST_ARGS ?= -n auto
 
-.PHONY: help setup nightly test lint format bench clean lock test-dataflow
+.PHONY: help setup nightly test lint format bench clean lock test-dataflow test-airflow
 .DEFAULT_GOAL := help
 
 help:
@@ -18,6 +20,7 @@ help:
 	@echo "make nightly  run the main job on a small sample: schedule and all else in out/"
 	@echo "make test     run the tests"
 	@echo "make test-dataflow  run the tests that need Beam's Dataflow client, with the locked versions"
+	@echo "make test-airflow   load and run the Airflow DAG in a real Airflow, in $(AIRFLOW_VENV)"
 	@echo "make lock     renew the lock file of the Dataflow template; UPGRADE=--upgrade takes newer versions"
 	@echo "make lint     check style (ruff) and types (mypy)"
 	@echo "make format   put the code into ruff's format"
@@ -58,6 +61,16 @@ $(LOCK_VENV)/.installed: $(LOCK) setup.py constraints.txt
 	$(LOCK_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
 	  --constraint constraints.txt --editable '.[test]'
 	$(LOCK_VENV)/bin/python -m pip check
+	@touch $@
+
+test-airflow: $(AIRFLOW_VENV)/.installed
+	$(AIRFLOW_VENV)/bin/python -m pytest tests/templates/test_airflow.py
+
+# Airflow and recrawl's Beam do not agree on their dependencies, and need not.
+$(AIRFLOW_VENV)/.installed: $(AIRFLOW)
+	$(PYTHON) -m venv --clear $(AIRFLOW_VENV)
+	$(AIRFLOW_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(AIRFLOW) \
+	  apache-airflow apache-airflow-providers-standard pytest pytest-timeout
 	@touch $@
 
 lock: $(INSTALLED)

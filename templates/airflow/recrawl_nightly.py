@@ -22,8 +22,10 @@ DEFAULTS = {
     "recrawl_options": "",
 }
 
-# Values come through the environment, so that none is taken for a piece of the command; only recrawl_options is
-# split at blanks. `exec` lets a SIGTERM meet recrawl itself.
+SETTINGS = {name.upper(): f"{{{{ var.value.get({name!r}, {text!r}) }}}}" for name, text in DEFAULTS.items()}
+
+# Values come through the environment, so that none is taken for a piece of the command; only recrawl_options
+# is split at blanks. `exec` lets a SIGTERM meet recrawl itself.
 COMMAND = (
     'set -f; exec "$RECRAWL_PROGRAM" night --store "$RECRAWL_STORE" --as_of "$RECRAWL_AS_OF" '
     '--observations "$RECRAWL_OBSERVATIONS" --budget "$RECRAWL_BUDGET" $RECRAWL_OPTIONS'
@@ -32,8 +34,8 @@ COMMAND = (
 # The midnight UTC that has passed. A run that somebody starts may have no interval.
 AS_OF = "{{ (data_interval_end | default(dag_run.run_after, true)) | ds }}"
 
-# Options wrong; nothing to read, or an empty schedule; too many rows rejected; history shrunk: trying again does
-# not help, a person does. The others are 1 (failed) and 6 (another night is running).
+# Options wrong; nothing to read, or an empty schedule; too many rows rejected; history shrunk: trying again
+# does not help, a person does. The others are 1 (failed) and 6 (another night is running).
 NOT_AGAIN = (2, 3, 4, 5)
 
 
@@ -64,13 +66,7 @@ with DAG(
     NightOperator(
         task_id="night",
         bash_command=COMMAND,
-        env={
-            "RECRAWL_AS_OF": AS_OF,
-            **{
-                name.upper(): f"{{{{ var.value.get({name!r}, {text!r}) }}}}"
-                for name, text in DEFAULTS.items()
-            },
-        },
+        env={"RECRAWL_AS_OF": AS_OF, **SETTINGS},
         append_env=True,
         retries=3,
         retry_delay=timedelta(minutes=15),

@@ -51,8 +51,8 @@ def stub(folder: Path, body: str = "") -> Path:
     """A program that notes what it was called with in `calls`, a line a call, and does `body`."""
     program = folder / "recrawl"
     program.write_text(
-        f"#!/usr/bin/env python3\nimport json, os, sys, time\n"
-        f"with open({str(folder / 'calls')!r}, 'a') as file:\n    print(json.dumps(sys.argv[1:]), file=file)\n"
+        f"#!/usr/bin/env python3\nimport json, sys\nwith open({str(folder / 'calls')!r}, 'a') as file:\n"
+        f"    print(json.dumps(sys.argv[1:]), file=file)\n"
         f"{body}\n"
     )
     program.chmod(0o755)

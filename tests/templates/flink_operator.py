@@ -1,8 +1,8 @@
 """What the Flink operator's `FlinkDeployment` may say.
 
-Written from the reference of flink.apache.org/v1beta1 in the operator's documentation and the names in its custom
-resource definition. Stricter than that definition: unknown fields are refused, and so is a setting that is no text.
-The pod templates are checked by Kubernetes' own schema of a pod.
+Written from the reference of flink.apache.org/v1beta1 in the operator's documentation and the names in its
+custom resource definition. Stricter than that definition: unknown fields are refused, and so is a setting
+that is no text. The pod templates are checked by Kubernetes' own schema of a pod.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every template starts a night that the real command line takes, at a sensible time, and again where it helps."""
+"""Every template starts a night that the real command line takes, at a good time, again where it helps."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The manifests against the schemas of Kubernetes and of the Flink operator, and against each other.
 
-No cluster is asked. Kubernetes' own kinds are checked strictly, that is without unknown fields, by the schemas in
-kubernetes-validate. The schema of FlinkDeployment is in `flink_operator.py`.
+No cluster is asked. Kubernetes' own kinds are checked strictly, that is without unknown fields, by the
+schemas in kubernetes-validate. The schema of FlinkDeployment is in `flink_operator.py`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import copy
 import json
 import re
 from collections.abc import Iterator
+from importlib.metadata import version as installed
 from typing import Any
 
 import jsonschema
@@ -17,7 +18,6 @@ import kubernetes_validate
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from tests.cluster.fetch import BEAM
 from tests.templates import commands, flink_operator
 
 # The oldest with all that is used as a stable field, and the newest that the schemas know.
@@ -111,9 +111,8 @@ def test_names_within_the_manifests_lead_somewhere() -> None:
         assert pod.get("serviceAccountName") in {None, *accounts}
     for name in commands.MANIFESTS:
         job = commands.document(name, "CronJob")["spec"]["jobTemplate"]["spec"]
-        names = {
-            r["onExitCodes"]["containerName"] for r in job["podFailurePolicy"]["rules"] if "onExitCodes" in r
-        }
+        rules = job["podFailurePolicy"]["rules"]
+        names = {rule["onExitCodes"]["containerName"] for rule in rules if "onExitCodes" in rule}
         assert names == {c["name"] for c in job["template"]["spec"]["containers"]}
 
 
@@ -155,7 +154,7 @@ def test_versions_and_names_of_the_flink_template_agree() -> None:
     version = options["flink_version"]
     assert deployment["spec"]["flinkVersion"] == f"v{version.replace('.', '_')}"
     assert f"FROM flink:{version}-" in dockerfile
-    assert f"FROM apache/beam_flink{version}_job_server:{BEAM} " in dockerfile
+    assert f"FROM apache/beam_flink{version}_job_server:{installed('apache-beam')} " in dockerfile
     assert f" {options['flink_job_server_jar']}\n" in dockerfile
     worker = json.loads(options["environment_config"])
     assert worker["command"] == "/opt/recrawl/bin/recrawl-worker"
