@@ -1,0 +1,45 @@
+"""Nanoseconds per page to tell why crawl rates moved: `python -m benchmarks.bench_attribution`."""
+
+import numpy as np
+
+from benchmarks.bench_search import pages
+from benchmarks.rows import Row, show
+from benchmarks.timing import best_ns
+from policies import attribution, objectives, search
+from policies.attribution import RateInputs
+from policies.typing_ import FloatArray
+
+PAGES_OF_HOST = 20
+
+
+def night(change: FloatArray, weight: FloatArray, limit_per_day: float, budget: float) -> RateInputs:
+    """A night on hosts that all have one limit."""
+    objective, n = objectives.get("periodic"), change.size
+    host = np.arange(n) // PAGES_OF_HOST
+    start = np.append(np.arange(0, n, PAGES_OF_HOST), n)
+    limit = np.full(start.size - 1, limit_per_day)
+    result, (found,) = search.solve(
+        search.PageBlock(change, weight, None, None, start, limit), objective, budget
+    )
+    held = found.limit == search.LIMIT_NAMES.index("host")
+    price = attribution.host_prices(
+        objective, change, weight, found.crawl_rate_per_day, host, held, limit.size
+    )
+    return RateInputs(objective, result.multiplier, change, weight, found.crawl_rate_per_day, price[host])
+
+
+def run(scale: float = 1.0) -> list[Row]:
+    """All rows; `scale` 1 is a million pages."""
+    n = max(int(1_000_000 * scale), 1000)
+    change, weight = pages(n)
+    moved = weight * np.where(np.arange(n) % 3 == 0, 1.2, 1.0)
+    rows = []
+    for limit, name in ((1e6, "no limit binding"), (3.0, "some hosts at their limit")):
+        before, after = night(change, weight, limit, 0.1 * n), night(change, moved, limit, 0.08 * n)
+        ns = best_ns(lambda before=before, after=after: attribution.attribute(before, after), n, repeats=3)
+        rows.append(Row(f"share a change of rates out to causes, {name}", ns, "ns/page"))
+    return rows
+
+
+if __name__ == "__main__":
+    show(run())
