@@ -206,15 +206,17 @@ def build_pipeline(
 
 def prepare_output(folder: str) -> None:
     """Empty an output folder, its manifest first: from then on the old night is no longer committed."""
-    manifest = FileSystems.join(folder, "manifest.json")
-    if FileSystems.exists(manifest):
-        FileSystems.delete([manifest])
+    # The second: of a night that was killed between writing its manifest and naming it.
+    manifests = [FileSystems.join(folder, name) for name in ("manifest.json", ".tmp-*-manifest.json")]
+    for found in FileSystems.match(manifests):
+        if found.metadata_list:
+            FileSystems.delete([m.path for m in found.metadata_list])
     for name in OUTPUTS:
         old = FileSystems.join(folder, name)
         # Object stores have files only; deleting those of a folder serves everywhere. Only what a night
         # writes goes: the folder may be one that happens to hold other people's pages/.
-        found = (m.path for m in FileSystems.match([FileSystems.join(old, "**")])[0].metadata_list)
-        files = [path for path in found if OWN_FILE.match(FileSystems.split(path)[1])]
+        inside = (m.path for m in FileSystems.match([FileSystems.join(old, "**")])[0].metadata_list)
+        files = [path for path in inside if OWN_FILE.match(FileSystems.split(path)[1])]
         if files:
             FileSystems.delete(files)
         make_folder(old)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any, TextIO
 
 _RUNNER = "apache_beam.runners.portability.fn_api_runner.fn_runner"
+_ELSEWHERE = "pipelines.waiting"
 # First step of a stage, as the runner names it, and what it means to a person.
 _STEPS = (
     ("Read", "reading and sharding the logs"),
@@ -24,7 +25,7 @@ _STEPS = (
 
 
 class _Progress(logging.Handler):
-    """Turns the runner's stage messages into a few lines."""
+    """Turns the runner's stage messages into a few lines; those of a runner elsewhere are lines already."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(logging.DEBUG)
@@ -34,33 +35,36 @@ class _Progress(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         message = record.getMessage()
-        if not message.startswith("Running "):
-            return
-        for at in range(len(_STEPS) - 1, self._next - 1, -1):
-            if _STEPS[at][0] in message:
-                print(
-                    f"{time.monotonic() - self._started:7.1f} s  {_STEPS[at][1]}",
-                    file=self._stream,
-                    flush=True,
-                )
-                self._next = at + 1
-                return
+        if record.name == _ELSEWHERE:
+            self._show(message)
+        elif message.startswith("Running "):
+            for at in range(len(_STEPS) - 1, self._next - 1, -1):
+                if _STEPS[at][0] in message:
+                    self._show(_STEPS[at][1])
+                    self._next = at + 1
+                    return
+
+    def _show(self, text: str) -> None:
+        print(f"{time.monotonic() - self._started:7.1f} s  {text}", file=self._stream, flush=True)
 
 
 @contextmanager
 def progress(stream: TextIO) -> Iterator[None]:
-    """Show what an in-process run is doing."""
-    logger, handler = logging.getLogger(_RUNNER), _Progress(stream)
-    level, propagate = logger.level, logger.propagate
-    logger.addHandler(handler)
-    logger.setLevel(logging.DEBUG)
-    logger.propagate = False
+    """Show what a run is doing: its stages where it runs in this process."""
+    handler = _Progress(stream)
+    loggers = [logging.getLogger(name) for name in (_RUNNER, _ELSEWHERE)]
+    before = [(logger, logger.level, logger.propagate) for logger in loggers]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.setLevel(logging.DEBUG)
+        logger.propagate = False
     try:
         yield
     finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
-        logger.propagate = propagate
+        for logger, level, propagate in before:
+            logger.removeHandler(handler)
+            logger.setLevel(level)
+            logger.propagate = propagate
 
 
 _NOTES = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 from collections.abc import Iterator
@@ -11,8 +12,10 @@ from typing import Any
 import apache_beam as beam
 import grpc
 from apache_beam.portability.api import beam_job_api_pb2
+from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.runners.portability.prism_runner import PrismRunner
 
+_LOGGER = logging.getLogger(__name__)
 # Prism asks a busy worker at most every 30 s how far it is.
 SILENCE_SECONDS = 600.0
 _DEAD_WORKER = re.compile(
@@ -38,6 +41,8 @@ def finish(pipeline: beam.Pipeline, wait: bool = True) -> Any:
     result = None
     silent = threading.Event()
     try:
+        if not isinstance(pipeline.runner, FnApiRunner):
+            _LOGGER.info("handed to %s; it shows no stages here", type(pipeline.runner).__name__)
         result = pipeline.run()
         if wait:
             with _watch(pipeline, result, silent):
@@ -58,8 +63,8 @@ def finish(pipeline: beam.Pipeline, wait: bool = True) -> Any:
 
 def _silence() -> str:
     return (
-        f"no sign of life from the runner's workers for {SILENCE_SECONDS:g} s, so the job was cancelled; look "
-        "into the runner's log whether a worker died or the command of --environment_config did not start"
+        f"no sign of life from the runner's workers for {SILENCE_SECONDS:g} s, so the job was cancelled; the "
+        "runner's log says whether a worker died, or the command of --environment_config did not start"
     )
 
 
@@ -70,9 +75,10 @@ def _explained(text: str, error: Exception) -> str | None:
         code, details = error.code(), error.details()
         return f"lost the job server: {code.name.lower() if code else 'unknown'}: {details}"
     steps, raised = _STEP.findall(text), _RAISED.findall(text)
-    if _DEAD_WORKER.search(text):
-        # Prism's panic brings its stack along; its first line says what happened.
-        return f"a worker died ({text.splitlines()[0][:200]}); out of memory is the usual reason"
+    if dead := _DEAD_WORKER.search(text):
+        return (
+            f"a worker of the runner died ({dead.group()}); its log may say why, memory is the usual reason"
+        )
     if not text.startswith("Pipeline ") or " failed in state " not in text:
         return None
     said = f"{raised[-1][0]}: {_STEP.sub('', raised[-1][1]).strip()}" if raised else text[:500]
@@ -83,8 +89,8 @@ def _explained(text: str, error: Exception) -> str | None:
 def _watch(pipeline: beam.Pipeline, result: Any, silent: threading.Event) -> Iterator[None]:
     """Cancel a job of Prism that shows no sign of life.
 
-    Prism 2.75 waits for ever where a worker ends between two bundles, or did not start at all: only bundles in
-    flight hear of it. As long as a worker works, its times grow in the job's metrics.
+    Prism 2.75 waits for ever where a worker ends between two bundles, or did not start at all: only bundles
+    in flight hear of it. As long as a worker works, its times grow in the job's metrics.
     """
     if not isinstance(pipeline.runner, PrismRunner):
         yield

@@ -1,7 +1,7 @@
 """`recrawl-worker`: starts Beam's Python worker out of the environment that it is installed in.
 
 A portable runner with `--environment_type=PROCESS` starts one command per worker. Beam's own such command is
-part of its container images; this one needs no container. It asks the runner for the pipeline's options and for
+in its container images; this one needs no container. It asks the runner for the pipeline's options and for
 where to report, and becomes the worker. It stages nothing: recrawl must be installed where it runs.
 """
 
@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,15 @@ from google.protobuf import json_format, text_format
 
 LOG_FOLDER = "RECRAWL_WORKER_LOGS"
 TIMEOUT_SECONDS = 60.0
+LINGER_SECONDS = 2.0
+_MODULE = "apache_beam.runners.worker.sdk_worker_main"
+# PR_SET_PDEATHSIG: Prism ends its processes by SIGKILL, which none can pass on.
+_CHILD = f"""
+import ctypes, runpy, signal, sys
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+runpy.run_module("{_MODULE}", run_name="__main__")
+"""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -103,7 +114,7 @@ def keep_output(worker: str, environment: Mapping[str, str]) -> Path | None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Become the worker; returns only where that fails."""
+    """Start the worker; the exit code, where this process does not become the worker."""
     arguments, _ = _parser().parse_known_args(argv)
     arguments.id = arguments.id.strip("'")  # Prism quotes it as for a shell, and there is none
     keep_output(arguments.id, os.environ)
@@ -114,10 +125,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         reason = error.details() if isinstance(error, grpc.Call) else error
         print(f"recrawl-worker {arguments.id}: {arguments.provision_endpoint}: {reason}", file=sys.stderr)
         return 1
+    if info.metadata.get("runner") == "prism":
+        return _attend(arguments.id, environment)
     # One process: a signal of the runner reaches the worker itself, and nothing is orphaned.
-    os.execve(
-        sys.executable, [sys.executable, "-u", "-m", "apache_beam.runners.worker.sdk_worker_main"], environment
-    )
+    os.execve(sys.executable, [sys.executable, "-u", "-m", _MODULE], environment)
+
+
+def _attend(worker: str, environment: Mapping[str, str]) -> int:
+    """Run the worker as a child, and outlive it by a little.
+
+    Prism 2.75 tells the bundles in flight that their worker is gone when its connection closes, unless it has
+    noticed before that its process is gone; then they wait for ever. So the process must be the last to go.
+    """
+    child = subprocess.Popen([sys.executable, "-u", "-c", _CHILD], env=dict(environment))
+    code = child.wait()
+    if code:
+        how = f"by signal {-code}" if code < 0 else f"with code {code}"
+        print(f"recrawl-worker {worker}: the worker ended {how}", file=sys.stderr, flush=True)
+        time.sleep(LINGER_SECONDS)
+    return 128 - code if code < 0 else code
 
 
 if __name__ == "__main__":

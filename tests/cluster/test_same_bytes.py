@@ -1,0 +1,52 @@
+"""The same inputs give the same files on every runner, however its workers are started."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cluster.engines import Engine
+from tests.cluster.nights import end, second_options, start
+
+
+def test_workers_as_processes(any_engine: Engine, first, corpus, clean, clean_second, tmp_path):
+    """Two nights: files, manifest and all."""
+    night = first(*any_engine.workers())
+    assert night.code == 0, night.complaints
+    assert night.digests() == clean.digests()
+    folder = tmp_path / "second"
+    later = end(start(*corpus, *second_options(clean, folder), *any_engine.workers()), folder)
+    assert later.code == 0, later.complaints
+    assert later.digests() == clean_second.digests()
+
+
+def test_workers_in_the_process_that_sends_the_job(engine: Engine, first, clean):
+    night = first(*engine.loopback())
+    assert night.code == 0, night.complaints
+    assert night.digests() == clean.digests()
+
+
+def test_what_a_person_sees_comes_from_the_files(engine: Engine, first, clean):
+    """The summary is the same as in one process, but for the time that it took and the folder."""
+    night = first(*engine.workers())
+    lines, expected = night.printed.splitlines(), clean.printed.splitlines()
+    assert lines[1:-1] == expected[1:-1]
+    assert "it shows no stages here" in night.complaints
+
+
+@pytest.mark.slow
+def test_worker_processes_of_the_direct_runner(first, clean):
+    night = first("--direct_running_mode=multi_processing", "--direct_num_workers=2")
+    assert night.code == 0, night.complaints
+    assert night.digests() == clean.digests()
+
+
+def test_the_manifest_names_every_file_with_its_bytes(clean):
+    """What the comparisons of this suite rest on."""
+    found = clean.digests()
+    manifest = json.loads((clean.folder / "manifest.json").read_text())
+    named = {file["path"]: file["sha256"] for file in manifest["files"]}
+    assert {k: v for k, v in found.items() if k != "manifest.json"} == named
+    kinds = {path.split("/")[0] for path in named}
+    assert kinds >= {"pages", "schedule", "state", "slots"}
