@@ -9,10 +9,17 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from apache_beam.io.filesystem import FileSystem
-from apache_beam.io.filesystems import FileSystems
 
 from pipelines.options import DAY_MICROSECONDS
-from transforms.inputs import InputError, InputFile, identity, local_path, match_files, split_patterns
+from transforms.inputs import (
+    InputError,
+    InputFile,
+    identity,
+    list_files,
+    local_path,
+    match_files,
+    split_patterns,
+)
 
 LOGS = ("observations", "requests", "signals")
 # Which counter of the manifest says how many rows of a log were left for a later night.
@@ -81,11 +88,10 @@ def days_there(pattern: str) -> list[int]:
     translated = re.sub(r"\\?\x00(\w+)\\?\x00", lambda found: group(found), translated)
     path_of_day = re.compile(rf"{translated}(?:/.*)?\Z")
     days = set()
-    for matched in FileSystems.match([wide, wide + "/**"]):
-        for metadata in matched.metadata_list:
-            found = path_of_day.match(metadata.path.removeprefix("./"))
-            if found and (day := _day_of(found.groupdict())) is not None:
-                days.add(day)
+    for file in [*list_files(wide), *list_files(wide + "/**")]:
+        found = path_of_day.match(file.path.removeprefix("./"))
+        if found and (day := _day_of(found.groupdict())) is not None:
+            days.add(day)
     return sorted(days)
 
 

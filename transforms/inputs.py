@@ -97,10 +97,10 @@ def _match(pattern: str) -> list[InputFile]:
     if os.path.isfile(pattern):  # as is, though its name may look like a glob
         return [InputFile(pattern, os.path.getsize(pattern), os.path.getmtime(pattern))]
     is_glob = bool(_GLOB.search(pattern))
-    files = _list(pattern.rstrip("/") + "/**" if folder else pattern)
+    files = list_files(pattern.rstrip("/") + "/**" if folder else pattern)
     if not files and not folder and not is_glob:
         # Object stores have no folders: a prefix is one if something lies under it.
-        files, folder = _list(pattern + "/**"), True
+        files, folder = list_files(pattern + "/**"), True
     if folder:
         base = pattern.rstrip("/") + "/"
         return [f for f in files if _is_data(f.path[len(base) :] if f.path.startswith(base) else f.path)]
@@ -109,7 +109,11 @@ def _match(pattern: str) -> list[InputFile]:
     return files
 
 
-def _list(pattern: str) -> list[InputFile]:
+def list_files(pattern: str) -> list[InputFile]:
+    """All files that a glob matches."""
+    # Beam lists the folder before the first wildcard, and has no word for the one it works in.
+    if local_path(pattern) == pattern and not os.path.dirname(_GLOB.split(pattern)[0]):
+        pattern = os.path.join(".", pattern)
     found = FileSystems.match([pattern])[0].metadata_list
     return [
         InputFile(m.path, m.size_in_bytes, m.last_updated_in_seconds or 0.0)

@@ -14,7 +14,7 @@ from pipelines import cli
 from tests.transforms.files import OBSERVATIONS, URL, write_file
 from transforms import schemas
 from transforms.carrying import Previous
-from transforms.inputs import InputError
+from transforms.inputs import InputError, match_files
 from transforms.reading import Input, ReadInputs, unpacked
 from transforms.sources import check_inputs
 from transforms.tally import committed
@@ -159,3 +159,13 @@ def test_one_file_under_several_names_is_read_once(tmp_path):
     patterns = f"{tmp_path}/a.csv,{inside}/../a.csv,{tmp_path}/*.csv,{tmp_path}"
     counters = _run("requests", patterns)
     assert counters["requests_files"] == 1 and counters["requests_accepted"] == 1
+
+
+def test_a_pattern_of_the_folder_one_works_in(tmp_path, monkeypatch):
+    """Beam alone finds nothing where no folder comes before the first wildcard."""
+    for name in ("a.csv", "logs/b.csv"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("url\n")
+    monkeypatch.chdir(tmp_path)
+    for pattern, name in (("*.csv", "a.csv"), ("lo*/b.csv", "logs/b.csv"), ("./?.csv", "a.csv")):
+        assert [f.path.removeprefix("./") for f in match_files(pattern)] == [name]
