@@ -16,8 +16,8 @@ from typing import Any
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines import __version__, diff, night, nightly, report, synthesize
+from pipelines.locks import StoreBusyError
 from pipelines.options import LOCAL_RUNNERS, NightlyOptions, OptionsError, Settings
-from pipelines.store import StoreBusyError
 from pipelines.waiting import RunnerError
 from policies.errors import InfeasibleError, RecrawlError
 from transforms.carrying import StateError

@@ -348,6 +348,7 @@ def _run_due(options: NightOptions, last: Night | None, say: Callable[[str], Non
     if not FileSystems.exists(FileSystems.join(folder, "manifest.json")):
         raise StoreError(f"{folder}: the runner is done, but there is no manifest.json")
     manifest = tonight.manifest()
+    store.check_held()
     store.point_at(tonight, manifest)
     warnings += store.keep(options.keep)
     say(report.summary(manifest, folder, time.monotonic() - started))

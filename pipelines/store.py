@@ -6,12 +6,8 @@ that the store has, `latest.json` and the link `current`, follows from that and 
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import socket
-import threading
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,26 +16,16 @@ from typing import Any
 
 from apache_beam.io.filesystems import FileSystems
 
+from pipelines.locks import Check, locked, replace_json
 from pipelines.nightly import OUTPUTS, OWN_FILE
 from pipelines.options import OptionsError, format_instant
 from policies.errors import RecrawlError
 from transforms.inputs import local_path
-from transforms.sinks import make_folder, read_json, write_json
-
-try:
-    import fcntl
-except ImportError:  # pragma: no cover - Windows
-    fcntl = None  # type: ignore[assignment]
+from transforms.sinks import make_folder, read_json
 
 LEDGER = "files.json"
 _ID = re.compile(r"\d{8}T\d{6}Z")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# A lock that is a file says until when it holds; its owner renews it four times as often.
-LEASE_SECONDS = 1200
-
-
-class StoreBusyError(RecrawlError):
-    """Another night is running on this store."""
 
 
 class StoreError(RecrawlError):
@@ -111,6 +97,7 @@ class Store:
         self.root = root.rstrip("/") or "/"
         self._now = now
         self._local = local_path(self.root)
+        self.check_held: Check = lambda: None
 
     def path(self, *parts: str) -> str:
         return FileSystems.join(self.root, *parts)
@@ -143,9 +130,7 @@ class Store:
         """Make a night the current one: `latest.json` and, on a local file system, the link `current`."""
         value = latest_of(night, manifest)
         if self.latest() != value:
-            if self.root.startswith("hdfs://"):  # its rename does not replace
-                self._delete([self.path("latest.json")])
-            write_json(self.root, "latest.json", value)
+            replace_json(self.root, "latest.json", value)
         if self._local is not None:
             _link(os.path.join("nights", night.name), os.path.join(self._local, "current"))
 
@@ -197,90 +182,15 @@ class Store:
         if there:
             FileSystems.delete(there)
 
-    # One at a time
-
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the store.
-
-        Raises
-        ------
-        StoreBusyError
-            With who holds it.
-        OptionsError
-            Where the store cannot be written.
-        """
+        """Hold the store. Raises as `locks.locked` does."""
         try:
             make_folder(self.root)
         except OSError as e:
             raise OptionsError([f"--store={self.root}: cannot be written: {e}"]) from None
-        held = self._flock() if self._local is not None and fcntl is not None else self._lease()
-        with held:
+        with locked(self.root, self._local, self._now) as self.check_held:
             yield
-
-    def _owner(self) -> dict[str, Any]:
-        started = format_instant(int(self._now()) * 1_000_000)
-        return {"host": socket.gethostname(), "pid": os.getpid(), "started": started}
-
-    def _busy(self, owner: Any) -> StoreBusyError:
-        who = owner if isinstance(owner, dict) else {}
-        return StoreBusyError(
-            f"--store={self.root}: another night is running: process {who.get('pid', '?')} on "
-            f"{who.get('host', '?')}, since {who.get('started', '?')}. Nothing was done; run it again when "
-            "that one is over"
-        )
-
-    @contextmanager
-    def _flock(self) -> Iterator[None]:
-        # The file stays: to remove a locked file would give two processes a lock each.
-        path = os.path.join(str(self._local), "lock")
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError as e:
-            raise OptionsError([f"--store: {path}: cannot be written: {e}"]) from None
-        with os.fdopen(descriptor, "r+", encoding="utf-8") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise self._busy(_parsed(file.read())) from None
-            _overwrite(file, json.dumps(self._owner()))
-            try:
-                yield
-            finally:
-                _overwrite(file, "")
-
-    @contextmanager
-    def _lease(self) -> Iterator[None]:
-        """A file that says who, and until when. Two that start in the same instant may both get it."""
-        path, token = self.path("lock"), uuid.uuid4().hex
-        held = _lease_at(path)
-        if held is not None and held.get("until", 0) > self._now():
-            raise self._busy(held)
-        owner = {**self._owner(), "token": token}
-
-        def renew() -> None:
-            if self.root.startswith("hdfs://"):
-                self._delete([path])
-            write_json(self.root, "lock", {**owner, "until": int(self._now()) + LEASE_SECONDS})
-
-        renew()
-        held = _lease_at(path)
-        if held is None or held.get("token") != token:
-            raise self._busy(held)
-        done = threading.Event()
-
-        def keep_renewing() -> None:
-            while not done.wait(LEASE_SECONDS / 4):
-                renew()
-
-        keeper = threading.Thread(target=keep_renewing, name="store-lock", daemon=True)
-        keeper.start()
-        try:
-            yield
-        finally:
-            done.set()
-            keeper.join()
-            self._delete([path])
 
 
 def latest_of(night: Night, manifest: dict[str, Any]) -> dict[str, Any]:
@@ -323,25 +233,3 @@ def _link(target: str, link: str) -> None:
         os.unlink(temporary)
     os.symlink(target, temporary)
     os.replace(temporary, link)
-
-
-def _overwrite(file: Any, text: str) -> None:
-    file.seek(0)
-    file.truncate()
-    file.write(text)
-    file.flush()
-
-
-def _parsed(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return None
-
-
-def _lease_at(path: str) -> dict[str, Any] | None:
-    try:
-        found = read_json(path)
-    except (ValueError, OSError):  # being replaced just now
-        return None
-    return found if isinstance(found, dict) else None

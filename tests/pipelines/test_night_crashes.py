@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import night, nightly, store
+from pipelines import locks, night, nightly
 from pipelines.store import Store
 from tests.pipelines.jobs import at, seen
 from tests.pipelines.stores import Stored, job, midnight
@@ -32,7 +32,7 @@ PLACES = [
     (sinks, "write_file", True, N1),
     (commit, "write_json", False, N1),
     (commit, "write_json", True, N1),  # committed, but nobody is told
-    (store, "write_json", True, N2),  # but not yet by the link
+    (locks, "write_json", True, N2),  # but not yet by the link
     (Store, "point_at", True, N2),
     (Store, "keep", True, N2),
 ]
@@ -114,7 +114,7 @@ def test_a_crash_at_any_step(owner, name, done, current, case, monkeypatch):
     # Whatever happened, a reader finds a whole night.
     assert stored.latest()["night"] == current
     linked = os.readlink(stored.root / "current").removeprefix("nights/")
-    assert linked == (N1 if owner is store else current)
+    assert linked == (N1 if owner is locks else current)
     assert {linked, current} <= set(stored.committed())
     case.check_repaired(stored)
 
