@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pipelines import diff_report
 from tests.pipelines.jobs import Night, at, command, crawls, nightly
+from transforms.comparing import CAUSES
 
 HOSTS = [f"h{i}.test" for i in range(6)]
 LIMITS = [{"host": "h1.test", "max_per_day": "3"}, {"host": "h2.test", "max_per_day": "2"}]
@@ -196,6 +198,28 @@ def test_the_text_fits_a_terminal(nights, quiet):
     text = diff(nights.first.folder, quiet.folder)
     folders = [line for line in text.splitlines() if str(nights.folder) in line]
     assert all(len(line) <= 110 for line in text.splitlines() if line not in folders)
+
+
+class TestWhichCauseIsFirst:
+    @staticmethod
+    def first(moves: dict[str, tuple[float, float]], moved: float, everything: bool = True) -> str:
+        up, down = ([moves.get(n, (0.0, 0.0))[i] for n in CAUSES] for i in (0, 1))
+        net = [u + d for u, d in zip(up, down, strict=True)]
+        causes = diff_report._causes(net, up, down, moved, everything=everything)
+        assert {c["cause"] for c in causes} == set(CAUSES)
+        return str(causes[0]["cause"])
+
+    def test_what_moved_rates_one_way_counts_in_all(self):
+        assert self.first({"weight": (50, -60), "multiplier": (0, -90)}, moved=70) == "multiplier"
+
+    def test_else_ups_and_downs_count(self):
+        assert self.first({"weight": (50, -60), "change_observed": (12, -2)}, moved=50) == "weight"
+
+    def test_the_multiplier_makes_up_for_others(self):
+        """Within one budget what some pages get is taken from all others; of one host it is a cause."""
+        moves = {"weight": (60, 0), "host_limit": (40, 0), "multiplier": (0, -100)}
+        assert self.first(moves, moved=100) == "weight"
+        assert self.first(moves, moved=100, everything=False) == "multiplier"
 
 
 class TestErrors:

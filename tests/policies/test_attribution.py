@@ -113,10 +113,18 @@ LOOSE = {"sizes": HOSTS["sizes"], "limit": np.full(3, np.inf)}
         (plain(), replace(plain(), budget=10.0), MULTIPLIER),
         (plain(**HOSTS), replace(plain(**HOSTS), budget=10.0), MULTIPLIER),
         (plain(cap=np.full(50, 0.3)), replace(plain(cap=np.full(50, 0.3)), budget=8.0), MULTIPLIER),
+        (plain(floor=np.full(50, 0.1)), replace(plain(floor=np.full(50, 0.1)), budget=8.0), MULTIPLIER),
         (plain(), replace(plain(), change=plain().change * np.where(np.arange(50) == 4, 0.7, 1)), CHANGE),
         (plain(), replace(plain(), request=plain().request * np.where(np.arange(50) == 4, 0.7, 1)), WEIGHT),
     ],
-    ids=["budget", "budget with a host at its limit", "budget with caps", "change", "weight"],
+    ids=[
+        "budget",
+        "budget with a host at its limit",
+        "budget with caps",
+        "budget with floors",
+        "change",
+        "weight",
+    ],
 )
 def test_one_move_has_one_cause(before, after, cause, name):
     """Besides the cause itself only the multiplier may move, or the price within a host."""
@@ -179,6 +187,17 @@ def test_price_of_a_closed_host_is_what_nobody_pays():
         objective, ones, np.array([3.0, 7.0]), zeros, np.array([0, 0]), np.array([True, True]), 2
     )
     assert price.tolist() == [7.0, 0.0]
+
+
+def test_price_of_a_host_is_that_of_most_pages():
+    """Pages at scaled floors, which count as held as well, have other marginal values."""
+    ones = np.ones(6)
+    weight = np.array([4.0, 20.0, 20.0, 20.0, 36.0, 400.0])  # values are a quarter of it
+    held = np.array([True, True, True, True, True, False])
+    price = attribution.host_prices(
+        objectives.get("memoryless"), ones, weight, ones, np.array([1, 1, 1, 1, 1, 0]), held, 2
+    )
+    assert price == pytest.approx([0.0, 5.0])
 
 
 def test_causes_have_names():

@@ -156,6 +156,21 @@ def test_lists_have_the_largest(pair):
     assert sum(sum(row.slots[0]) for row in found.by_slots) == found.slots[0].sum()
 
 
+def test_short_lists_are_the_heads_of_long_ones(pair, tmp_path, monkeypatch):
+    loose, tight = pages_of(1, limit=np.inf), pages_of(1, limit=5.0)
+    limits = [night(tmp_path / str(i), t, multiplier_of(t)) for i, t in enumerate((loose, tight))]
+    long = compare(*pair), compare(*limits), compare(*reversed(limits))
+    monkeypatch.setattr(comparing, "KEPT", 2)
+    short = compare(*pair), compare(*limits), compare(*reversed(limits))
+    for some, whole in zip(short, long, strict=True):
+        for name in ("by_slots", "by_rate", "to_limit", "off_limit"):
+            assert getattr(some, name) == getattr(whole, name)[:2], name
+    steps = [abs(sum(row.slots[1]) - sum(row.slots[0])) for row in long[0].by_slots]
+    assert steps == sorted(steps, reverse=True)
+    moves = [abs(row.rate[1] - row.rate[0]) for row in long[1].to_limit]
+    assert moves == sorted(moves, reverse=True) and len(moves) > 2
+
+
 def test_swapped_nights_negate(pair):
     there, back = compare(*pair), compare(*reversed(pair))
     mirrored = there.net[[*range(len(CAUSES) - 2), -1, -2]]
@@ -185,6 +200,8 @@ def test_large_parts_are_read_a_share_at_a_time(pair, monkeypatch):
     monkeypatch.setattr(comparing, "MAX_ROWS", 40)
     parts = list(comparing.parts_of(*pair))
     assert len(parts) > 2 * pair[0].num_shards
+    sizes = [comparing.compare(*pair, part).same for part in parts]
+    assert max(sizes) < 100 < max(n["rows"] for n in pair[0].manifest["files"])
     same(compare(*pair), whole)
 
 
