@@ -150,7 +150,7 @@ def test_ci_runs_the_readmes_test_command_from_anywhere() -> None:
 
 
 def test_links_between_documents_lead_somewhere() -> None:
-    for document in [*ROOT.glob("*.md"), *(ROOT / "templates").glob("*.md")]:
+    for document in [*ROOT.glob("*.md"), *(ROOT / "templates").glob("*.md"), *(ROOT / "docs").glob("*.md")]:
         text = document.read_text(encoding="utf-8")
         for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", text):
             if "://" not in target:
