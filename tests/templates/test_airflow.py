@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import signal
 import threading
@@ -23,6 +24,7 @@ if importlib.util.find_spec("airflow") is None:
 from tests.templates import commands
 
 DEFAULTS = commands.constants(commands.AIRFLOW)["DEFAULTS"]
+RECRAWL = Path(os.environ.get("RECRAWL") or commands.TEMPLATES.parent / ".venv" / "bin" / "recrawl")
 NOT_AGAIN = commands.constants(commands.AIRFLOW)["NOT_AGAIN"]
 
 
@@ -126,6 +128,26 @@ def test_it_runs_the_command(dag: Any, tmp_path: Path) -> None:
     plain = commands.airflow_command(tmp_path, "2026-07-02")
     plain[plain.index("--store") + 1] = "/data/nights"
     assert seen == [*plain, "--keep", "30", "--pages", "*.csv"]
+
+
+@pytest.mark.skipif(not RECRAWL.exists(), reason=f"needs recrawl itself at {RECRAWL}: make setup")
+def test_it_runs_a_night(dag: Any, tmp_path: Path) -> None:
+    """The real recrawl, in its own environment."""
+    for day in ("2026-06-30", "2026-07-01"):
+        log = tmp_path / "logs" / day / "crawl.jsonl"
+        log.parent.mkdir(parents=True)
+        log.write_text(
+            json.dumps({"url": "https://a.example/", "fetched_at": f"{day}T12:00Z", "digest": day})
+        )
+    places = {"store": str(tmp_path / "store"), "observations": str(tmp_path / "logs" / "{date}" / "*.jsonl")}
+    assert run(dag, RECRAWL, **places, options="--num_shards=1").state == "success"
+    latest = json.loads((tmp_path / "store" / "latest.json").read_text())
+    assert latest["as_of"] == "2026-07-02T00:00:00Z"
+    assert list((tmp_path / "store" / latest["schedule"]).iterdir())
+    again = run(dag, RECRAWL, **places, options="--num_shards=1")
+    assert again.state == "success"  # nothing to do
+    wrong = run(dag, RECRAWL, **places, options="--num_shards=none")
+    assert wrong.state == "failed"
 
 
 @pytest.mark.parametrize(("code", "tries"), [(6, 4), *((code, 1) for code in NOT_AGAIN)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -15,6 +16,8 @@ from cronsim import CronSim
 
 from pipelines import cli, night
 from pipelines.options import OptionsError, parse_instant
+from tests.pipelines.jobs import at, seen, write_rows
+from tests.pipelines.jobs import command as cli_command
 from tests.templates import commands
 
 NAMES = ("airflow", "cron", "systemd", *commands.MANIFESTS)
@@ -26,10 +29,12 @@ AGAIN = {cli.EXIT_FAILED, night.EXIT_BUSY}
 @pytest.fixture(params=NAMES)
 def command(request: pytest.FixtureRequest, tmp_path: Path) -> list[str]:
     """The arguments of `recrawl` in a template."""
+    folder = tmp_path / "stub"
+    folder.mkdir()
     if request.param == "airflow":
-        return commands.airflow_command(tmp_path, "2026-07-02")
+        return commands.airflow_command(folder, "2026-07-02")
     if request.param == "cron":
-        return commands.cron_command(tmp_path)
+        return commands.cron_command(folder)
     if request.param == "systemd":
         return commands.systemd_command()
     return commands.kubernetes_command(request.param)
@@ -48,6 +53,24 @@ def test_the_command_line_takes_it(command: list[str]) -> None:
     options = night.parse(command[1:])
     assert options.logs["observations"].endswith("/logs/{date}/*.jsonl")
     assert "--budget=50000" in command or command[command.index("--budget") + 1] == "50000"
+
+
+@pytest.mark.parametrize("command", [n for n in NAMES if n != "flink.yaml"], indirect=True)
+def test_it_runs_a_night(command: list[str], tmp_path: Path) -> None:
+    """With folders of this machine for those of the template; what the first line says is committed."""
+    places = {"/srv/crawler/logs": "logs", "/logs": "logs", "/srv/recrawl/store": "store", "/store": "store"}
+    for there, here in places.items():
+        command = [re.sub(rf"(^|=){there}(?=/|$)", rf"\g<1>{tmp_path / here}", word) for word in command]
+    command = [str(tmp_path / "store") if word == "store" else word for word in command]
+    for day in range(3):
+        folder = tmp_path / "logs" / at(day)[:10]
+        write_rows(folder / "crawl.jsonl", [seen("https://a.example/", at(day, 12), "ABC"[day])])
+    code, printed, complaints = cli_command(*command, "--as_of", at(3), "--num_shards=1")
+    assert (code, complaints.count("recrawl:")) == (cli.EXIT_OK, 0), complaints
+    assert "observations: 3 new files" in printed
+    latest = json.loads((tmp_path / "store" / "latest.json").read_text())
+    assert latest["as_of"] == "2026-06-04T00:00:00Z"
+    assert list((tmp_path / "store" / latest["schedule"]).iterdir())
 
 
 def test_a_wrong_option_would_be_seen(command: list[str]) -> None:

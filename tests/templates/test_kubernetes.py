@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from importlib.metadata import version as installed
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -18,6 +22,7 @@ import kubernetes_validate
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from tests.cluster.fetch import DISTRIBUTION
 from tests.templates import commands, flink_operator
 
 # The oldest with all that is used as a stable field, and the newest that the schemas know.
@@ -188,3 +193,36 @@ def test_the_dockerfile_makes_the_images_of_the_manifests() -> None:
     for _, pod, _ in pods():
         if "securityContext" in pod:
             assert {pod["securityContext"][k] for k in ("runAsUser", "runAsGroup", "fsGroup")} == {9999}
+
+
+@pytest.mark.skipif(not DISTRIBUTION.exists(), reason=f"needs Flink in {DISTRIBUTION}: make test-flink")
+@pytest.mark.skipif(shutil.which("java") is None, reason="needs Java")
+@pytest.mark.parametrize("process", [None, "5000m"])
+def test_flink_finds_room_for_everything_in_a_taskmanager(tmp_path: Path, process: str | None) -> None:
+    """Flink's own reckoning, and that it would refuse a pod that is too small."""
+    spec = commands.document(FLINK, "FlinkDeployment")["spec"]
+    settings = spec["flinkConfiguration"] | {
+        "taskmanager.memory.process.size": process or spec["taskManager"]["resource"]["memory"],
+        "taskmanager.cpu.cores": str(float(spec["taskManager"]["resource"]["cpu"])),
+    }
+    (tmp_path / "config.yaml").write_text("".join(f"{k}: {v}\n" for k, v in settings.items()))
+    jars = [DISTRIBUTION / "bin" / "bash-java-utils.jar", *sorted((DISTRIBUTION / "lib").glob("*.jar"))]
+    program = "org.apache.flink.runtime.util.bash.BashJavaUtils"
+    tool = ["java", "-cp", os.pathsep.join(map(str, jars)), program]
+    done = subprocess.run(
+        [*tool, "GET_TM_RESOURCE_PARAMS", "--configDir", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    said = done.stdout + done.stderr
+    if process is not None:
+        assert done.returncode != 0
+        assert "IllegalConfigurationException" in said
+        return
+    assert done.returncode == 0, said
+    found = dict(re.findall(r"-D (\S+)=(\S+?)b?(?= |$)", said.rsplit("EXEC_RESULT:", 1)[1]))
+    assert int(found["taskmanager.memory.managed.size"]) == 1536 << 20
+    # What is left for Flink's own objects after the Python workers' part.
+    assert int(found["taskmanager.memory.task.heap.size"]) > 1 << 30
