@@ -13,6 +13,7 @@ AIRFLOW := tests/templates/airflow-constraints.txt
 PYTEST_ARGS ?= -n auto
 
 .PHONY: help setup nightly test lint format bench clean lock test-dataflow test-airflow
+.PHONY: prism flink test-cluster test-flink
 .DEFAULT_GOAL := help
 
 help:
@@ -21,6 +22,10 @@ help:
 	@echo "make test     run the tests"
 	@echo "make test-dataflow  run the tests that need Beam's Dataflow client, with the locked versions"
 	@echo "make test-airflow   load and run the Airflow DAG in a real Airflow, in $(AIRFLOW_VENV)"
+	@echo "make prism    build Prism, a small portable runner, with Go; it goes to ~/.cache/recrawl"
+	@echo "make flink    fetch Flink and Beam's job server for it into ~/.cache/recrawl; needs Maven"
+	@echo "make test-cluster   run the tests on Prism, its workers processes of their own"
+	@echo "make test-flink     run the tests on a Flink cluster; needs Java"
 	@echo "make lock     renew the lock file of the Dataflow template; UPGRADE=--upgrade takes newer versions"
 	@echo "make lint     check style (ruff) and types (mypy)"
 	@echo "make format   put the code into ruff's format"
@@ -72,6 +77,21 @@ $(AIRFLOW_VENV)/.installed: $(AIRFLOW)
 	$(AIRFLOW_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(AIRFLOW) \
 	  apache-airflow apache-airflow-providers-standard pytest pytest-timeout
 	@touch $@
+
+prism: $(INSTALLED)
+	$(BIN)/python -m tests.cluster.fetch prism
+
+flink: $(INSTALLED)
+	$(BIN)/python -m tests.cluster.fetch flink
+
+test-cluster: prism
+	$(BIN)/python -m pytest tests/cluster -m cluster $(PYTEST_ARGS)
+
+# Without the job server, which Maven may not give, its jobs are skipped; the cluster itself is tested.
+test-flink: $(INSTALLED)
+	$(BIN)/python -m tests.cluster.fetch distribution
+	-$(BIN)/python -m tests.cluster.fetch flink
+	$(BIN)/python -m pytest tests/cluster -m flink
 
 lock: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --target build/uv 'uv>=0.13,<0.14'

@@ -143,10 +143,10 @@ def flink_configuration(folder: Path, ports: tuple[int, int, int]) -> str:
     return "".join(f"{k}: {v}\n" for k, v in values.items()) + f"env.java.opts.{java.strip()}\n"
 
 
-def rest(port: int, path: str) -> dict[str, Any]:
+def rest(port: int, path: str) -> Any:
     """An answer of the JobManager; empty while it does not listen."""
     with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}{path}") as answer:
-        return dict(json.load(answer))
+        return json.load(answer)
     return {}
 
 

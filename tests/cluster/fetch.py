@@ -86,6 +86,8 @@ def fetch_distribution() -> None:
 def _write(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
+    if path.suffix == ".sh":
+        path.chmod(0o755)
 
 
 def fetch_job_server() -> None:
