@@ -200,8 +200,9 @@ def test_large_parts_are_read_a_share_at_a_time(pair, monkeypatch):
     monkeypatch.setattr(comparing, "MAX_ROWS", 40)
     parts = list(comparing.parts_of(*pair))
     assert len(parts) > 2 * pair[0].num_shards
-    sizes = [comparing.compare(*pair, part).same for part in parts]
-    assert max(sizes) < 100 < max(n["rows"] for n in pair[0].manifest["files"])
+    for part in parts:
+        rows = pair[0].rows("pages", part.before)
+        assert comparing.compare(*pair, part).same < rows or part.of == 1, "a share has the whole shard"
     same(compare(*pair), whole)
 
 
