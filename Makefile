@@ -91,7 +91,7 @@ test-cluster: prism
 test-flink: $(INSTALLED)
 	$(BIN)/python -m tests.cluster.fetch distribution
 	-$(BIN)/python -m tests.cluster.fetch flink
-	$(BIN)/python -m pytest tests/cluster -m flink
+	$(BIN)/python -m pytest tests/cluster tests/templates/test_kubernetes.py -m flink
 
 lock: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --target build/uv 'uv>=0.13,<0.14'

@@ -195,6 +195,7 @@ def test_the_dockerfile_makes_the_images_of_the_manifests() -> None:
             assert {pod["securityContext"][k] for k in ("runAsUser", "runAsGroup", "fsGroup")} == {9999}
 
 
+@pytest.mark.flink
 @pytest.mark.skipif(not DISTRIBUTION.exists(), reason=f"needs Flink in {DISTRIBUTION}: make test-flink")
 @pytest.mark.skipif(shutil.which("java") is None, reason="needs Java")
 @pytest.mark.parametrize("process", [None, "5000m"])
