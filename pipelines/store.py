@@ -25,6 +25,7 @@ from transforms.sinks import make_folder, read_json
 
 LEDGER = "files.json"
 _ID = re.compile(r"\d{8}T\d{6}Z")
+_HALF = re.compile(r"/\.tmp-[0-9a-f]+-(latest\.json|lock)$")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -151,7 +152,9 @@ class Store:
     # What is kept
 
     def remove_remains(self, besides: str) -> list[str]:
-        """Remove nights that were not committed, except one; returns warnings."""
+        """Remove what was not committed, except one night; returns warnings."""
+        found = FileSystems.match([self.path(".tmp-*")])[0].metadata_list
+        self._delete([m.path for m in found if _HALF.search(m.path)])
         committed = {night.name for night in self.nights()}
         return [
             warning
@@ -228,7 +231,7 @@ def _remove_empty(folder: str) -> None:
 def _link(target: str, link: str) -> None:
     if os.path.islink(link) and os.readlink(link) == target:
         return
-    temporary = f"{link}.tmp-{os.getpid()}"
+    temporary = f"{link}.tmp"  # one name: who holds the lock is alone, and what a crash left is replaced
     if os.path.lexists(temporary):
         os.unlink(temporary)
     os.symlink(target, temporary)
