@@ -77,8 +77,8 @@ def _explained(text: str, error: Exception) -> str | None:
     steps, raised = _STEP.findall(text), _RAISED.findall(text)
     if dead := _DEAD_WORKER.search(text):
         return (
-            f"a worker of the runner died ({dead.group()}); its log may say why: memory is the usual reason, or "
-            "the command of --environment_config does not start"
+            f"a worker of the runner died ({dead.group()}); its log may say why: memory is the usual reason, "
+            "or the command of --environment_config does not start"
         )
     if not text.startswith("Pipeline ") or " failed in state " not in text:
         return None
