@@ -91,9 +91,9 @@ def usual_day(rows_by_day: dict[int, int]) -> int:
 def check_shrink(counters: dict[str, int], rows_by_day: dict[int, int], guards: Guards) -> None:
     """Raise `HistoryShrunkError` if more than a tenth of known pages or of input rows is gone.
 
-    A first night reads weeks and the next one a day. So a crawl log that mainly follows on the previous night
-    is compared by the rows of a usual day, any other by all its rows. Another input that had rows and now has
-    none counts as gone.
+    A first night reads weeks and the next one a day. So a crawl log whose news mainly follow on the previous
+    night is compared by the rows of a usual day, any other by all its rows. Rows that the state knows already
+    are no news: a file may be given again. Another input that had rows and now has none counts as gone.
     """
     before = guards.previous
     if guards.allow_shrink or not before:
@@ -101,10 +101,11 @@ def check_shrink(counters: dict[str, int], rows_by_day: dict[int, int], guards: 
     old = before.get("counters", {})
     previous_day = before.get("options", {}).get("as_of_us", 0) // DAY_US
     rows = sum(rows_by_day.values())
-    newer = sum(n for day, n in rows_by_day.items() if day >= previous_day)
+    newer = {day: n for day, n in rows_by_day.items() if day >= previous_day}
+    known = counters.get("late", 0) + counters.get("duplicate", 0)
     compared = [("known pages", counters.get("pages_known", 0), old.get("pages_known", 0))]
-    if 2 * newer > rows:
-        compared.append(("crawl-log rows a day", usual_day(rows_by_day), before.get("usual_log_day", 0)))
+    if 2 * sum(newer.values()) > rows - known:
+        compared.append(("crawl-log rows a day", usual_day(newer), before.get("usual_log_day", 0)))
     else:
         compared.append(("crawl-log rows", counters.get("observations", 0), old.get("observations", 0)))
     for kind in KINDS[1:]:

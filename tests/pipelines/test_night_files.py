@@ -271,16 +271,25 @@ def test_a_night_without_a_new_log_is_a_night(store):
 
 
 def test_a_log_that_has_shrunk_stops_the_night(store):
-    """Some rows are no substitute for a usual day: the guard sees the right night before."""
-    for day in range(4):
-        store.log(f"logs/{day}.jsonl", SITE.between("observations", day, day + 1), at(day + 1))
-        assert store.run(midnight(day + 1), "--allow_shrink").code == 0
-    store.log("logs/4.jsonl", SITE.between("observations", 4, 5)[:2], at(5))
-    stopped = store.run(midnight(5))
-    assert stopped.code == 5 and "history_shrunk" in stopped.complaints
-    assert store.current() == "20260605T000000Z"
-    store.log("logs/4.jsonl", SITE.between("observations", 4, 6), at(6))
-    assert store.run(midnight(6), "--allow_shrink").code == 0
+    """The news of a night are compared with a usual day, whatever comes again beside them."""
+
+    def crawled(day: float, n: int = 40) -> list[dict]:
+        return [seen(f"https://h{i % 5}.test/{i}", at(day)) for i in range(n)]
+
+    for day in range(10):
+        store.log(f"logs/{day}.jsonl", crawled(day + 0.5), at(day + 1))
+    store.log("logs/10.jsonl", crawled(10.5, 20), at(11))
+    assert store.run(midnight(10)).code == 0
+    for day in range(7):  # packed, say
+        store.log(f"logs/{day}.jsonl", crawled(day + 0.5), at(10.2))
+    stopped = store.run(midnight(11))
+    assert stopped.code == 5 and "20 crawl-log rows a day tonight, 40 last night" in stopped.complaints
+    assert store.current() == "20260611T000000Z"
+    store.log("logs/10.jsonl", crawled(10.5), at(11))
+    done = store.run(midnight(11))
+    assert done.code == 0, done.complaints
+    # The seven, and the file that was written to at midnight.
+    assert done.counters["late"] + done.counters["duplicate"] == 8 * 40
 
 
 def _late_rows(kind: str, first: float, last: float, late: bool) -> list[dict]:
