@@ -10,6 +10,7 @@ import numpy as np
 
 from policies.sequencing import REASONS
 from transforms.comparing import CAUSES, LIMITS, Comparison, HostRow, PageRow, Ratios
+from transforms.inputs import split_patterns
 from transforms.nights import Night
 
 _NOTHING = 1e-6  # crawls a day
@@ -232,6 +233,14 @@ def _arrow(pair: Sequence[Any]) -> str:
     return f"{number(pair[0])} -> {number(pair[1])}"
 
 
+def _patterns(patterns: str | None) -> str:
+    """A list of files as a person reads it: `recrawl night` names them one by one."""
+    listed = split_patterns(patterns or "")
+    if not listed:
+        return "none"
+    return listed[0] + (f" and {len(listed) - 1} more" if len(listed) > 1 else "")
+
+
 def _label(cause: str, weight: str) -> str:
     return _LABELS[cause][0].format(weight=weight)
 
@@ -311,7 +320,8 @@ def _night_text(out: _Text, document: dict[str, Any], top: int) -> None:
     out.differing("options", document["options"], 12)
     if not document["options"]:
         out.row("options", "the same")
-    out.differing("inputs", document["inputs"], 5)
+    inputs = {n: [_patterns(p) for p in pair] for n, pair in document["inputs"].items()}
+    out.differing("inputs", inputs, 5)
     out.row("pages", ", ".join(f"{number(n)} {name}" for name, n in pages.items()))
     if not document["host"]:
         changed = {

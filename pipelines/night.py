@@ -420,7 +420,7 @@ def _in_force(night: Night) -> str:
     clock_us = int(now()) * 1_000_000
     try:
         until_us = ends_at(night, night.manifest())
-    except StoreError:
+    except (StoreError, OSError):  # a failure must not hide the one that it is told beside
         return f"the schedule of {night.as_of} in {night.folder}, whose manifest cannot be read"
     if until_us >= clock_us:
         rest = f"it covers the time until {format_instant(until_us)}"
