@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import apache_beam as beam
+import pyarrow as pa
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.api import beam_runner_api_pb2
@@ -175,6 +176,27 @@ def test_the_graph_is_small(pipeline):
 def test_the_graph_does_not_grow_with_shards(inputs):
     few, many = (portable(inputs | {"num_shards": n}).components for n in ("1", str(MANY_SHARDS)))
     assert len(few.transforms) == len(many.transforms)
+
+
+def test_the_checks_see_what_they_look_for():
+    """Rows that are broadcast, and a step behind a shuffle."""
+    pipeline = beam.Pipeline(options=PipelineOptions([]))
+    batch = pa.RecordBatch.from_pydict({"x": [1]})
+    rows = (
+        pipeline
+        | "One" >> beam.Create([1])
+        | "Rows" >> beam.Map(lambda _: batch).with_output_types(pa.RecordBatch)
+    )
+    keyed = pipeline | "Pairs" >> beam.Create([(1, 2)]) | "Before" >> beam.Map(lambda pair: pair)
+    grouped = keyed | "Group" >> beam.GroupByKey()
+    _ = grouped | "After" >> beam.Map(lambda _, all_rows: len(all_rows), beam.pvalue.AsList(rows))
+    proto = pipeline.to_runner_api()
+    (side,) = graph.side_inputs(proto)
+    assert (side.consumer, side.producer) == ("After", "Rows") and side.coders & ROWS
+    fused = graph.stages(proto)
+    assert graph.stage_of(fused, "Before") == graph.stage_of(fused, "Pairs/Map(decode)")
+    assert graph.stage_of(fused, "Before") != graph.stage_of(fused, "After")
+    assert graph.stage_of(fused, "Rows") != graph.stage_of(fused, "After")
 
 
 @needs_client
