@@ -69,6 +69,8 @@ def _silence() -> str:
 
 
 def _explained(text: str, error: Exception) -> str | None:
+    if isinstance(error, NotImplementedError):  # a runner that lacks an option
+        return text
     if isinstance(error, grpc.FutureTimeoutError):
         return "no answer from the job server: is it running at --job_endpoint?"
     if isinstance(error, grpc.RpcError):

@@ -1,0 +1,136 @@
+"""How a job on a runner in another process ends: Beam's embedded job service stands for any such runner."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+
+import apache_beam as beam
+import pytest
+from apache_beam.portability.api import beam_job_api_pb2
+from apache_beam.runners.portability.prism_runner import PrismRunner
+
+from pipelines import cli, waiting
+from tests.pipelines.jobs import crawls, nightly, write_rows
+
+PORTABLE = ("--runner=PortableRunner", "--environment_type=LOOPBACK")
+EMBEDDED = (*PORTABLE, "--job_endpoint=embed")
+
+
+@pytest.fixture
+def log(tmp_path):
+    rows = [r for i in range(30) for r in crawls(f"https://h{i % 3}.test/{i}", "AABBC", 20)]
+    return write_rows(tmp_path / "log.csv", rows)
+
+
+def test_the_files_and_the_summary_are_the_same(log, tmp_path):
+    here = nightly(tmp_path, "here", observations=log)
+    there = nightly(tmp_path, "there", observations=log, flags=EMBEDDED)
+    assert here.code == there.code == 0, there.complaints
+    assert here.digests() == there.digests()
+    assert here.printed.splitlines()[1:-1] == there.printed.splitlines()[1:-1]
+    assert "handed to PortableRunner" in there.complaints
+
+
+def test_an_error_of_ours_keeps_its_sentence_and_code(log, tmp_path):
+    floors = [{"url": "https://h0.test/0", "min_rate_per_day": 1000}]
+    here = nightly(tmp_path, "here", observations=log, pages=floors)
+    there = nightly(tmp_path, "there", observations=log, pages=floors, flags=EMBEDDED)
+    assert (here.code, here.complaints.splitlines()[-1]) == (there.code, there.complaints.splitlines()[-1])
+    assert not there.committed
+
+
+def test_an_error_of_others_names_step_and_cause(log, tmp_path, monkeypatch):
+    def broken(*_):
+        raise OSError("the reader's fault")
+
+    monkeypatch.setattr("transforms.reading.read_split", broken)
+    night = nightly(tmp_path, observations=log, flags=EMBEDDED)
+    said = night.complaints.splitlines()[-1]
+    assert night.code == 1 and not night.committed
+    assert "ReadInputs/" in said and "OSError: the reader's fault" in said and "Nothing is committed" in said
+    assert "ptransform" not in said
+
+
+@pytest.mark.parametrize(
+    "option, said",
+    [("--job_endpoint=localhost:1", "no answer from the job server"), (None, "--job_endpoint")],
+    ids=["nobody there", "no address"],
+)
+def test_no_job_server(option, said, log, tmp_path):
+    flags = [*PORTABLE, "--job_server_timeout=1", *([option] if option else [])]
+    night = nightly(tmp_path, observations=log, flags=flags)
+    assert night.code == 1 and not night.committed
+    assert night.complaints.splitlines()[-1].startswith("recrawl: ") and said in night.complaints
+
+
+def test_a_dead_worker_is_told_from_its_runners_words():
+    """A panic of Prism comes with a stack of many lines, and Python's words in it are no cause."""
+    text = (
+        "Pipeline job-7 failed in state FAILED: panic in bundle: send on closed channel, stage: x\nError: y"
+    )
+    said = waiting._explained(text, RuntimeError(text))
+    assert said is not None and "worker of the runner died (send on closed channel)" in said
+    assert "\n" not in said
+
+
+def test_errors_in_this_process_pass_as_they_are():
+    assert waiting._explained("division by zero", ZeroDivisionError("division by zero")) is None
+    pipeline = SimpleNamespace(runner=None, run=lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        waiting.finish(pipeline)
+
+
+class _Job:
+    """A job of Prism that ends when it is cancelled; its metrics grow as often as it is told."""
+
+    _job_id = "job"
+
+    def __init__(self, grows: int) -> None:
+        self._job_service, self._grows, self._looks = self, grows, 0
+        self.cancelled = threading.Event()
+
+    def GetJobMetrics(self, _):
+        self._looks += 1
+        metrics = beam_job_api_pb2.MetricResults()
+        metrics.attempted.add(payload=str(min(self._looks, self._grows)).encode())
+        return beam_job_api_pb2.GetJobMetricsResponse(metrics=metrics)
+
+    def cancel(self) -> None:
+        self.cancelled.set()
+
+    def wait_until_finish(self) -> None:
+        assert self.cancelled.wait(60)
+        raise RuntimeError("Pipeline job failed in state CANCELLED: unknown error")
+
+
+def test_silence_ends_a_job(monkeypatch):
+    monkeypatch.setattr(waiting, "SILENCE_SECONDS", 0.01)
+    job = _Job(grows=20)
+    pipeline = SimpleNamespace(runner=PrismRunner(), run=lambda: job)
+    with pytest.raises(waiting.RunnerError, match="no sign of life"):
+        waiting.finish(pipeline)
+    assert job._looks >= 21  # as long as they grew, it was let be
+
+
+def test_an_interrupt_cancels_the_job_elsewhere():
+    """Else it would go on and commit."""
+    job = _Job(grows=0)
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    job.wait_until_finish = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        waiting.finish(SimpleNamespace(runner=beam.runners.runner.PipelineRunner(), run=lambda: job))
+    assert job.cancelled.is_set()
+
+
+def test_the_command_explains_a_runners_error_by_its_cause():
+    """The sentence of an error of ours, which the runner wraps, comes before the runner's."""
+    inner = RuntimeError("... policies.errors.InfeasibleError: floors are above it [while running 'x']\n")
+    outer = waiting.RunnerError("the runner's job failed")
+    outer.__cause__ = inner
+    assert cli.explain(outer) == ("floors are above it", cli.EXIT_USAGE)
+    outer.__cause__ = RuntimeError("something else")
+    assert cli.explain(outer) == ("the runner's job failed", cli.EXIT_FAILED)
