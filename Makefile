@@ -96,7 +96,7 @@ test-flink: $(INSTALLED)
 lock: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --target build/uv 'uv>=0.13,<0.14'
 	build/uv/bin/uv pip compile --quiet setup.py --extra gcp --constraint constraints.txt --generate-hashes \
-	  --python-version 3.11 --python-platform x86_64-manylinux_2_28 --custom-compile-command 'make lock' \
+	  --python-version 3.11 --python-platform x86_64-manylinux_2_28 --no-annotate --custom-compile-command 'make lock' \
 	  $(UPGRADE) --output-file $(LOCK)
 
 lint: $(INSTALLED)
