@@ -406,6 +406,11 @@ def _warn(warnings: list[str], say: Callable[[str], None]) -> None:
 
 def what_stays(options: NightOptions, last: Night | None) -> str:
     """What a person needs to know of a night that failed."""
+    if options.name in _committed(options.store):
+        return (
+            f"recrawl night: the night of {options.as_of} is committed, but what follows was not done. Run "
+            "it again: it does the rest"
+        )
     head = f"recrawl night: the night of {options.as_of} failed and is not committed. "
     if last is None:
         return head + "No night is committed yet, so there is no schedule. Mend the cause and run it again"
@@ -414,6 +419,13 @@ def what_stays(options: NightOptions, last: Night | None) -> str:
         + f"In force stays {_in_force(last)}. Mend the cause and run it again: it then reads all logs "
         + f"since {last.as_of}"
     )
+
+
+def _committed(store: Store) -> set[str]:
+    try:
+        return {night.name for night in store.nights()}
+    except OSError:
+        return set()
 
 
 def _in_force(night: Night) -> str:

@@ -153,15 +153,17 @@ class Store:
 
     def remove_remains(self, besides: str) -> list[str]:
         """Remove what was not committed, except one night; returns warnings."""
-        found = FileSystems.match([self.path(".tmp-*")])[0].metadata_list
-        self._delete([m.path for m in found if _HALF.search(m.path)])
+        warnings = []
+        try:
+            found = FileSystems.match([self.path(".tmp-*")])[0].metadata_list
+            self._delete([m.path for m in found if _HALF.search(m.path)])
+        except OSError as e:
+            warnings.append(f"{self.root}: what a run left half written could not be removed: {e}")
         committed = {night.name for night in self.nights()}
-        return [
-            warning
-            for name in self._folders()
-            if name not in committed and name != besides
-            for warning in self._remove(name)
-        ]
+        for name in self._folders():
+            if name not in committed and name != besides:
+                warnings += self._remove(name)
+        return warnings
 
     def keep(self, count: int) -> list[str]:
         """Remove all but the newest `count` committed nights; returns warnings."""

@@ -119,6 +119,21 @@ def test_an_old_night_that_cannot_be_removed_is_a_warning(store, job, monkeypatc
     done = store.run(midnight(2), keep=1)
     assert done.code == 0 and store.current() == N2
     assert f"nights/{N1}: an old night that could not be removed: not today" in done.printed
+    assert f"{store.root}: what a run left half written could not be removed: not today" in done.printed
+
+
+def test_a_failure_after_the_commit_is_not_called_a_failed_night(store, job, monkeypatch):
+    store.run(midnight(1))
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "keep", lambda *_: _raise(RecrawlError("no")))
+        failed = store.run(midnight(2))
+    assert failed.code == cli.EXIT_FAILED and store.committed() == [N1, N2]
+    assert (
+        "the night of 2026-06-03T00:00:00Z is committed, but what follows was not done" in failed.complaints
+    )
+    assert "In force" not in failed.complaints
+    assert store.run(midnight(2), keep=1).code == 0
+    assert store.committed() == [N2] and store.current() == N2
 
 
 def _refuse(*_: object) -> None:
