@@ -42,6 +42,7 @@ def finish(pipeline: beam.Pipeline, wait: bool = True) -> Any:
     silent = threading.Event()
     try:
         if not isinstance(pipeline.runner, FnApiRunner):
+            threading.excepthook = _hush
             _LOGGER.info("handed to %s; it shows no stages here", type(pipeline.runner).__name__)
         result = pipeline.run()
         if wait:
@@ -59,6 +60,12 @@ def finish(pipeline: beam.Pipeline, wait: bool = True) -> Any:
             f"{message}. Nothing is committed: there is no manifest.json; run the night again"
         ) from error
     return result
+
+
+def _hush(failed: threading.ExceptHookArgs) -> None:
+    """Beam's threads that listen to a job server cry when it is lost; the main thread says it better."""
+    if not isinstance(failed.exc_value, grpc.RpcError):
+        threading.__excepthook__(failed)
 
 
 def _silence() -> str:

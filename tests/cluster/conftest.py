@@ -21,6 +21,9 @@ EMBEDDED = pytest.param("flink embedded", marks=pytest.mark.flink)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests that need another engine run where they are asked for, by `-m`."""
     for item in items:
+        if not item.path.is_relative_to(Path(__file__).parent):
+            continue
+        item.add_marker(pytest.mark.timeout(300))  # seconds; a few nights, and those that hang for a while
         for mark, target in MARKS.items():
             if item.get_closest_marker(mark) and mark not in (config.option.markexpr or ""):
                 item.add_marker(pytest.mark.skip(reason=f"needs another engine: {target}"))

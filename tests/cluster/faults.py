@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 VARIABLE = "RECRAWL_FAULT"
 PLACES = ("read", "fold", "search", "write", "manifest")
 DEEDS = ("kill", "stop", "work", "fail once", "fail")
-WORK_SECONDS = 32.0  # twice the silence that tests allow
+WORK_SECONDS = 45.0  # twice the silence that tests allow
 
 
 def fault(place: str, deed: str, mark: Path) -> dict[str, str]:

@@ -10,8 +10,8 @@ import pytest
 
 from tests.pipelines.jobs import Night
 
-SECONDS = 110.0  # after which a night of the small corpus hangs
-SILENCE = 15.0  # seconds: more than a worker takes to start
+SECONDS = 200.0  # after which a night of the small corpus hangs
+SILENCE = 20.0  # seconds: more than a worker takes to start
 _IMPATIENT = f"""
 import sys
 from pipelines import cli, waiting
@@ -27,7 +27,8 @@ def first_options(output: Path) -> list[str]:
 
 def second_options(first: Night, output: Path) -> list[str]:
     """When and where the second night is, and on which state."""
-    return ["--as_of=2026-06-06T00:00:00Z", f"--state={first.folder}/state", f"--output={output}"]
+    state = f"--state={first.folder}/state"
+    return ["--as_of=2026-06-06T00:00:00Z", state, f"--output={output}", "--allow_shrink"]
 
 
 def start(*arguments: str, impatient: bool = False) -> subprocess.Popen[str]:

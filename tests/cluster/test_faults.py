@@ -22,8 +22,9 @@ def assert_failed(night: Night, *words: str) -> None:
     """Exit code 1, one message with these words, no manifest."""
     assert night.code == 1, (night.printed, night.complaints)
     assert not night.committed
+    assert "Traceback" not in night.complaints
     said = night.complaints.splitlines()[-1]
-    assert said.startswith("recrawl: ") and "Nothing is committed" in said
+    assert said.startswith("recrawl: ") and "Nothing is committed" in said, night.complaints
     assert not [word for word in words if word not in said], said
 
 
@@ -116,10 +117,10 @@ def test_the_server_is_killed(own_engine: Engine, corpus, clean, tmp_path):
 
 
 def test_a_worker_that_does_not_start(prism_engine: Engine, first):
-    """Prism waits for ever for some workers; the command does not."""
+    """Prism waits for ever, or falls over, as chance has it; the command does neither."""
     options = [*prism_engine.options, "--environment_type=PROCESS"]
     night = first(*options, '--environment_config={"command": "/nowhere/worker"}', impatient=True)
-    assert_failed(night, "no sign of life", "--environment_config")
+    assert_failed(night, "--environment_config")
 
 
 def test_a_worker_that_stands_still(prism_engine: Engine, first, tmp_path):
