@@ -41,7 +41,8 @@ setup(
         "lint": LINT,
         "dev": TEST + LINT,
         "gcp": ["apache-beam[gcp]>=2.75,<2.76"],
-        "flink": ["apache-flink-libraries>=1.20.5,<1.21"],  # Flink's jars, 232 MB; its Python API is not needed
+        # Flink's jars, 232 MB; its Python API is not needed.
+        "flink": ["apache-flink-libraries>=1.20.5,<1.21"],
     },
     entry_points={
         "console_scripts": ["recrawl = pipelines.cli:main", "recrawl-worker = pipelines.worker_boot:main"]
