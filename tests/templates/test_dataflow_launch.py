@@ -17,6 +17,7 @@ from policies.errors import InfeasibleError
 from tests.pipelines.jobs import at, crawls, nightly
 from tests.templates.launching import TEMPLATE, Bucket, launch, load_main, needs_client
 
+pytestmark = pytest.mark.timeout(300)  # several whole nights, and one in a process of its own
 PAGES = [f"https://{host}.example/{i}" for host in "abc" for i in range(4)]
 DAY = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
 
