@@ -130,7 +130,7 @@ def build_pipeline(
     tables, state, signals, overviews, fold_counts = (hinted(folded[n], t) for n, t in hint.items())
     counts.append(fold_counts)
 
-    learned = overviews | "LearnPriors" >> LearnPriors(clock, settings.weight_by)
+    learned = overviews | "LearnPriors" >> LearnPriors(clock, settings.weight_by, settings.num_shards)
     groups = (
         AsSingleton(tables | "LearnGroupMeans" >> LearnGroupMeans(learned))
         if settings.group_columns
@@ -140,7 +140,9 @@ def build_pipeline(
         EstimateParameters(clock), AsSingleton(learned), groups
     ).with_output_types(ShardTables)
 
-    result = blocks | "SolveMultiplier" >> SolveMultiplier(settings.objective, settings.budget_per_day)
+    result = blocks | "SolveMultiplier" >> SolveMultiplier(
+        settings.objective, settings.budget_per_day, settings.num_shards
+    )
     plan = blocks | "DivideSlots" >> DivideSlots(night, previous.carry, result)
     sequenced = tables | "SequenceCrawls" >> beam.ParDo(
         SequenceCrawls(night, clock), AsSingleton(learned), groups, AsSingleton(result), AsSingleton(plan)

@@ -15,6 +15,7 @@ from policies import estimation, prior, request_history, requests, search
 from policies.evidence import Evidence
 from policies.typing_ import FloatArray, UIntArray
 from transforms.coders import ShardTables
+from transforms.combining import CombineShards
 from transforms.inputs import InputError
 from transforms.sampling import MergeOverviews, Overview, evidence_of
 from transforms.solving import block_to_tables
@@ -211,14 +212,14 @@ class LearnGroupMeans(beam.PTransform):
 class LearnPriors(beam.PTransform):
     """One `Learned` from the overviews of all shards."""
 
-    def __init__(self, clock: RequestClock, weight_by: str) -> None:
+    def __init__(self, clock: RequestClock, weight_by: str, num_shards: int) -> None:
         super().__init__()
-        self._clock, self._weight_by = clock, weight_by
+        self._clock, self._weight_by, self._num_shards = clock, weight_by, num_shards
 
     def expand(self, overviews: beam.PCollection) -> beam.PCollection:
         return (
             overviews
-            | "MergeOverviews" >> beam.CombineGlobally(MergeOverviews()).without_defaults()
+            | "MergeOverviews" >> CombineShards(MergeOverviews(), self._num_shards)
             | "FitPriors" >> beam.Map(learn, self._clock, self._weight_by).with_output_types(Learned)
         )
 

@@ -16,6 +16,7 @@ from apache_beam.pvalue import AsSingleton
 
 from policies import objectives, search
 from transforms.coders import ShardTables
+from transforms.combining import CombineShards
 
 
 def block_to_tables(shard: int, block: search.PageBlock) -> ShardTables:
@@ -92,6 +93,8 @@ class SolveMultiplier(beam.PTransform):
     objective : str
         A name of `policies.objectives`.
     budget_per_day : float
+    num_shards : int
+        How many elements the input has, about.
 
     Input: the `block_to_tables` of every shard, each with whole hosts. Output: one `SearchResult`.
     Rounds are unrolled: Beam has no loops in batch. A round after convergence costs its barrier only.
@@ -102,17 +105,18 @@ class SolveMultiplier(beam.PTransform):
         When the job runs.
     """
 
-    def __init__(self, objective: str, budget_per_day: float) -> None:
+    def __init__(self, objective: str, budget_per_day: float, num_shards: int = 1) -> None:
         super().__init__()
         self._objective = objective
         self._budget = budget_per_day
+        self._num_shards = num_shards
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
         objective, budget = self._objective, self._budget
         state = (
             blocks
             | "Survey" >> beam.Map(_survey, objective, budget).with_output_types(search.Survey)
-            | "AddSurveys" >> beam.CombineGlobally(_Merge()).without_defaults()
+            | "AddSurveys" >> CombineShards(_Merge(), self._num_shards)
             | "Begin"
             >> beam.Map(lambda s: search.begin(s, objectives.get(objective), budget)).with_output_types(
                 search.SearchState

@@ -87,3 +87,11 @@ def test_an_attempt_that_fails_takes_its_file_away(tmp_path):
         sinks.write_file(str(tmp_path), "pages/shard", fails, 7)
     assert (tmp_path / first.path).read_bytes() == DATA
     assert [p.name for p in (tmp_path / "pages").iterdir()] == ["shard"]
+
+
+def test_shards_combined_in_two_steps(corpus, clean, tmp_path, monkeypatch):
+    """What a night of many shards does: some first, then the whole; every value is exact in any order."""
+    monkeypatch.setattr("transforms.combining.MAX_PARTS", 2)
+    night = Night(*command("nightly", *corpus, *first_options(tmp_path)), tmp_path)
+    assert night.code == 0, night.complaints
+    assert night.digests() == clean.digests()

@@ -108,3 +108,16 @@ def test_rounds_are_unrolled(proto):
     names = {t.unique_name for t in proto.components.transforms.values()}
     assert f"SolveMultiplier/Demand[{search.ROUNDS - 1}]" in names
     assert f"SolveMultiplier/Demand[{search.ROUNDS}]" not in names
+
+
+@pytest.mark.parametrize("num_shards, steps", [(64, 1), (65, 2)])
+def test_no_worker_is_given_what_all_of_many_shards_say(num_shards, steps):
+    """Samples and surveys of a thousand shards are gigabytes together."""
+    pipeline = beam.Pipeline(options=PipelineOptions([]))
+    options = [*OPTIONS["plain"], "--budget=1", "--as_of=2026-07-01", "--output=o"]
+    nightly.build_pipeline(
+        pipeline, PipelineOptions([*options, f"--num_shards={num_shards}"]), PREVIOUS["plain"]
+    )
+    names = [t.unique_name for t in pipeline.to_runner_api().components.transforms.values()]
+    for combined in ("LearnPriors/MergeOverviews/", "SolveMultiplier/AddSurveys/"):
+        assert sum(n.startswith(combined) and n.endswith("/GroupByKey") for n in names) == steps, names
