@@ -27,8 +27,8 @@ from transforms.folding import ShardFold
 from transforms.learning import estimate_shard, learn, solver_block
 from transforms.normalise import KINDS as ROW_KINDS
 from transforms.sampling import merge_overviews
-from transforms.scheduling import Carry, ScheduledShard, divide_slots
-from transforms.sharding import partition
+from transforms.scheduling import Carry, ScheduledShard, ShardTotal, divide_slots
+from transforms.sharding import Layout, partition
 from transforms.sinks import write_shard
 from transforms.sources import ROWS, plan_files, read_split
 from transforms.urls import HostTable
@@ -52,6 +52,7 @@ def run(argv: list[str]) -> dict[str, float]:
     settings = Settings(PipelineOptions(argv))
     clock, table = Clock(), HostTable()
     n = settings.num_shards
+    layout = Layout(n, {})
     shards: dict[int, list[pa.RecordBatch]] = defaultdict(list)
     metadata: set[str] = set()
     for kind in KINDS:
@@ -63,17 +64,17 @@ def run(argv: list[str]) -> dict[str, float]:
                     continue
                 if kind == "pages":
                     metadata |= set(metadata_columns(batch))
-                for number, part in partition(batch, n):
+                for number, part in partition(batch, layout):
                     shards[number].append(part)
                 clock.add("partition")
     for element in find_previous(settings.state, settings.as_of_us, {}).files:
         for batch in read_previous_file(element):
-            for number, part in partition(batch, n):
+            for number, part in partition(batch, layout):
                 shards[number].append(part)
     clock.add("read state")
     tables: list[ShardTables] = []
     overviews = []
-    chosen = fold_settings(settings)
+    chosen = fold_settings(settings, layout)
     for number in range(n):
         fold = ShardFold(chosen, shards.pop(number, []))
         clock.add("fold")
@@ -102,8 +103,8 @@ def run(argv: list[str]) -> dict[str, float]:
         state = search.advance(state, demand)
     result = search.finish(state)
     clock.add("search")
-    night = night_of(settings)
-    totals = [(i, search.shard_total_per_day(b, objective, result)) for i, b in enumerate(blocks)]
+    night = night_of(settings, layout)
+    totals = [ShardTotal(i, search.shard_total_per_day(b, objective, result)) for i, b in enumerate(blocks)]
     plan = divide_slots(totals, night, Carry())
     for e in estimated:
         clock.add("quotas")

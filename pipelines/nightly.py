@@ -23,11 +23,14 @@ from transforms.coders import ShardTables
 from transforms.commit import KINDS, Guards, WriteManifest
 from transforms.folding import FoldHistory, FoldSettings
 from transforms.inputs import match_files
+from transforms.layout import choose_layout
 from transforms.learning import EstimateParameters, LearnGroupMeans, LearnPriors, RequestClock
 from transforms.reading import Input, ReadInputs, hinted
 from transforms.rejects import WriteRejected
 from transforms.sampling import Overview
 from transforms.scheduling import DivideSlots, Night, SequenceCrawls, ShardReport
+from transforms.sharding import Layout
+from transforms.sharing import ShareHostLimits, share_limits
 from transforms.sinks import FileInfo, make_folder, write_shard
 from transforms.solving import SolveMultiplier
 from transforms.sources import check_inputs
@@ -57,12 +60,12 @@ def _union_columns(columns: Any) -> list[str]:
     return sorted({name for names in columns for name in names})
 
 
-def night_of(settings: Settings) -> Night:
+def night_of(settings: Settings, layout: Layout) -> Night:
     """What sequencing needs to know of the options."""
-    return Night(settings.as_of_us, settings.horizon_us, settings.objective, settings.num_shards)
+    return Night(settings.as_of_us, settings.horizon_us, settings.objective, layout, settings.budget_per_day)
 
 
-def fold_settings(settings: Settings) -> FoldSettings:
+def fold_settings(settings: Settings, layout: Layout) -> FoldSettings:
     """What folding needs to know of the options."""
     return FoldSettings(
         settings.as_of_us,
@@ -70,6 +73,8 @@ def fold_settings(settings: Settings) -> FoldSettings:
         RequestClock(settings.as_of_us // DAY_MICROSECONDS, settings.request_half_life_days),
         HostDefaults(settings.host_max_per_day, settings.host_min_gap_seconds, settings.horizon_us),
         settings.group_columns,
+        layout.num_shards,
+        frozenset(layout.parts),
     )
 
 
@@ -100,13 +105,12 @@ def build_pipeline(
     settings = Settings(options)
     if previous is None:
         previous = previous_of(settings)
-    night, chosen = night_of(settings), fold_settings(settings)
+    inputs = inputs_of(settings)
+    layout = choose_layout(inputs, previous, settings.num_shards, settings.split_hosts_above)
+    night, chosen = night_of(settings, layout), fold_settings(settings, layout)
     clock = chosen.clock
 
-    inputs = inputs_of(settings)
-    read = pipeline | "ReadInputs" >> ReadInputs(
-        inputs, previous, settings.num_shards, settings.rows_per_batch
-    )
+    read = pipeline | "ReadInputs" >> ReadInputs(inputs, previous, layout, settings.rows_per_batch)
     counts = [read[ReadInputs.COUNTS]]
     metadata = (
         read[ReadInputs.METADATA] | "UniteMetadata" >> beam.CombineGlobally(_union_columns).without_defaults()
@@ -131,21 +135,37 @@ def build_pipeline(
     counts.append(fold_counts)
 
     learned = overviews | "LearnPriors" >> LearnPriors(clock, settings.weight_by, settings.num_shards)
-    groups = (
-        AsSingleton(tables | "LearnGroupMeans" >> LearnGroupMeans(learned))
-        if settings.group_columns
-        else None
-    )
+    groups = None
+    if settings.group_columns:
+        groups = AsSingleton(tables | "LearnGroupMeans" >> LearnGroupMeans(learned))
+    elif layout.parts:
+        split_hosts = frozenset(layout.parts)
+        groups = AsSingleton(tables | "LearnGiantMeans" >> LearnGroupMeans(learned, split_hosts))
     blocks = tables | "EstimateParameters" >> beam.ParDo(
-        EstimateParameters(clock), AsSingleton(learned), groups
+        EstimateParameters(clock, bool(layout.parts)), AsSingleton(learned), groups
     ).with_output_types(ShardTables)
+    shares = None
+    if layout.parts and settings.limits_hosts:
+        shares = AsSingleton(
+            blocks
+            | "ShareHostLimits"
+            >> ShareHostLimits(layout.parts.keys(), settings.objective, settings.budget_per_day)
+        )
+        blocks = blocks | "LimitParts" >> beam.Map(
+            share_limits, shares, settings.objective, settings.budget_per_day
+        ).with_output_types(ShardTables)
 
     result = blocks | "SolveMultiplier" >> SolveMultiplier(
         settings.objective, settings.budget_per_day, settings.num_shards
     )
     plan = blocks | "DivideSlots" >> DivideSlots(night, previous.carry, result)
     sequenced = tables | "SequenceCrawls" >> beam.ParDo(
-        SequenceCrawls(night, clock), AsSingleton(learned), groups, AsSingleton(result), AsSingleton(plan)
+        SequenceCrawls(night, clock),
+        AsSingleton(learned),
+        groups,
+        AsSingleton(result),
+        AsSingleton(plan),
+        shares,
     ).with_outputs(
         SequenceCrawls.SCHEDULE,
         SequenceCrawls.SLOTS_PAGES,
@@ -188,7 +208,7 @@ def build_pipeline(
         | "Once" >> beam.Create([None])
         | "WriteManifest"
         >> beam.ParDo(
-            WriteManifest(settings.output, __version__, settings.published(), guards),
+            WriteManifest(settings.output, __version__, settings.published(), guards, layout),
             AsList(all_files),
             AsSingleton(counters),
             AsList(reports),

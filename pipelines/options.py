@@ -134,6 +134,12 @@ class NightlyOptions(PipelineOptions):
             "million pages each at most (default: %(default)s)",
         )
         work.add_argument(
+            "--split_hosts_above",
+            default="100000",
+            help="pages of a host above which it is spread over several shards, where it would fill more "
+            "than half of one; it keeps its one limit and gap (default: %(default)s)",
+        )
+        work.add_argument(
             "--rows_per_batch",
             default="262144",
             help="rows that are gathered before they are cut by "
@@ -253,6 +259,7 @@ class Settings:
         )
         self.max_rejected_fraction: float = check.number("max_rejected_fraction", 0.0, 1.0, "share of rows")
         self.num_shards: int = check.number("num_shards", 1, 99_999, "shards", whole=True)
+        self.split_hosts_above: int = check.number("split_hosts_above", 0, 1e15, "pages", whole=True)
         self.rows_per_batch: int = check.number("rows_per_batch", 1, 1e8, "rows", whole=True)
         self.allow_shrink: bool = bool(values["allow_shrink"])
         self.group_columns: tuple[str, ...] = tuple(
@@ -285,6 +292,11 @@ class Settings:
     def horizon_us(self) -> int:
         """Microseconds that the schedule covers."""
         return round(self.horizon_hours * DAY_MICROSECONDS / 24)
+
+    @property
+    def limits_hosts(self) -> bool:
+        """Whether any host may have a limit."""
+        return bool(self.hosts or self.host_max_per_day is not None or self.host_min_gap_seconds)
 
     def published(self) -> dict[str, Any]:
         """What the manifest says of the options: all that decide what is computed, not where it is put."""

@@ -6,6 +6,7 @@ group, small groups borrow from all pages.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -158,6 +159,41 @@ def estimate(
     return Estimate(lam, information, mean)
 
 
+def next_round(evidence: Evidence, group: IntArray, prior: Prior, means: Sequence[FloatArray]) -> FloatArray:
+    """Rates of one round of `estimate`, for groups whose pages are in several places.
+
+    Between rounds only the means of groups travel; the rounds before are made again, at a Newton step each.
+
+    Parameters
+    ----------
+    evidence : Evidence
+        Of n pages.
+    group : (n,) int64
+        Group of each page, an index into each of `means`.
+    prior : Prior
+    means : sequence of (G,) float64, per day
+        Means of groups after each round so far: `means_of` the merged `sum_groups` of all pages' rates.
+
+    Returns
+    -------
+    (n,) float64, per day
+        To be added up by `sum_groups` for the next means.
+    """
+    return _replay(evidence, bin_nodes(evidence), group, prior, means)
+
+
+def estimate_with(
+    evidence: Evidence, group: IntArray, prior: Prior, means: Sequence[FloatArray]
+) -> tuple[FloatArray, FloatArray]:
+    """Rates and information of pages once all rounds are made: the same bits as from `estimate`.
+
+    Parameters are those of `next_round`, with at least one round.
+    """
+    chunks = bin_nodes(evidence)
+    start = _replay(evidence, chunks, group, prior, means[:-1])
+    return _solve_all(evidence, chunks, prior.shape, means[-1][group], start, None)
+
+
 def fit_prior(evidence: Evidence, group: IntArray) -> Prior:
     """Learn the prior from a sample of pages.
 
@@ -238,12 +274,34 @@ def _shape_of_spread(spread: float) -> float:
 def _iterate(
     evidence: Evidence, chunks: list[Nodes], group: IntArray, n_groups: int, prior: Prior, iterations: int
 ) -> tuple[FloatArray, FloatArray | None]:
-    mean = np.full(n_groups, prior.mean_per_day)
+    mean: FloatArray | None = None
     lam: FloatArray | None = None
-    for round_ in range(iterations):
-        lam, _ = _solve_all(evidence, chunks, prior.shape, mean[group], lam, 2 if round_ == 0 else 1)
+    for _ in range(iterations):
+        lam = _step(evidence, chunks, group, prior, lam, mean)
         mean = means_of(sum_groups(lam, group, n_groups, prior.mean_per_day), prior)
-    return mean, lam
+    return np.full(n_groups, prior.mean_per_day) if mean is None else mean, lam
+
+
+def _replay(
+    evidence: Evidence, chunks: list[Nodes], group: IntArray, prior: Prior, means: Sequence[FloatArray]
+) -> FloatArray:
+    lam = _step(evidence, chunks, group, prior, None, None)
+    for mean in means:
+        lam = _step(evidence, chunks, group, prior, lam, mean)
+    return lam
+
+
+def _step(
+    evidence: Evidence,
+    chunks: list[Nodes],
+    group: IntArray,
+    prior: Prior,
+    lam: FloatArray | None,
+    mean: FloatArray | None,
+) -> FloatArray:
+    """Rates of a round, from those and the means of groups of the round before; None before the first."""
+    of_page = np.full(len(evidence), prior.mean_per_day) if mean is None else mean[group]
+    return _solve_all(evidence, chunks, prior.shape, of_page, lam, 2 if lam is None else 1)[0]
 
 
 def _solve_all(

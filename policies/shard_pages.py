@@ -1,6 +1,6 @@
 """Pages of one shard as sequencing wants them, and the checks on them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -44,6 +44,34 @@ class ShardPages:
     host_max_slots: IntArray | None = None
     host_gap_us: IntArray | None = None
     host_free_at_us: IntArray | None = None
+
+    def rows(self, rows: IntArray) -> "ShardPages":
+        """Some pages, (m,) int64, without any limit of hosts."""
+        return ShardPages(
+            self.crawl_rate_per_day[rows],
+            self.days_since_last[rows],
+            self.is_new[rows],
+            self.crawl_value[rows],
+            self.tie[rows],
+        )
+
+    def of_hosts(self, chosen: BoolArray) -> "ShardPages":
+        """The pages of the `chosen` hosts, (h,) bool, with the limits of these."""
+        if self.host_start is None:
+            raise ValueError("pages without host_start cannot be chosen by host")
+        sizes = np.diff(self.host_start)
+        some = self.rows(np.flatnonzero(np.repeat(chosen, sizes)))
+
+        def of(values: IntArray | None) -> IntArray | None:
+            return None if values is None else values[chosen]
+
+        return replace(
+            some,
+            host_start=np.concatenate([[0], np.cumsum(sizes[chosen])]),
+            host_max_slots=of(self.host_max_slots),
+            host_gap_us=of(self.host_gap_us),
+            host_free_at_us=of(self.host_free_at_us),
+        )
 
 
 def priority_order(crawl_value: FloatArray, tie: UIntArray) -> IntArray:

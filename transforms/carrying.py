@@ -13,6 +13,7 @@ from apache_beam.io.filesystems import FileSystems
 from policies.errors import RecrawlError
 from transforms import schemas
 from transforms.scheduling import Carry
+from transforms.sharding import Layout
 from transforms.sinks import read_json
 
 ROWS_PER_BATCH = 1 << 18
@@ -46,7 +47,18 @@ class Previous:
     def carry(self) -> Carry:
         """What that night owes to shards."""
         carry = (self.manifest or {}).get("carry")
-        return Carry(tuple(carry["shards"]), carry["total"]) if carry else Carry()
+        if not carry:
+            return Carry()
+        giants = {int(h, 16): tuple(owed) for h, owed in carry.get("giants", {}).items()}
+        return Carry(tuple(carry["shards"]), carry["total"], giants)
+
+    @property
+    def layout(self) -> Layout | None:
+        """Where that night put its pages; None if there was no night, or nothing says it."""
+        shards = {_numbers(path)[1] for _, path in self.files}
+        if len(shards) != 1 or self.manifest is None:
+            return None
+        return Layout(shards.pop(), Layout.parts_from_json(self.manifest.get("split_hosts", {})))
 
 
 def _match(folder: str) -> list[tuple[str, int]]:
@@ -143,10 +155,14 @@ def find_previous(state: str | None, as_of_us: int, expected: dict[str, Any]) ->
     return Previous(tuple(files), manifest)
 
 
-def shard_of_file(path: str, num_shards: int) -> int | None:
-    """The shard whose rows a file of the previous night holds, None if that night had other shards."""
+def _numbers(path: str) -> tuple[int, int]:
     number, of = path.rsplit("shard-", 1)[1].split(".")[0].split("-of-")
-    return int(number) if int(of) == num_shards else None
+    return int(number), int(of)
+
+
+def shard_of_file(path: str) -> int:
+    """The shard whose rows a file of the previous night holds."""
+    return _numbers(path)[0]
 
 
 def read_previous_file(element: tuple[str, str]) -> Iterator[pa.RecordBatch]:

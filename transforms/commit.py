@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from policies.search import SearchResult
 from transforms.catalogue import DAY_US
 from transforms.learning import Learned
 from transforms.scheduling import MAX_NAMED_HOSTS, Quotas, ShardReport
+from transforms.sharding import Layout
 from transforms.sinks import FileInfo, write_json
 
 KINDS = ("observations", "requests", "signals", "pages", "hosts")
@@ -162,8 +164,11 @@ class WriteManifest(beam.DoFn):
         Then there is no manifest: the night is not committed, its files are left for a look.
     """
 
-    def __init__(self, folder: str, version: str, options: dict[str, Any], guards: Guards) -> None:
+    def __init__(
+        self, folder: str, version: str, options: dict[str, Any], guards: Guards, layout: Layout
+    ) -> None:
         self._folder, self._version, self._options, self._guards = folder, version, options, guards
+        self._layout = layout
 
     def process(
         self,
@@ -181,6 +186,7 @@ class WriteManifest(beam.DoFn):
         manifest = make_manifest(counters, reports, result, learned, quotas)
         manifest |= {
             "warnings": warnings_of(counters, self._guards),
+            "split_hosts": self._layout.as_json(),
             "usual_log_day": usual_day(learned.rows_by_day),
             "recrawl_version": self._version,
             "options": self._options,
@@ -255,5 +261,21 @@ def make_manifest(
         },
         "hosts_at_limit": [{"host": name, "multiplier": value} for value, name in hosts[:MAX_NAMED_HOSTS]],
         "counters": counters,
-        "carry": {"shards": list(quotas.carry.shards), "total": quotas.carry.total},
+        "carry": {
+            "shards": list(quotas.carry.shards),
+            "total": quotas.carry.total,
+            "giants": {f"{h:016x}": list(owed) for h, owed in sorted(quotas.carry.giants.items())},
+        },
+        "large_hosts": large_hosts(reports, counters.get("pages_known", 0)),
     }
+
+
+def large_hosts(reports: list[ShardReport], pages: int) -> list[dict[str, Any]]:
+    """Hosts that fill more than a quarter of a mean shard, largest first: they decide what is split."""
+    sizes: Counter[tuple[int, str]] = Counter()
+    for report in reports:
+        for host_hash, host, n_pages in report.large_hosts:
+            sizes[host_hash, host] += n_pages
+    least = pages / (4 * max(len(reports), 1))
+    chosen = sorted((-n, host, host_hash) for (host_hash, host), n in sizes.items() if n > least)
+    return [{"host": host, "host_hash": f"{h:016x}", "pages": -n} for n, host, h in chosen]

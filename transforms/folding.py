@@ -15,14 +15,15 @@ from policies import history, page_state, request_history
 from policies.page_state import NO_TIME, Forgetting, PageState
 from policies.request_history import NO_DAY, RequestState
 from policies.signal_counts import Signals
-from policies.typing_ import Int32Array, IntArray
+from policies.typing_ import BoolArray, Int32Array, IntArray, UIntArray
 from transforms import schemas
 from transforms.catalogue import DAY_US, HostDefaults, join_catalogue, join_hosts
 from transforms.coders import ShardTables
 from transforms.coding import code_pages
 from transforms.learning import RequestClock
 from transforms.reading import all_batches
-from transforms.sampling import Overview, sample_shard
+from transforms.sampling import Overview, pages_per_giant, sample_shard
+from transforms.sharding import Layout
 from transforms.state import microseconds, read_state, signals_batch, state_batch, times
 from transforms.tally import Counts
 
@@ -39,6 +40,9 @@ class FoldSettings:
     clock : RequestClock
     hosts : HostDefaults
     group_columns : tuple of str
+    num_shards : int
+    split_hosts : frozenset of int
+        Hashes of hosts of which other shards have pages, too.
     """
 
     as_of_us: int
@@ -46,6 +50,8 @@ class FoldSettings:
     clock: RequestClock
     hosts: HostDefaults
     group_columns: tuple[str, ...] = ()
+    num_shards: int = 1
+    split_hosts: frozenset[int] = frozenset()
 
 
 class FoldHistory(beam.DoFn):
@@ -293,7 +299,8 @@ class ShardFold:
         )
         limits = self._table("hosts")
         if limits is not None:
-            unknown = ~np.isin(limits.column("host_hash").to_numpy(), pages.host_hash)
+            listed_hash = limits.column("host_hash").to_numpy()
+            unknown = ~np.isin(listed_hash, pages.host_hash) & self._is_home(listed_hash, shard)
             self.counts.add("hosts_unmatched", int(unknown.sum()))
         listed, duplicates = join_catalogue(pages, self._table("pages"), metadata, settings.group_columns)
         self.counts.add("catalogue_duplicates", duplicates)
@@ -329,7 +336,8 @@ class ShardFold:
             schema=schemas.BINS_TABLE,
         )
         self.counts.add("pages_known", len(pages))
-        self.counts.add("hosts_known", hosts.num_rows)
+        at_home = self._is_home(hosts.column("host_hash").to_numpy(), shard)
+        self.counts.add("hosts_known", int(at_home.sum()))
         self._tables = ShardTables(
             shard,
             {
@@ -339,6 +347,10 @@ class ShardFold:
             },
         )
         return self._tables
+
+    def _is_home(self, host_hash: UIntArray, shard: int) -> BoolArray:
+        """Whether this shard counts a host: of a host that is split only one does."""
+        return Layout(self._settings.num_shards, {}).home(host_hash) == shard
 
     def _last_slots(self) -> IntArray:
         """Last slot that each page was given and whose time has come, microseconds."""
@@ -355,8 +367,10 @@ class ShardFold:
         """The shard's part of what is learned from all pages; after `tables`."""
         requests = self._requests
         first = requests.first_day[requests.first_day != NO_DAY]
+        giants = self._settings.split_hosts
         return Overview(
-            sample_shard(self._tables),
+            *sample_shard(self._tables, giants),
+            pages_per_giant(len(giants)),
             self._rows_by_day,
             int(first.min()) if len(first) else NO_DAY,
             int(requests.last_day.max()) if len(requests.last_day) else NO_DAY,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import apache_beam as beam
@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 from apache_beam.pvalue import AsSingleton
 
-from policies import estimation, prior, request_history, requests, search
+from policies import prior, request_history, requests, search
 from policies.evidence import Evidence
-from policies.typing_ import FloatArray, UIntArray
+from policies.typing_ import FloatArray, IntArray, UIntArray
 from transforms.coders import ShardTables
 from transforms.combining import CombineShards
 from transforms.inputs import InputError
@@ -112,11 +112,20 @@ def learn(overview: Overview, clock: RequestClock, weight_by: str) -> Learned:
 
 @dataclass(frozen=True)
 class GroupTable:
-    """Means of groups that reach over shards: sums of rates by the group's hash, exact and order-free."""
+    """Means of groups that reach over shards: sums of rates by the group's hash, exact and order-free.
+
+    Attributes
+    ----------
+    group_hash : (G,) uint64, ascending
+    sums : prior.GroupSums
+        Of the latest round.
+    means : tuple of (G,) float64, per day
+        Means after each round.
+    """
 
     group_hash: UIntArray
     sums: prior.GroupSums
-    mean_per_day: FloatArray | None = None
+    means: tuple[FloatArray, ...] = ()
 
     def merge(self, other: GroupTable) -> GroupTable:
         """Sums over both sets of pages."""
@@ -124,12 +133,13 @@ class GroupTable:
         sums = _spread(self, hashes).merge(_spread(other, hashes))
         return GroupTable(hashes, sums)
 
-    def lookup(self, group_hash: UIntArray, default: float) -> FloatArray:
-        """Mean of each group, `default` where it is not known."""
-        if self.mean_per_day is None or not len(self.group_hash):
-            return np.full(len(group_hash), default)
+    def find(self, group_hash: UIntArray) -> tuple[IntArray, IntArray]:
+        """Rows of the pages, (k,), whose group has a mean here, and their groups, (k,)."""
+        if not len(self.group_hash):
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
         at = np.minimum(np.searchsorted(self.group_hash, group_hash), len(self.group_hash) - 1)
-        return np.where(self.group_hash[at] == group_hash, self.mean_per_day[at], default)
+        rows = np.flatnonzero(self.group_hash[at] == group_hash)
+        return rows, at[rows]
 
 
 def _spread(table: GroupTable, hashes: UIntArray) -> prior.GroupSums:
@@ -163,50 +173,61 @@ class _MergeGroups(beam.CombineFn):
 class _SumGroups(beam.DoFn):
     """One round: rates under the current means, added up by group."""
 
+    def __init__(self, groups: Collection[int] | None) -> None:
+        self._groups = groups
+
     def process(
-        self, folded: ShardTables, learned: Learned, means: GroupTable | None
+        self, folded: ShardTables, learned: Learned, table: GroupTable | None
     ) -> Iterator[GroupTable]:
         pages = folded.tables["pages"]
-        group_hash, code = np.unique(pages.column("group_hash").to_numpy(), return_inverse=True)
-        change = learned.change
-        if means is None:
-            mean = np.full(len(group_hash), change.mean_per_day)
-        else:
-            mean = means.lookup(group_hash, change.mean_per_day)
-        rate, _ = estimation.rate(evidence_of(pages, folded.tables["bins"]), change.shape, mean[code])
-        sums = prior.sum_groups(rate, code, len(group_hash), change.mean_per_day)
-        yield GroupTable(group_hash, sums)
+        of_page = pages.column("group_hash").to_numpy()
+        evidence = evidence_of(pages, folded.tables["bins"])
+        if self._groups is not None:
+            rows = np.flatnonzero(np.isin(of_page, np.array(sorted(self._groups), np.uint64)))
+            of_page, evidence = of_page[rows], evidence.take(rows)
+        group_hash, code = np.unique(of_page, return_inverse=True)
+        at = np.zeros(0, np.int64) if table is None else np.searchsorted(table.group_hash, group_hash)
+        means = () if table is None else [m[at] for m in table.means]
+        rate = prior.next_round(evidence, code, learned.change, means)
+        yield GroupTable(
+            group_hash, prior.sum_groups(rate, code, len(group_hash), learned.change.mean_per_day)
+        )
+
+
+def _add_means(sums: GroupTable, learned: Learned, before: GroupTable | None) -> GroupTable:
+    earlier = () if before is None else before.means
+    return replace(sums, means=(*earlier, prior.means_of(sums.sums, learned.change)))
 
 
 class LearnGroupMeans(beam.PTransform):
-    """Means of groups that are not hosts: `GROUP_ROUNDS` rounds over all shards.
+    """Means of groups that reach over shards: `GROUP_ROUNDS` rounds over all shards.
+
+    Parameters
+    ----------
+    learned : PCollection of one Learned
+    groups : collection of int, optional
+        Hashes of the groups to find the means of; all groups if None.
 
     Between rounds travel 24 bytes a group and shard.
     """
 
-    def __init__(self, learned: beam.PCollection) -> None:
+    def __init__(self, learned: beam.PCollection, groups: Collection[int] | None = None) -> None:
         super().__init__()
-        self._learned = AsSingleton(learned)
+        self._learned, self._groups = AsSingleton(learned), groups
 
     def expand(self, folded: beam.PCollection) -> beam.PCollection:
-        means: Any = None
+        table: Any = None
         for i in range(GROUP_ROUNDS):
-            means = (
+            before = AsSingleton(table) if table is not None else None
+            table = (
                 folded
                 | f"SumGroups[{i}]"
-                >> beam.ParDo(
-                    _SumGroups(), self._learned, AsSingleton(means) if means is not None else None
-                ).with_output_types(GroupTable)
+                >> beam.ParDo(_SumGroups(self._groups), self._learned, before).with_output_types(GroupTable)
                 | f"AddGroups[{i}]" >> beam.CombineGlobally(_MergeGroups()).without_defaults()
                 | f"MeanGroups[{i}]"
-                >> beam.Map(
-                    lambda table, learned: GroupTable(
-                        table.group_hash, table.sums, prior.means_of(table.sums, learned.change)
-                    ),
-                    self._learned,
-                ).with_output_types(GroupTable)
+                >> beam.Map(_add_means, self._learned, before).with_output_types(GroupTable)
             )
-        return means
+        return table
 
 
 class LearnPriors(beam.PTransform):
@@ -262,14 +283,20 @@ class EstimateParameters(beam.DoFn):
     every page's row on.
     """
 
-    def __init__(self, clock: RequestClock) -> None:
-        self._clock = clock
+    def __init__(self, clock: RequestClock, with_hosts: bool) -> None:
+        self._clock, self._with_hosts = clock, with_hosts
 
     def process(
         self, folded: ShardTables, learned: Learned, groups: GroupTable | None
     ) -> Iterator[ShardTables]:
-        estimated = estimate_shard(folded, learned, groups, self._clock)
-        yield block_to_tables(folded.shard, solver_block(estimated))
+        yield solver_tables(estimate_shard(folded, learned, groups, self._clock), self._with_hosts)
+
+
+def solver_tables(estimated: ShardTables, with_hosts: bool) -> ShardTables:
+    """The solver's view of an estimated shard; `with_hosts` with what giant hosts need."""
+    hosts = estimated.tables["hosts"]
+    names = ("host_hash", "max_slots", "gap_us", "last_slot_at") if with_hosts else ()
+    return block_to_tables(estimated.shard, solver_block(estimated), {n: hosts.column(n) for n in names})
 
 
 def estimate_shard(
@@ -285,13 +312,7 @@ def estimate_shard(
     """
     pages, hosts = folded.tables["pages"], folded.tables["hosts"]
     evidence = evidence_of(pages, folded.tables["bins"])
-    if groups is None:
-        code = pages.column("host_code").to_numpy().astype(np.int64)
-        found = prior.estimate(evidence, code, hosts.num_rows, learned.change)
-        rate, information = found.change_rate_per_day, found.information
-    else:
-        mean = groups.lookup(pages.column("group_hash").to_numpy(), learned.change.mean_per_day)
-        rate, information = estimation.rate(evidence, learned.change.shape, mean)
+    rate, information = _change_rates(pages, evidence, hosts.num_rows, learned.change, groups)
     clicks = impressions = np.full(pages.num_rows, np.nan)
     if learned.clicks or learned.impressions:
         days = clock.exposure_days(learned, pages.column("first_seen_day").to_numpy())
@@ -306,6 +327,23 @@ def estimate_shard(
         "weight": pa.array(_weight(pages, learned, clicks, impressions)),
     }
     return ShardTables(folded.shard, {"pages": pa.RecordBatch.from_pydict(columns), "hosts": hosts})
+
+
+def _change_rates(
+    pages: pa.RecordBatch, evidence: Evidence, n_hosts: int, change: prior.Prior, groups: GroupTable | None
+) -> tuple[FloatArray, FloatArray]:
+    """Change rates and their information; pages of no group of `groups` borrow from their host."""
+    rows = of_row = np.zeros(0, np.int64)
+    if groups is not None:
+        rows, of_row = groups.find(pages.column("group_hash").to_numpy())
+        if len(rows) == len(evidence):
+            return prior.estimate_with(evidence, of_row, change, groups.means)
+    code = pages.column("host_code").to_numpy().astype(np.int64)
+    found = prior.estimate(evidence, code, n_hosts, change)
+    rate, information = found.change_rate_per_day, found.information
+    if groups is not None and len(rows):
+        rate[rows], information[rows] = prior.estimate_with(evidence.take(rows), of_row, change, groups.means)
+    return rate, information
 
 
 def solver_block(estimated: ShardTables) -> search.PageBlock:

@@ -24,7 +24,7 @@ from transforms.formats import Split
 from transforms.hashing import hash_texts, stable_hash
 from transforms.normalise import KINDS
 from transforms.packing import pack_times, unpack_times
-from transforms.sharding import ShardBuffer
+from transforms.sharding import Layout, ShardBuffer
 from transforms.sources import ROWS, plan_files, read_split, slices
 from transforms.tally import Counts
 from transforms.urls import HostTable
@@ -72,14 +72,14 @@ class _Plan(beam.DoFn):
 class _Read(beam.DoFn):
     """Reads tasks. Small batches of a bundle are gathered before they are cut by shard."""
 
-    def __init__(self, num_shards: int, rows_per_batch: int) -> None:
-        self._num_shards, self._rows_per_batch = num_shards, rows_per_batch
+    def __init__(self, layout: Layout, keeps_layout: bool, rows_per_batch: int) -> None:
+        self._layout, self._keeps_layout, self._rows_per_batch = layout, keeps_layout, rows_per_batch
 
     def setup(self) -> None:
         self._table = HostTable()
 
     def start_bundle(self) -> None:
-        self._buffer = ShardBuffer(self._num_shards, self._rows_per_batch)
+        self._buffer = ShardBuffer(self._layout, self._rows_per_batch)
 
     def process(self, task: Task) -> Iterator[Any]:
         if task.split is not None:
@@ -88,12 +88,12 @@ class _Read(beam.DoFn):
             yield from self._read_previous(*task.previous)
         else:  # every shard has a file, whether or not it has pages
             yield beam.pvalue.TaggedOutput(ReadInputs.METADATA, [])
-            for shard in range(self._num_shards):
+            for shard in range(self._layout.num_shards):
                 yield shard, pa.RecordBatch.from_pylist([], schemas.HOSTS)
 
     def _read_previous(self, folder: str, path: str) -> Iterator[tuple[int, pa.RecordBatch]]:
-        whole = shard_of_file(path, self._num_shards)
-        if whole is not None:
+        if self._keeps_layout:
+            whole = shard_of_file(path)
             reference = {"folder": [folder], "path": [path]}
             yield whole, pa.RecordBatch.from_pydict(reference, schemas.PREVIOUS_FILE)
             return
@@ -173,7 +173,7 @@ class ReadInputs(beam.PTransform):
     ----------
     inputs : list of Input
     previous : Previous
-    num_shards : int
+    layout : Layout
     rows_per_batch : int
         Rows to gather before they are cut by shard.
 
@@ -190,11 +190,11 @@ class ReadInputs(beam.PTransform):
     ROWS, REJECTED, COUNTS, METADATA = "rows", "rejected", "counts", "metadata"
 
     def __init__(
-        self, inputs: Iterable[Input], previous: Previous, num_shards: int, rows_per_batch: int
+        self, inputs: Iterable[Input], previous: Previous, layout: Layout, rows_per_batch: int
     ) -> None:
         super().__init__()
         self._elements: list[Input | Task] = [*inputs, Task(), *(Task(previous=f) for f in previous.files)]
-        self._num_shards, self._rows_per_batch = num_shards, rows_per_batch
+        self._read = _Read(layout, previous.layout == layout, rows_per_batch)
 
     def expand(self, pipeline: beam.Pipeline) -> dict[str, beam.PCollection]:
         planned = (
@@ -207,9 +207,7 @@ class ReadInputs(beam.PTransform):
             | "SpreadReads" >> beam.GroupByKey()
             | "TakeReads" >> beam.FlatMapTuple(lambda _, tasks: tasks).with_output_types(Task)
             | "ReadFiles"
-            >> beam.ParDo(_Read(self._num_shards, self._rows_per_batch)).with_outputs(
-                self.REJECTED, self.COUNTS, self.METADATA, main=self.ROWS
-            )
+            >> beam.ParDo(self._read).with_outputs(self.REJECTED, self.COUNTS, self.METADATA, main=self.ROWS)
         )
         types = {
             self.ROWS: tuple[int, pa.RecordBatch],

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from transforms import schemas
 from transforms.hashing import hash_texts
-from transforms.sharding import partition
+from transforms.sharding import Layout, partition
 from transforms.sinks import FileInfo, write_shard
 
 # A file whose every row is bad is spread over shards in runs of this many rows.
@@ -20,13 +20,13 @@ ROWS_PER_RUN = 1 << 16
 
 class _Spread(beam.DoFn):
     def __init__(self, num_shards: int) -> None:
-        self._num_shards = num_shards
+        self._layout = Layout(num_shards, {})
 
     def process(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         run = batch.column("row").to_numpy() // ROWS_PER_RUN
         key = hash_texts(batch.column("source")) + run.astype(np.uint64)
         keyed = batch.append_column("host_hash", pa.array(key))
-        for shard, part in partition(keyed, self._num_shards):
+        for shard, part in partition(keyed, self._layout):
             yield shard, part.drop_columns(["host_hash"])
 
 

@@ -2,14 +2,15 @@
 
 Pages of a host are taken in layers of `LAYER_PAGES`, in order of their hash; the sample is the first
 `SAMPLE_PAGES` pages by (layer, host_hash, url_hash). Many hosts give a few pages each; a single host gives
-them all. A host lies in one shard, so a shard knows the layers of its pages.
+them all. A host lies in one shard, so a shard knows the layers of its pages; of a giant host that is split
+over shards the first pages by hash are kept apart until those of all its parts are together.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
 
 import apache_beam as beam
 import numpy as np
@@ -17,10 +18,12 @@ import pyarrow as pa
 
 from policies.evidence import Evidence
 from policies.request_history import NO_DAY
+from policies.typing_ import Int32Array, IntArray
 from transforms.coders import ShardTables
 
 SAMPLE_PAGES = 16_384
 LAYER_PAGES = 16
+MAX_GIANT_PAGES = 8 * SAMPLE_PAGES
 
 SAMPLE = pa.schema(
     [
@@ -52,17 +55,42 @@ def evidence_of(pages: pa.RecordBatch, bins: pa.RecordBatch) -> Evidence:
     )
 
 
-def sample_shard(folded: ShardTables) -> pa.RecordBatch:
-    """A shard's part of the sample, at most `SAMPLE_PAGES` rows of `SAMPLE`."""
+def pages_per_giant(giants: int) -> int:
+    """How many pages of each giant host are kept until all shards are together."""
+    return min(SAMPLE_PAGES, MAX_GIANT_PAGES // max(giants, 1))
+
+
+def sample_shard(folded: ShardTables, giants: Collection[int] = ()) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """A shard's part of the sample: rows of `SAMPLE`.
+
+    Returns
+    -------
+    sample : RecordBatch
+        Of whole hosts, at most `SAMPLE_PAGES` rows.
+    giant_sample : RecordBatch
+        Of the hosts `giants`, `pages_per_giant` rows each at most.
+    """
     pages, hosts = folded.tables["pages"], folded.tables["hosts"]
     sizes = hosts.column("n_pages").to_numpy()
     start = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
     rank = np.arange(pages.num_rows) - np.repeat(start[:-1], sizes)
     layer = (rank // LAYER_PAGES).astype(np.int32)
-    enough = np.cumsum(np.bincount(layer, minlength=1))
+    giant_rows = np.zeros(0, np.int64)
+    if giants:
+        split = np.isin(hosts.column("host_hash").to_numpy(), np.array(sorted(giants), np.uint64))
+        is_giant = np.repeat(split, sizes)
+        giant_rows = np.flatnonzero(is_giant & (rank < pages_per_giant(len(giants))))
+        layer[is_giant] = np.iinfo(np.int32).max
+    whole = layer[layer < np.iinfo(np.int32).max]
+    enough = np.cumsum(np.bincount(whole, minlength=1))
     last = int(np.searchsorted(enough, SAMPLE_PAGES))
-    rows = np.flatnonzero(layer <= last)
+    rows = np.flatnonzero(layer <= min(last, np.iinfo(np.int32).max - 1))
     rows = rows[np.argsort(layer[rows], kind="stable")][:SAMPLE_PAGES]  # rows are in order of the hashes
+    return _rows(folded, rows, layer[rows]), _rows(folded, giant_rows, np.zeros(len(giant_rows), np.int32))
+
+
+def _rows(folded: ShardTables, rows: IntArray, layer: Int32Array) -> pa.RecordBatch:
+    pages, hosts = folded.tables["pages"], folded.tables["hosts"]
     chosen = evidence_of(pages, folded.tables["bins"]).take(rows)
     take = pa.array(rows)
     offsets = pa.array(chosen.bin_start.astype(np.int32))
@@ -71,7 +99,7 @@ def sample_shard(folded: ShardTables) -> pa.RecordBatch:
         return pa.ListArray.from_arrays(offsets, pa.array(values))
 
     columns = {
-        "layer": pa.array(layer[rows]),
+        "layer": pa.array(layer),
         "host_hash": hosts.column("host_hash").take(pages.column("host_code").take(take)),
         "bin_weight": listed(chosen.bin_weight),
         "bin_days": listed(chosen.bin_days),
@@ -90,13 +118,28 @@ def merge_samples(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
     return whole.take(pa.array(np.lexsort(keys)[:SAMPLE_PAGES]))
 
 
+def merge_giants(parts: list[pa.RecordBatch], most: int) -> pa.RecordBatch:
+    """The first `most` pages of every giant host, with their layers as far as they are known."""
+    whole = pa.concat_batches([pa.RecordBatch.from_pylist([], SAMPLE), *parts])
+    host = whole.column("host_hash").to_numpy()
+    order = np.lexsort((whole.column("url_hash").to_numpy(), host))
+    first = np.flatnonzero(np.diff(host[order], prepend=host[order][:1] + np.uint64(1)))
+    rank = np.arange(len(order)) - np.repeat(first, np.diff(np.append(first, len(order))))
+    kept = rank < most
+    whole = whole.take(pa.array(order[kept]))
+    layer = pa.array((rank[kept] // LAYER_PAGES).astype(np.int32))
+    return whole.set_column(0, SAMPLE.field("layer"), layer)
+
+
 @dataclass(frozen=True)
 class Overview:
     """What is known of all pages together before anything is estimated.
 
     Attributes
     ----------
-    sample : RecordBatch of `SAMPLE`
+    sample, giant_sample : RecordBatch of `SAMPLE`
+        Pages of whole hosts, and those of hosts that are split.
+    pages_per_giant : int
     rows_by_day : dict of int to int
         Rows of tonight's crawl log on each day, days since 1970-01-01.
     first_request_day, last_request_day : int
@@ -105,6 +148,8 @@ class Overview:
     """
 
     sample: pa.RecordBatch
+    giant_sample: pa.RecordBatch
+    pages_per_giant: int = SAMPLE_PAGES
     rows_by_day: dict[int, int] = field(default_factory=dict)
     first_request_day: int = NO_DAY
     last_request_day: int = NO_DAY
@@ -115,11 +160,14 @@ class Overview:
 def merge_overviews(parts: list[Overview]) -> Overview:
     """The overview of several parts of the pages."""
     first = [p.first_request_day for p in parts if p.first_request_day != NO_DAY]
+    most = min((p.pages_per_giant for p in parts), default=SAMPLE_PAGES)
     rows_by_day: Counter[int] = Counter()
     for part in parts:
         rows_by_day.update(part.rows_by_day)
     return Overview(
         merge_samples([p.sample for p in parts]),
+        merge_giants([p.giant_sample for p in parts], most),
+        most,
         dict(sorted(rows_by_day.items())),
         min(first) if first else NO_DAY,
         max((p.last_request_day for p in parts), default=NO_DAY),
@@ -151,4 +199,7 @@ class MergeOverviews(beam.CombineFn):
         return [merge_overviews(accumulator)] if len(accumulator) > 1 else accumulator
 
     def extract_output(self, accumulator: list[Overview]) -> Overview:
-        return merge_overviews(accumulator)
+        merged = merge_overviews(accumulator)
+        # Now that all parts of the giant hosts are together, the layers of their pages are known.
+        sample = merge_samples([merged.sample, merged.giant_sample])
+        return replace(merged, sample=sample, giant_sample=merged.giant_sample.slice(0, 0))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,14 +12,16 @@ import numpy as np
 import pyarrow as pa
 from apache_beam.pvalue import AsSingleton
 
-from policies import estimation, objectives, quotas, search, sequencing
+from policies import estimation, giants, objectives, quotas, search, sequencing
 from policies.errors import InfeasibleError
 from policies.page_state import NO_TIME
-from policies.typing_ import FloatArray, IntArray
+from policies.typing_ import BoolArray, FloatArray, IntArray
 from transforms import schemas
 from transforms.catalogue import DAY_US, META, UNLIMITED_SLOTS
 from transforms.coders import ShardTables
-from transforms.learning import GroupTable, Learned, RequestClock, estimate_shard, solver_block
+from transforms.learning import GroupTable, Learned, RequestClock, estimate_shard, solver_tables
+from transforms.sharding import Layout
+from transforms.sharing import Share, share_limits
 from transforms.solving import tables_to_block
 from transforms.state import microseconds, times
 from transforms.tally import Counts
@@ -30,10 +33,14 @@ RETRY_NEW_DAYS = 7
 
 @dataclass(frozen=True)
 class Carry:
-    """What earlier nights owe to shards: slots given short so far, and the fraction of a slot in total."""
+    """What earlier nights owe to shards: slots given short so far, and the fraction of a slot in total.
+
+    `giants` has, by the hash of a giant host, what is owed to the host and then to each of its parts.
+    """
 
     shards: tuple[float, ...] = ()
     total: float = 0.0
+    giants: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -43,17 +50,28 @@ class Quotas:
     Attributes
     ----------
     slots : (S,) int64
-        Slots of each shard.
+        Slots of each shard, without those of limited giant hosts.
     carry : Carry
         For tomorrow.
+    giants : dict of int to GiantSlots
+        Slots of giant hosts that have a limit or a gap, by the host's hash.
     """
 
     slots: IntArray
     carry: Carry
+    giants: Mapping[int, GiantSlots] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
-        return int(self.slots.sum())
+        return int(self.slots.sum()) + sum(g.slots.total for g in self.giants.values())
+
+
+@dataclass(frozen=True)
+class GiantSlots:
+    """Slots of a giant host, and the shards of its parts in order."""
+
+    slots: giants.HostSlots
+    shards: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -63,12 +81,41 @@ class Night:
     as_of_us: int
     horizon_us: int
     objective: str
-    num_shards: int
+    layout: Layout
+    budget_per_day: float = math.inf
+
+    @property
+    def num_shards(self) -> int:
+        """Shards of the night."""
+        return self.layout.num_shards
+
+
+@dataclass(frozen=True)
+class GiantPart:
+    """What a shard has of a giant host that has a limit or a gap. Times in UTC microseconds, gaps too."""
+
+    host_hash: int
+    rate_per_day: float
+    max_slots: int
+    gap_us: int
+    last_slot_us: int
+
+
+@dataclass(frozen=True)
+class ShardTotal:
+    """Crawls per day of the pages of a shard, those of its limited giant hosts apart."""
+
+    shard: int
+    rate_per_day: float
+    giants: tuple[GiantPart, ...] = ()
 
 
 @dataclass(frozen=True)
 class ShardReport:
-    """Sums of one shard for the manifest. Floats of shards are added in the order of shards."""
+    """Sums of one shard for the manifest. Floats of shards are added in the order of shards.
+
+    `large_hosts` has hash, name and pages of the largest hosts of the shard and of all parts of split ones.
+    """
 
     shard: int
     weight: float
@@ -76,17 +123,36 @@ class ShardReport:
     uniform_fresh_weight: float
     hosts_at_limit: tuple[tuple[float, str], ...]
     counts: dict[str, int] = field(default_factory=dict)
+    large_hosts: tuple[tuple[int, str, int], ...] = ()
 
 
-def divide_slots(totals: Iterable[tuple[int, float]], night: Night, carry: Carry) -> Quotas:
-    """Share the night's slots out to shards in proportion to the rates of their pages."""
+def divide_slots(totals: Iterable[ShardTotal], night: Night, carry: Carry) -> Quotas:
+    """Share the night's slots out to shards and giant hosts, in proportion to their rates."""
     rate = np.zeros(night.num_shards)
-    for shard, total in totals:
-        rate[shard] = total
+    parts: dict[int, dict[int, GiantPart]] = {}
+    for total in totals:
+        rate[total.shard] = total.rate_per_day
+        for part in total.giants:
+            parts.setdefault(part.host_hash, {})[total.shard] = part
+    hosts = sorted(parts)
+    host_rate = [math.fsum(p.rate_per_day for p in parts[h].values()) for h in hosts]
     horizon_hours = night.horizon_us / DAY_US * 24
-    slots, carried = quotas.total_slots(float(rate.sum()), horizon_hours, carry.total)
+    slots, carried = quotas.total_slots(float(rate.sum()) + math.fsum(host_rate), horizon_hours, carry.total)
     old = np.asarray(carry.shards) if len(carry.shards) == night.num_shards else np.zeros(night.num_shards)
-    given, left = quotas.shard_quotas(rate, old, slots)
+    owed_to_host = [carry.giants.get(h, (0.0,))[0] for h in hosts]
+    given, left = quotas.shard_quotas(
+        np.concatenate([rate, host_rate]), np.concatenate([old, owed_to_host]), slots
+    )
+    split: dict[int, GiantSlots] = {}
+    owed: dict[int, tuple[float, ...]] = {}
+    for j, host in enumerate(hosts):
+        due, short = int(given[len(rate) + j]), float(left[len(rate) + j])
+        split[host], of_parts = _giant_slots(host, parts[host], due, night, carry)
+        owed[host] = (short, *of_parts)
+    if hosts:
+        # What a giant host may not use goes to the other pages, where there are any.
+        rest = slots - sum(g.slots.total for g in split.values())
+        given, left = quotas.shard_quotas(rate, old, rest if rate.any() else 0)
     largest = int(given.max(initial=0))
     if largest > MAX_SLOTS_PER_SHARD:
         raise InfeasibleError(
@@ -94,16 +160,69 @@ def divide_slots(totals: Iterable[tuple[int, float]], night: Night, carry: Carry
             "not fit into memory; lower --budget or --horizon_hours, limit pages or hosts, or give more "
             "--num_shards"
         )
-    return Quotas(given, Carry(tuple(left.tolist()), carried))
+    return Quotas(given, Carry(tuple(left.tolist()), carried, owed), split)
+
+
+def _giant_slots(
+    host: int, parts: Mapping[int, GiantPart], due: int, night: Night, carry: Carry
+) -> tuple[GiantSlots, list[float]]:
+    """Slots of one giant host, at most `due`, and what its parts are owed then."""
+    shards = tuple(night.layout.shards_of(host))
+    rate = np.array([parts[s].rate_per_day if s in parts else 0.0 for s in shards])
+    some = next(iter(parts.values()))
+    last = max(p.last_slot_us for p in parts.values())
+    free_us = 0 if last == NO_TIME else last + some.gap_us - night.as_of_us
+    most = giants.most_slots(some.max_slots, some.gap_us, free_us, night.horizon_us)
+    before = np.asarray(carry.giants.get(host, ())[1:])
+    found, owed = giants.host_slots(
+        rate,
+        before if len(before) == len(shards) else np.zeros(len(shards)),
+        min(due, most),
+        some.gap_us,
+        free_us,
+        night.horizon_us,
+    )
+    return GiantSlots(found, shards), owed.tolist()
+
+
+def _limited_giants(hosts: pa.RecordBatch, layout: Layout) -> IntArray:
+    """Rows of the hosts of a shard that are split and have a limit or a gap."""
+    split = np.isin(hosts.column("host_hash").to_numpy(), np.array(sorted(layout.parts), np.uint64))
+    limited = hosts.column("max_slots").to_numpy() < UNLIMITED_SLOTS
+    return np.flatnonzero(split & (limited | (hosts.column("gap_us").to_numpy() > 0)))
+
+
+def shard_total(
+    folded_hosts: pa.RecordBatch, rate_per_day: FloatArray, shard: int, layout: Layout
+) -> ShardTotal:
+    """What `divide_slots` needs to know of a shard with giant hosts."""
+    rows = _limited_giants(folded_hosts, layout)
+    start = np.concatenate([[0], np.cumsum(folded_hosts.column("n_pages").to_numpy(), dtype=np.int64)])
+    hosts = folded_hosts.take(pa.array(rows))
+    rest = np.ones(len(rate_per_day), np.bool_)
+    parts = []
+    columns = (hosts.column(n).to_numpy() for n in ("host_hash", "max_slots", "gap_us"))
+    last = microseconds(hosts.column("last_slot_at"))
+    for row, host_hash, max_slots, gap_us, last_us in zip(rows, *columns, last, strict=True):
+        pages = slice(start[row], start[row + 1])
+        rest[pages] = False
+        rate = float(rate_per_day[pages].sum())
+        parts.append(GiantPart(int(host_hash), rate, int(max_slots), int(gap_us), int(last_us)))
+    return ShardTotal(shard, float(rate_per_day[rest].sum()), tuple(parts))
 
 
 class _ShardTotal(beam.DoFn):
-    def __init__(self, objective: str) -> None:
-        self._objective = objective
+    def __init__(self, night: Night) -> None:
+        self._night = night
 
-    def process(self, tables: ShardTables, result: search.SearchResult) -> Iterator[tuple[int, float]]:
-        block = tables_to_block(tables)
-        yield tables.shard, search.shard_total_per_day(block, objectives.get(self._objective), result)
+    def process(self, tables: ShardTables, result: search.SearchResult) -> Iterator[ShardTotal]:
+        block, objective = tables_to_block(tables), objectives.get(self._night.objective)
+        hosts = tables.tables.get("hosts")
+        if not self._night.layout.parts or hosts is None:
+            yield ShardTotal(tables.shard, search.shard_total_per_day(block, objective, result))
+            return
+        rate = search.allocate(block, objective, result).crawl_rate_per_day
+        yield shard_total(hosts, rate, tables.shard, self._night.layout)
 
 
 class DivideSlots(beam.PTransform):
@@ -117,9 +236,7 @@ class DivideSlots(beam.PTransform):
         return (
             blocks
             | "ShardTotals"
-            >> beam.ParDo(_ShardTotal(self._night.objective), AsSingleton(self._result)).with_output_types(
-                tuple[int, float]
-            )
+            >> beam.ParDo(_ShardTotal(self._night), AsSingleton(self._result)).with_output_types(ShardTotal)
             | "GatherTotals" >> beam.CombineGlobally(beam.combiners.ToListCombineFn()).without_defaults()
             | "ShareOut"
             >> beam.Map(
@@ -151,9 +268,10 @@ class SequenceCrawls(beam.DoFn):
         groups: GroupTable | None,
         result: search.SearchResult,
         plan: Quotas,
+        shares: Mapping[int, Share] | None,
     ) -> Iterator[Any]:
         estimated = estimate_shard(folded, learned, groups, self._clock)
-        shard = ScheduledShard(self._night, estimated, result, plan)
+        shard = ScheduledShard(self._night, estimated, result, plan, shares)
         number = estimated.shard
         yield number, shard.pages()
         yield beam.pvalue.TaggedOutput(self.SCHEDULE, (number, shard.schedule()))
@@ -171,11 +289,15 @@ class ScheduledShard:
         estimated: ShardTables,
         result: search.SearchResult,
         plan: Quotas,
+        shares: Mapping[int, Share] | None = None,
     ) -> None:
         self._night, self._shard = night, estimated.shard
         self._pages, self._hosts = estimated.tables["pages"], estimated.tables["hosts"]
         objective = objectives.get(night.objective)
-        block = solver_block(estimated)
+        tables = solver_tables(estimated, bool(shares))
+        if shares:
+            tables = share_limits(tables, shares, night.objective, night.budget_per_day)
+        block = tables_to_block(tables)
         self._allocation = search.allocate(block, objective, result)
         self._rate = self._allocation.crawl_rate_per_day
         change, weight = block.change_rate_per_day, block.request_rate_per_day
@@ -197,8 +319,27 @@ class ScheduledShard:
         crawled = microseconds(self._pages.column("last_crawl_at"))
         age = np.where(crawled == NO_TIME, np.inf, (night.as_of_us - crawled) / DAY_US)
         self._value = objective.crawl_value(change, weight, np.maximum(age, 0.0))
-        self._offsets = quotas.slot_offsets_us(plan.slots, estimated.shard, night.horizon_us)
-        self._sequence = sequencing.sequence(self._shard_pages(), self._offsets, night.horizon_us)
+        self._sequence = self._sequence_all(plan)
+
+    def _sequence_all(self, plan: Quotas) -> sequencing.Sequence:
+        horizon_us, pages = self._night.horizon_us, self._shard_pages()
+        offsets = quotas.slot_offsets_us(plan.slots, self._shard, horizon_us)
+        rows = _limited_giants(self._hosts, self._night.layout) if plan.giants else np.zeros(0, np.int64)
+        if not len(rows):
+            return sequencing.sequence(pages, offsets, horizon_us)
+        start = np.concatenate([[0], np.cumsum(self._hosts.column("n_pages").to_numpy(), dtype=np.int64)])
+        host_hash = self._hosts.column("host_hash").to_numpy()
+        parts = []
+        whole = np.ones(len(host_hash), np.bool_)
+        whole[rows] = False
+        rest = np.flatnonzero(np.repeat(whole, np.diff(start)))
+        parts.append((rest, sequencing.sequence(pages.of_hosts(whole), offsets, horizon_us)))
+        for row in rows.tolist():
+            giant = plan.giants[int(host_hash[row])]
+            mine = np.arange(start[row], start[row + 1])
+            own = giant.slots.offsets_us(giant.shards.index(self._shard))
+            parts.append((mine, sequencing.sequence(pages.rows(mine), own, horizon_us)))
+        return giants.merge_sequences(parts, len(self._rate))
 
     def _shard_pages(self) -> sequencing.ShardPages:
         hosts = self._hosts
@@ -330,7 +471,7 @@ class ScheduledShard:
         multiplier = self._allocation.host_multiplier
         hosts: tuple[tuple[float, str], ...] = ()
         if multiplier is not None:
-            at_limit = np.flatnonzero(multiplier > 0)
+            at_limit = np.flatnonzero((multiplier > 0) & self._reported_here())
             counts.add("hosts_at_limit", len(at_limit))
             worst = at_limit[np.argsort(-multiplier[at_limit], kind="stable")[:MAX_NAMED_HOSTS]]
             hosts = tuple((float(multiplier[j]), self._hosts.column("host")[int(j)].as_py()) for j in worst)
@@ -341,6 +482,22 @@ class ScheduledShard:
             float((self._weight * self._uniform).sum()),
             hosts,
             counts.publish(),
+            self._large_hosts(),
+        )
+
+    def _reported_here(self) -> BoolArray:
+        """Hosts that this shard reports on: a split one is reported by its home only."""
+        host_hash = self._hosts.column("host_hash").to_numpy()
+        return self._night.layout.home(host_hash) == self._shard
+
+    def _large_hosts(self) -> tuple[tuple[int, str, int], ...]:
+        sizes = self._hosts.column("n_pages").to_numpy()
+        host_hash = self._hosts.column("host_hash").to_numpy()
+        split = np.isin(host_hash, np.array(sorted(self._night.layout.parts), np.uint64))
+        rows = np.lexsort((host_hash, -sizes))[:MAX_NAMED_HOSTS]
+        rows = np.union1d(rows, np.flatnonzero(split))
+        return tuple(
+            (int(host_hash[r]), self._hosts.column("host")[int(r)].as_py(), int(sizes[r])) for r in rows
         )
 
 

@@ -6,7 +6,7 @@ shards can change a bit of the result. Only kilobytes travel between rounds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import apache_beam as beam
@@ -19,7 +19,9 @@ from transforms.coders import ShardTables
 from transforms.combining import CombineShards
 
 
-def block_to_tables(shard: int, block: search.PageBlock) -> ShardTables:
+def block_to_tables(
+    shard: int, block: search.PageBlock, more_of_hosts: Mapping[str, pa.Array] | None = None
+) -> ShardTables:
     """A solver's block as tables; columns that limit nothing are left out."""
     columns: dict[str, Any] = {
         "change_rate_per_day": pa.array(block.change_rate_per_day),
@@ -35,6 +37,7 @@ def block_to_tables(shard: int, block: search.PageBlock) -> ShardTables:
             {
                 "n_pages": pa.array(np.diff(block.host_start)),
                 "limit_per_day": pa.array(block.host_limit_per_day),
+                **(more_of_hosts or {}),
             }
         )
     return ShardTables(shard, tables)
@@ -51,7 +54,7 @@ def tables_to_block(tables: ShardTables) -> search.PageBlock:
     return search.PageBlock(**columns)
 
 
-class _Merge(beam.CombineFn):
+class Merge(beam.CombineFn):
     """Adds up values that have an exact, order-free `merge`."""
 
     def create_accumulator(self) -> None:
@@ -116,7 +119,7 @@ class SolveMultiplier(beam.PTransform):
         state = (
             blocks
             | "Survey" >> beam.Map(_survey, objective, budget).with_output_types(search.Survey)
-            | "AddSurveys" >> CombineShards(_Merge(), self._num_shards)
+            | "AddSurveys" >> CombineShards(Merge(), self._num_shards)
             | "Begin"
             >> beam.Map(lambda s: search.begin(s, objectives.get(objective), budget)).with_output_types(
                 search.SearchState
@@ -127,7 +130,7 @@ class SolveMultiplier(beam.PTransform):
                 blocks
                 | f"Demand[{i}]"
                 >> beam.ParDo(_Demand(objective), AsSingleton(state)).with_output_types(search.Demand)
-                | f"AddDemands[{i}]" >> beam.CombineGlobally(_Merge()).without_defaults()
+                | f"AddDemands[{i}]" >> beam.CombineGlobally(Merge()).without_defaults()
             )
             state = demand | f"Advance[{i}]" >> beam.Map(
                 lambda d, s: search.advance(s, d), AsSingleton(state)

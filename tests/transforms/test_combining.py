@@ -59,7 +59,9 @@ def _overview_plain(value):
 def test_overviews(small_sample):
     rng = np.random.default_rng(0)
     overviews = [
-        Overview(sample_shard(_folded(rng, sizes)), {7: 1, 7 + i: 2}, 20000 - i, 20010 + i, i == 1, False)
+        Overview(
+            *sample_shard(_folded(rng, sizes)), 40, {7: 1, 7 + i: 2}, 20000 - i, 20010 + i, i == 1, False
+        )
         for i, sizes in enumerate([[3, 9, 1], [], [60], [1] * 30])
     ]
     sample, starts, first, last, clicks, impressions = check_combine_laws(
@@ -96,12 +98,12 @@ def test_sample_does_not_depend_on_shards(small_sample):
             "bins": whole.tables["bins"].take(pa.array(bins)),
             "hosts": whole.tables["hosts"].take(pa.array(chosen)),
         }
-        parts.append(sample_shard(ShardTables(shard, tables)))
-    assert merge_samples(parts[::-1]).equals(merge_samples([sample_shard(whole)]))
+        parts.append(sample_shard(ShardTables(shard, tables))[0])
+    assert merge_samples(parts[::-1]).equals(merge_samples([sample_shard(whole)[0]]))
 
 
 def test_a_single_host_fills_the_sample(small_sample):
-    sample = sample_shard(_folded(np.random.default_rng(2), [100]))
+    sample = sample_shard(_folded(np.random.default_rng(2), [100]))[0]
     assert sample.num_rows == 40 and sample.column("layer").to_pylist() == [i // 4 for i in range(40)]
 
 

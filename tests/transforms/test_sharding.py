@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.sharding import ShardBuffer, partition
+from transforms.sharding import Layout, ShardBuffer, partition
 
 
 @settings(max_examples=60, deadline=None)
@@ -21,7 +21,7 @@ def test_partition_conserves_rows_and_keeps_hosts_together(hosts, num_shards):
         {"i": pa.array(np.arange(len(hosts))), "host_hash": pa.array(hosts, pa.uint64())}
     )
     seen = []
-    for number, part in partition(batch, num_shards):
+    for number, part in partition(batch, Layout(num_shards, {})):
         assert part.num_rows
         seen.append(number)
         part_hosts = part.column("host_hash").to_pylist()
@@ -31,9 +31,9 @@ def test_partition_conserves_rows_and_keeps_hosts_together(hosts, num_shards):
         for i, host in zip(part.column("i").to_pylist(), part_hosts, strict=True):
             assert hosts[i] == host
     assert len(set(seen)) == len(seen)
-    assert sorted(i for _, p in partition(batch, num_shards) for i in p.column("i").to_pylist()) == list(
-        range(len(hosts))
-    )
+    assert sorted(
+        i for _, p in partition(batch, Layout(num_shards, {})) for i in p.column("i").to_pylist()
+    ) == list(range(len(hosts)))
 
 
 @pytest.mark.parametrize("cut", [1, 13, 4000])
@@ -43,7 +43,7 @@ def test_small_batches_are_gathered(cut):
     whole = pa.RecordBatch.from_pydict(
         {"host_hash": pa.array(rng.integers(0, 50, rows).astype(np.uint64)), "i": pa.array(np.arange(rows))},
     ).replace_schema_metadata({b"recrawl": b"observations"})
-    buffer = ShardBuffer(4, 1 << 18)
+    buffer = ShardBuffer(Layout(4, {}), 1 << 18)
     out = [e for at in range(0, rows, cut) for e in buffer.add(whole.slice(at, cut))]
     out += buffer.flush()
     assert len(out) == 4  # one batch a shard, however the input was cut
@@ -55,7 +55,7 @@ def test_small_batches_are_gathered(cut):
 
 
 def test_batches_of_other_columns_stay_apart():
-    buffer = ShardBuffer(1, 1 << 18)
+    buffer = ShardBuffer(Layout(1, {}), 1 << 18)
     a = pa.RecordBatch.from_pydict({"host_hash": pa.array([1], pa.uint64())}).replace_schema_metadata(
         {b"k": b"1"}
     )
@@ -68,7 +68,7 @@ def test_batches_of_other_columns_stay_apart():
 
 
 def test_a_full_buffer_is_cut():
-    buffer = ShardBuffer(2, 5)
+    buffer = ShardBuffer(Layout(2, {}), 5)
     batch = pa.RecordBatch.from_pydict({"host_hash": pa.array(range(3), pa.uint64())})
     assert list(buffer.add(batch)) == []
     assert sorted((shard, part.num_rows) for shard, part in buffer.add(batch)) == [(0, 4), (1, 2)]

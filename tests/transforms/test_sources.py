@@ -16,6 +16,7 @@ from transforms import schemas
 from transforms.carrying import Previous
 from transforms.inputs import InputError, match_files
 from transforms.reading import Input, ReadInputs, unpacked
+from transforms.sharding import Layout
 from transforms.sources import check_inputs
 from transforms.tally import committed
 from transforms.urls import locate
@@ -24,7 +25,9 @@ from transforms.urls import locate
 def _run(kind, patterns, check=None, rejected=None, required=True, num_shards=2):
     """Read one input; `check` gets its batches as the shards see them. Returns Beam's counters."""
     pipeline = beam.Pipeline(runner=FnApiRunner())
-    read = pipeline | ReadInputs([Input(kind, patterns, required)], Previous(), num_shards, 1 << 18)
+    read = pipeline | ReadInputs(
+        [Input(kind, patterns, required)], Previous(), Layout(num_shards, {}), 1 << 18
+    )
 
     def rows(elements):
         kept = [(shard, unpacked(batch)) for shard, batch in elements if batch.num_rows]

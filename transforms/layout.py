@@ -1,0 +1,99 @@
+"""Which hosts are giant, decided before the job starts: by the previous night, else by a look at the logs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+
+from transforms.carrying import Previous
+from transforms.formats import RawBlock, Split, plan, read
+from transforms.inputs import InputFile, match_files
+from transforms.normalise import KINDS, normalise
+from transforms.reading import Input
+from transforms.sharding import Layout, choose_parts
+from transforms.urls import HostTable
+
+SAMPLED_FILES = 16
+SAMPLED_ROWS = 8192  # of each file
+# A page takes at least so many bytes of a log: a log too small for a giant host is not looked at.
+LEAST_BYTES_PER_PAGE = 16
+_KINDS = ("observations", "pages")
+
+
+def choose_layout(inputs: Iterable[Input], previous: Previous, num_shards: int, above: int) -> Layout:
+    """Where pages lie tonight.
+
+    Parameters
+    ----------
+    inputs : iterable of Input
+    previous : Previous
+        Its manifest counted the pages of large hosts.
+    num_shards : int
+    above : int
+        Pages of a host above which it is split.
+
+    Returns
+    -------
+    Layout
+
+    Raises
+    ------
+    InputError
+        As reading the inputs does.
+
+    Notes
+    -----
+    Without a previous night some rows of at most `SAMPLED_FILES` files are looked at, each file weighing by
+    its size. That is an estimate, which the second night corrects; the same files give the same layout.
+    """
+    manifest = previous.manifest or {}
+    if "large_hosts" in manifest:
+        pages = {int(h["host_hash"], 16): float(h["pages"]) for h in manifest["large_hosts"]}
+        last = previous.layout
+        before = last.parts if last is not None and last.num_shards == num_shards else {}
+        total = float(manifest["counters"].get("pages_known", 0))
+        return Layout(num_shards, choose_parts(pages, total, num_shards, above, before))
+    share: Counter[int] = Counter()
+    most = 0.0
+    for found in inputs:
+        files = match_files(found.patterns, found.kind, found.required) if found.kind in _KINDS else []
+        size = sum(f.size for f in files) / LEAST_BYTES_PER_PAGE
+        if num_shards > 1 and size > above:
+            most = max(most, size)
+            for host, part in _host_shares(files, found.kind).items():
+                share[host] = max(share[host], part)
+    sizes = {host: part * most for host, part in share.items()}
+    return Layout(num_shards, choose_parts(sizes, most, num_shards, above, {}))
+
+
+def _host_shares(files: list[InputFile], kind: str) -> Counter[int]:
+    """Share of the rows that each host has, from a sample."""
+    at = np.linspace(0, len(files) - 1, min(len(files), SAMPLED_FILES)).round().astype(int)
+    shares: Counter[int] = Counter()
+    table = HostTable()
+    weight = 0
+    for file in (files[i] for i in at.tolist()):
+        splits = plan(file)
+        batch = _some_rows(splits[len(splits) // 2], kind, table)
+        if batch is None or not batch.num_rows:
+            continue
+        weight += file.size
+        hosts, counts = np.unique(batch.column("host_hash").to_numpy(), return_counts=True)
+        for host, n in zip(hosts.tolist(), counts.tolist(), strict=True):
+            shares[host] += file.size * n / batch.num_rows
+    return Counter({host: part / weight for host, part in shares.items()})
+
+
+def _some_rows(split: Split, kind: str, table: HostTable) -> pa.RecordBatch | None:
+    """Rows spread over the first block of a split."""
+    if split.form == "empty":
+        return None
+    block = next((b for b in read(split, KINDS[kind], ()) if isinstance(b, RawBlock)), None)
+    if block is None:
+        return None
+    n = block.batch.num_rows
+    rows = pa.array(np.arange(0, n, max(1, n // SAMPLED_ROWS)))
+    return normalise(KINDS[kind], block.batch.take(rows), split.path, 0, table).rows

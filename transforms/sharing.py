@@ -1,0 +1,196 @@
+"""Limits of giant hosts, shared among the shards that hold their pages.
+
+A host at its limit is a budget problem of its own: find the multiplier at which its pages ask for the limit.
+It is solved by the rounds of `transforms.solving` before the search for all pages, and each shard then gets
+as its own limit what its pages have in that solution. In the search for all pages a shard's part of the host
+is cut just where the whole host would be, so that nothing there has to know of parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+from apache_beam.pvalue import AsSingleton
+
+from policies import objectives, search
+from policies.demand import BUDGET_UNITS
+from transforms.coders import ShardTables
+from transforms.solving import Merge
+
+
+@dataclass(frozen=True)
+class ByHost:
+    """Values of giant hosts that merge host by host."""
+
+    values: Mapping[int, Any]
+
+    def merge(self, other: ByHost) -> ByHost:
+        """Those of both."""
+        merged = dict(self.values)
+        for host, value in other.values.items():
+            merged[host] = merged[host].merge(value) if host in merged else value
+        return ByHost(dict(sorted(merged.items())))
+
+
+@dataclass(frozen=True)
+class Share:
+    """How the limit of a host is shared.
+
+    Attributes
+    ----------
+    limit_per_day : float
+    result : SearchResult or None
+        The host's own search; None where floors fill the limit.
+    floor_units : int
+        Sum of all floors, in units of limit * 2^-60.
+    pages : int
+    """
+
+    limit_per_day: float
+    result: search.SearchResult | None
+    floor_units: int
+    pages: int
+
+    def of_part(self, block: search.PageBlock, objective: objectives.Objective) -> float:
+        """Limit, per day, of the part of the host in `block`. Those of all parts add up to the limit."""
+        if self.result is None:
+            return self.limit_per_day * (
+                search.survey(block, objective, self.limit_per_day).floor_units / self.floor_units
+            )
+        used = search.shard_total_per_day(block, objective, self.result)
+        return used + self.result.unspent_per_day * len(block) / self.pages
+
+
+def parts_of_hosts(
+    tables: ShardTables, hosts: Collection[int], budget_per_day: float
+) -> Iterator[tuple[int, int, float, search.PageBlock]]:
+    """A shard's parts of the `hosts` that have a limit below the budget.
+
+    Yields
+    ------
+    (host_hash, row of the host, limit per day, PageBlock)
+    """
+    table, pages = tables.tables.get("hosts"), tables.tables["pages"]
+    if table is None:
+        return
+    sizes, limit = table.column("n_pages").to_numpy(), table.column("limit_per_day").to_numpy()
+    host_hash = table.column("host_hash").to_numpy()
+    start = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+    chosen = np.isin(host_hash, np.array(sorted(hosts), np.uint64)) & (limit > 0) & (limit < budget_per_day)
+    for row in np.flatnonzero(chosen).tolist():
+        part = pages.slice(start[row], sizes[row])
+        block = search.PageBlock(**{name: part.column(name).to_numpy() for name in part.schema.names})
+        yield int(host_hash[row]), row, float(limit[row]), block
+
+
+def share_limits(
+    tables: ShardTables, shares: Mapping[int, Share], objective: str, budget_per_day: float
+) -> ShardTables:
+    """A shard's solver tables with the limits of its parts of giant hosts."""
+    parts = list(parts_of_hosts(tables, shares, budget_per_day))
+    if not parts:
+        return tables
+    hosts = tables.tables["hosts"]
+    limit = hosts.column("limit_per_day").to_numpy().copy()
+    for host, row, _, block in parts:
+        limit[row] = shares[host].of_part(block, objectives.get(objective))
+    at = hosts.schema.get_field_index("limit_per_day")
+    limited = hosts.set_column(at, hosts.schema.field(at), pa.array(limit))
+    return replace(tables, tables=tables.tables | {"hosts": limited})
+
+
+class _SurveyParts(beam.DoFn):
+    def __init__(self, hosts: Collection[int], objective: str, budget_per_day: float) -> None:
+        self._hosts, self._objective, self._budget = hosts, objective, budget_per_day
+
+    def process(self, tables: ShardTables) -> Iterator[ByHost]:
+        objective = objectives.get(self._objective)
+        yield ByHost(
+            {
+                host: search.survey(block, objective, limit)
+                for host, _, limit, block in parts_of_hosts(tables, self._hosts, self._budget)
+            }
+        )
+
+
+class _DemandOfParts(beam.DoFn):
+    def __init__(self, objective: str, budget_per_day: float) -> None:
+        self._objective, self._budget = objective, budget_per_day
+
+    def process(self, tables: ShardTables, states: Mapping[int, search.SearchState]) -> Iterator[ByHost]:
+        objective = objectives.get(self._objective)
+        yield ByHost(
+            {
+                host: search.demand(block, objective, states[host])
+                for host, _, _, block in parts_of_hosts(tables, states, self._budget)
+            }
+        )
+
+
+def _advance(demands: ByHost, states: Mapping[int, search.SearchState]) -> dict[int, search.SearchState]:
+    return {host: search.advance(state, demands.values[host]) for host, state in states.items()}
+
+
+def _begin(surveys: ByHost, objective: str) -> dict[int, search.SearchState]:
+    return {
+        host: search.begin(found, objectives.get(objective), found.budget_per_day)
+        for host, found in surveys.values.items()
+        if found.floor_units < BUDGET_UNITS
+    }
+
+
+def _finish(states: Mapping[int, search.SearchState], surveys: ByHost) -> dict[int, Share]:
+    return {
+        host: Share(
+            found.budget_per_day,
+            search.finish(states[host]) if host in states else None,
+            found.floor_units,
+            found.pages,
+        )
+        for host, found in surveys.values.items()
+    }
+
+
+class ShareHostLimits(beam.PTransform):
+    """How the limits of giant hosts are shared among shards.
+
+    Parameters
+    ----------
+    hosts : collection of int
+        Hashes of the hosts that are split.
+    objective : str
+    budget_per_day : float
+
+    Input: the solver's tables of all shards; output: one dict of int to `Share`. As many barriers as the
+    search for all pages has; between them travel a few numbers a host and shard.
+    """
+
+    def __init__(self, hosts: Collection[int], objective: str, budget_per_day: float) -> None:
+        super().__init__()
+        self._hosts, self._objective, self._budget = hosts, objective, budget_per_day
+
+    def expand(self, blocks: beam.PCollection) -> beam.PCollection:
+        objective, budget = self._objective, self._budget
+        states_type = dict[int, search.SearchState]
+        surveys = (
+            blocks
+            | "SurveyParts"
+            >> beam.ParDo(_SurveyParts(self._hosts, objective, budget)).with_output_types(ByHost)
+            | "AddSurveys" >> beam.CombineGlobally(Merge()).without_defaults()
+        )
+        states = surveys | "Begin" >> beam.Map(_begin, objective).with_output_types(states_type)
+        demand = _DemandOfParts(objective, budget)
+        for i in range(search.ROUNDS):
+            states = (
+                blocks
+                | f"DemandOfParts[{i}]" >> beam.ParDo(demand, AsSingleton(states)).with_output_types(ByHost)
+                | f"AddDemands[{i}]" >> beam.CombineGlobally(Merge()).without_defaults()
+                | f"Advance[{i}]" >> beam.Map(_advance, AsSingleton(states)).with_output_types(states_type)
+            )
+        finish = beam.Map(_finish, AsSingleton(surveys)).with_output_types(dict[int, Share])
+        return states | "Finish" >> finish
