@@ -21,7 +21,7 @@ from transforms.catalogue import DAY_US, META, UNLIMITED_SLOTS
 from transforms.coders import ShardTables
 from transforms.learning import GroupTable, Learned, RequestClock, estimate_shard, solver_tables
 from transforms.sharding import Layout
-from transforms.sharing import Share, share_limits
+from transforms.sharing import ByHost, share_limits
 from transforms.solving import tables_to_block
 from transforms.state import microseconds, times
 from transforms.tally import Counts
@@ -268,7 +268,7 @@ class SequenceCrawls(beam.DoFn):
         groups: GroupTable | None,
         result: search.SearchResult,
         plan: Quotas,
-        shares: Mapping[int, Share] | None,
+        shares: ByHost | None,
     ) -> Iterator[Any]:
         estimated = estimate_shard(folded, learned, groups, self._clock)
         shard = ScheduledShard(self._night, estimated, result, plan, shares)
@@ -289,13 +289,13 @@ class ScheduledShard:
         estimated: ShardTables,
         result: search.SearchResult,
         plan: Quotas,
-        shares: Mapping[int, Share] | None = None,
+        shares: ByHost | None = None,
     ) -> None:
         self._night, self._shard = night, estimated.shard
         self._pages, self._hosts = estimated.tables["pages"], estimated.tables["hosts"]
         objective = objectives.get(night.objective)
-        tables = solver_tables(estimated, bool(shares))
-        if shares:
+        tables = solver_tables(estimated, shares is not None)
+        if shares is not None:
             tables = share_limits(tables, shares, night.objective, night.budget_per_day)
         block = tables_to_block(tables)
         self._allocation = search.allocate(block, objective, result)
@@ -470,7 +470,7 @@ class ScheduledShard:
             counts.add(f"slots_{name}", int(n))
         multiplier = self._allocation.host_multiplier
         hosts: tuple[tuple[float, str], ...] = ()
-        if multiplier is not None:
+        if len(multiplier):  # none where no host of the shard has a limit
             at_limit = np.flatnonzero((multiplier > 0) & self._reported_here())
             counts.add("hosts_at_limit", len(at_limit))
             worst = at_limit[np.argsort(-multiplier[at_limit], kind="stable")[:MAX_NAMED_HOSTS]]

@@ -25,7 +25,7 @@ from transforms.solving import Merge
 
 @dataclass(frozen=True)
 class ByHost:
-    """Values of giant hosts that merge host by host."""
+    """Values of giant hosts, by their hashes. They merge host by host."""
 
     values: Mapping[int, Any]
 
@@ -88,17 +88,15 @@ def parts_of_hosts(
         yield int(host_hash[row]), row, float(limit[row]), block
 
 
-def share_limits(
-    tables: ShardTables, shares: Mapping[int, Share], objective: str, budget_per_day: float
-) -> ShardTables:
+def share_limits(tables: ShardTables, shares: ByHost, objective: str, budget_per_day: float) -> ShardTables:
     """A shard's solver tables with the limits of its parts of giant hosts."""
-    parts = list(parts_of_hosts(tables, shares, budget_per_day))
+    parts = list(parts_of_hosts(tables, shares.values, budget_per_day))
     if not parts:
         return tables
     hosts = tables.tables["hosts"]
     limit = hosts.column("limit_per_day").to_numpy().copy()
     for host, row, _, block in parts:
-        limit[row] = shares[host].of_part(block, objectives.get(objective))
+        limit[row] = shares.values[host].of_part(block, objectives.get(objective))
     at = hosts.schema.get_field_index("limit_per_day")
     limited = hosts.set_column(at, hosts.schema.field(at), pa.array(limit))
     return replace(tables, tables=tables.tables | {"hosts": limited})
@@ -122,38 +120,44 @@ class _DemandOfParts(beam.DoFn):
     def __init__(self, objective: str, budget_per_day: float) -> None:
         self._objective, self._budget = objective, budget_per_day
 
-    def process(self, tables: ShardTables, states: Mapping[int, search.SearchState]) -> Iterator[ByHost]:
+    def process(self, tables: ShardTables, states: ByHost) -> Iterator[ByHost]:
         objective = objectives.get(self._objective)
         yield ByHost(
             {
-                host: search.demand(block, objective, states[host])
-                for host, _, _, block in parts_of_hosts(tables, states, self._budget)
+                host: search.demand(block, objective, states.values[host])
+                for host, _, _, block in parts_of_hosts(tables, states.values, self._budget)
             }
         )
 
 
-def _advance(demands: ByHost, states: Mapping[int, search.SearchState]) -> dict[int, search.SearchState]:
-    return {host: search.advance(state, demands.values[host]) for host, state in states.items()}
+def _advance(demands: ByHost, states: ByHost) -> ByHost:
+    return ByHost(
+        {host: search.advance(state, demands.values[host]) for host, state in states.values.items()}
+    )
 
 
-def _begin(surveys: ByHost, objective: str) -> dict[int, search.SearchState]:
-    return {
-        host: search.begin(found, objectives.get(objective), found.budget_per_day)
-        for host, found in surveys.values.items()
-        if found.floor_units < BUDGET_UNITS
-    }
+def _begin(surveys: ByHost, objective: str) -> ByHost:
+    return ByHost(
+        {
+            host: search.begin(found, objectives.get(objective), found.budget_per_day)
+            for host, found in surveys.values.items()
+            if found.floor_units < BUDGET_UNITS
+        }
+    )
 
 
-def _finish(states: Mapping[int, search.SearchState], surveys: ByHost) -> dict[int, Share]:
-    return {
-        host: Share(
-            found.budget_per_day,
-            search.finish(states[host]) if host in states else None,
-            found.floor_units,
-            found.pages,
-        )
-        for host, found in surveys.values.items()
-    }
+def _finish(states: ByHost, surveys: ByHost) -> ByHost:
+    return ByHost(
+        {
+            host: Share(
+                found.budget_per_day,
+                search.finish(states.values[host]) if host in states.values else None,
+                found.floor_units,
+                found.pages,
+            )
+            for host, found in surveys.values.items()
+        }
+    )
 
 
 class ShareHostLimits(beam.PTransform):
@@ -166,7 +170,7 @@ class ShareHostLimits(beam.PTransform):
     objective : str
     budget_per_day : float
 
-    Input: the solver's tables of all shards; output: one dict of int to `Share`. As many barriers as the
+    Input: the solver's tables of all shards; output: one `ByHost` of `Share`. As many barriers as the
     search for all pages has; between them travel a few numbers a host and shard.
     """
 
@@ -176,21 +180,20 @@ class ShareHostLimits(beam.PTransform):
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
         objective, budget = self._objective, self._budget
-        states_type = dict[int, search.SearchState]
         surveys = (
             blocks
             | "SurveyParts"
             >> beam.ParDo(_SurveyParts(self._hosts, objective, budget)).with_output_types(ByHost)
             | "AddSurveys" >> beam.CombineGlobally(Merge()).without_defaults()
         )
-        states = surveys | "Begin" >> beam.Map(_begin, objective).with_output_types(states_type)
+        states = surveys | "Begin" >> beam.Map(_begin, objective).with_output_types(ByHost)
         demand = _DemandOfParts(objective, budget)
         for i in range(search.ROUNDS):
             states = (
                 blocks
                 | f"DemandOfParts[{i}]" >> beam.ParDo(demand, AsSingleton(states)).with_output_types(ByHost)
                 | f"AddDemands[{i}]" >> beam.CombineGlobally(Merge()).without_defaults()
-                | f"Advance[{i}]" >> beam.Map(_advance, AsSingleton(states)).with_output_types(states_type)
+                | f"Advance[{i}]" >> beam.Map(_advance, AsSingleton(states)).with_output_types(ByHost)
             )
-        finish = beam.Map(_finish, AsSingleton(surveys)).with_output_types(dict[int, Share])
+        finish = beam.Map(_finish, AsSingleton(surveys)).with_output_types(ByHost)
         return states | "Finish" >> finish

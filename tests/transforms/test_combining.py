@@ -102,6 +102,39 @@ def test_sample_does_not_depend_on_shards(small_sample):
     assert merge_samples(parts[::-1]).equals(merge_samples([sample_shard(whole)[0]]))
 
 
+def test_sample_does_not_depend_on_how_hosts_are_split(small_sample):
+    whole = _folded(np.random.default_rng(4), [70, 9, 30, 2])
+    pages, bins = whole.tables["pages"], whole.tables["bins"]
+    giants = [whole.tables["hosts"].column("host_hash")[j].as_py() for j in (0, 2)]
+    bin_start = np.concatenate([[0], np.cumsum(pages.column("n_bins").to_numpy())])
+    part_of_page = np.arange(len(pages)) % 3
+    part_of_page[70:79], part_of_page[109:] = 1, 2  # the other hosts are whole
+    overviews = []
+    for part in range(3):
+        rows = np.flatnonzero(part_of_page == part)
+        hosts, code = np.unique(pages.column("host_code").to_numpy()[rows], return_inverse=True)
+        own = pages.take(pa.array(rows))
+        at = own.schema.get_field_index("host_code")
+        mine = np.concatenate([np.arange(bin_start[r], bin_start[r + 1]) for r in rows]).astype(np.int64)
+        tables = {
+            "pages": own.set_column(at, "host_code", pa.array(code.astype(np.int32))),
+            "bins": bins.take(pa.array(mine)),
+            "hosts": pa.RecordBatch.from_pydict(
+                {
+                    "host_hash": whole.tables["hosts"].column("host_hash").take(pa.array(hosts)),
+                    "n_pages": pa.array(np.bincount(code).astype(np.int32)),
+                }
+            ),
+        }
+        overviews.append(Overview(*sample_shard(ShardTables(part, tables), giants), 40))
+    combine = MergeOverviews()
+    for order in ([0, 1, 2], [2, 0, 1]):
+        merged = combine.extract_output([overviews[i] for i in order])
+        assert merged.sample.equals(sample_shard(whole)[0])
+    # Only what is needed of a giant is kept.
+    assert all(o.giant_sample.num_rows <= 2 * 40 for o in overviews)
+
+
 def test_a_single_host_fills_the_sample(small_sample):
     sample = sample_shard(_folded(np.random.default_rng(2), [100]))[0]
     assert sample.num_rows == 40 and sample.column("layer").to_pylist() == [i // 4 for i in range(40)]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.sharding import Layout, ShardBuffer, partition
+from transforms.sharding import Layout, ShardBuffer, choose_parts, partition
 
 
 @settings(max_examples=60, deadline=None)
@@ -73,3 +73,58 @@ def test_a_full_buffer_is_cut():
     assert list(buffer.add(batch)) == []
     assert sorted((shard, part.num_rows) for shard, part in buffer.add(batch)) == [(0, 4), (1, 2)]
     assert list(buffer.flush()) == []
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([3, 2**20, 2**63, 2**64 - 1]), st.integers(0, 2**64 - 1)), max_size=80
+    ),
+    st.integers(2, 40),
+    st.integers(2, 40),
+)
+def test_pages_of_a_giant_lie_in_its_shards(pages, num_shards, parts):
+    layout = Layout(num_shards, {2**63: min(parts, num_shards), 3: 2})
+    hosts, urls = (np.array([p[i] for p in pages], np.uint64) for i in (0, 1))
+    batch = pa.RecordBatch.from_pydict({"host_hash": pa.array(hosts), "url_hash": pa.array(urls)})
+    found = {}
+    for shard, part in partition(batch, layout):
+        for row in part.to_pylist():
+            assert shard in layout.shards_of(row["host_hash"])
+            assert found.setdefault((row["host_hash"], row["url_hash"]), shard) == shard
+    assert set(found) == set(pages)
+    for host in set(hosts.tolist()):
+        shards = layout.shards_of(host)
+        assert len(set(shards)) == len(shards) == layout.parts.get(host, 1)
+
+
+def test_what_is_said_of_a_giant_reaches_all_its_shards():
+    layout = Layout(8, {9: 4})
+    batch = pa.RecordBatch.from_pydict({"host_hash": pa.array([9, 10], pa.uint64()), "x": [1, 2]})
+    got = {(shard, row["x"]) for shard, part in partition(batch, layout) for row in part.to_pylist()}
+    assert got == {(1, 1), (3, 1), (5, 1), (7, 1), (2, 2)}
+
+
+def test_a_giant_is_spread_evenly():
+    layout = Layout(16, {5: 16})
+    urls = np.random.Generator(np.random.Philox(key=1)).integers(0, 2**64, 160_000, dtype=np.uint64)
+    sizes = np.bincount(layout.shard(np.full(len(urls), 5, np.uint64), urls), minlength=16)
+    assert np.abs(sizes - 10_000).max() < 600
+
+
+def test_hosts_are_split_by_the_shard_they_would_fill():
+    def choose(pages, before=None, above=1000.0):
+        return choose_parts({1: pages}, 100_000.0, 16, above, before or {})
+
+    assert choose(3000.0) == {}  # less than half a shard of 6,250
+    assert choose(4000.0) == {1: 8}
+    assert choose(30_000.0) == {1: 16}  # no more parts than shards
+    assert choose(30_000.0, above=40_000.0) == {}
+    # What was split stays so, in as many parts, while it fits.
+    assert choose(2000.0, {1: 8}) == {1: 8}
+    assert choose(1000.0, {1: 8}) == {}
+    assert choose(10_000.0, {1: 8}) == {1: 8}
+    assert choose(40_000.0, {1: 4}) == {1: 16}
+    assert choose_parts({1: 50.0}, 50.0, 1, 0.0, {}) == {}
+    again = Layout(16, Layout.parts_from_json(Layout(16, {2**64 - 1: 8, 7: 2}).as_json()))
+    assert again == Layout(16, {7: 2, 2**64 - 1: 8})
