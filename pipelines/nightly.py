@@ -85,7 +85,10 @@ def inputs_of(settings: Settings) -> list[Input]:
 
 
 def build_pipeline(
-    pipeline: beam.Pipeline, options: PipelineOptions, previous: Previous | None = None
+    pipeline: beam.Pipeline,
+    options: PipelineOptions,
+    previous: Previous | None = None,
+    layout: Layout | None = None,
 ) -> dict[str, beam.PCollection]:
     """Wire the job.
 
@@ -96,6 +99,8 @@ def build_pipeline(
         With those of `NightlyOptions`.
     previous : Previous, optional
         The previous night; looked up where `--state` says if None.
+    layout : Layout, optional
+        Where pages lie, from `choose_layout`; every host whole if None.
 
     Returns
     -------
@@ -106,7 +111,7 @@ def build_pipeline(
     if previous is None:
         previous = previous_of(settings)
     inputs = inputs_of(settings)
-    layout = choose_layout(inputs, previous, settings.num_shards, settings.split_hosts_above)
+    layout = layout or Layout(settings.num_shards, {})
     night, chosen = night_of(settings, layout), fold_settings(settings, layout)
     clock = chosen.clock
 
@@ -303,6 +308,7 @@ def run(argv: Sequence[str] | None = None, wait: bool = True) -> Any:
     for found in inputs_of(settings):  # before the old output is deleted
         check_inputs(found.kind, found.patterns, found.required)
     refuse_to_overwrite(settings, previous)
+    layout = choose_layout(inputs_of(settings), previous, settings.num_shards, settings.split_hosts_above)
     try:
         pipeline = beam.Pipeline(runner=local_runner(options), options=options)
     except ValueError as e:
@@ -311,7 +317,7 @@ def run(argv: Sequence[str] | None = None, wait: bool = True) -> Any:
         prepare_output(settings.output)
     except OSError as e:
         raise OptionsError([f"--output={settings.output}: cannot be written: {e}"]) from None
-    build_pipeline(pipeline, options, previous)
+    build_pipeline(pipeline, options, previous, layout)
     return waiting.finish(pipeline, wait)
 
 

@@ -13,6 +13,7 @@ from pipelines import nightly
 from policies import search
 from transforms.carrying import Previous
 from transforms.coders import RecordBatchCoder, ShardTablesCoder
+from transforms.sharding import Layout
 
 OPTIONS = {
     "plain": ["--observations=log.parquet"],
@@ -20,15 +21,18 @@ OPTIONS = {
         f"--{kind}=x.parquet" for kind in ("observations", "requests", "signals", "pages", "hosts")
     ]
     + ["--group_columns=section", "--state=state"],
+    "giants": ["--observations=log.parquet", "--host_max_per_day=100"],
 }
-PREVIOUS = {"plain": Previous(), "everything": Previous((("state", "state/shard-00000-of-00001.parquet"),))}
+STATE = Previous((("state", "state/shard-00000-of-00001.parquet"),))
+PREVIOUS = {"plain": Previous(), "everything": STATE, "giants": Previous()}
+LAYOUT = {"giants": Layout(16, {7: 16})}
 
 
 @pytest.fixture(scope="module", params=OPTIONS)
 def proto(request: pytest.FixtureRequest):
     pipeline = beam.Pipeline(options=PipelineOptions([]))
     options = PipelineOptions([*OPTIONS[request.param], "--budget=1", "--as_of=2026-07-01", "--output=o"])
-    nightly.build_pipeline(pipeline, options, PREVIOUS[request.param])
+    nightly.build_pipeline(pipeline, options, PREVIOUS[request.param], LAYOUT.get(request.param))
     return pipeline.to_runner_api()
 
 
@@ -54,7 +58,7 @@ def _coders(proto) -> dict[str, tuple[object, list[str]]]:
 
 # What may be pickled: one small value a file, a shard or a round. Batches of rows must never be among them.
 _SMALL = re.compile(
-    r"(ReadInputs/(Name|Plan|Spread|Take)|UniteMetadata|LearnPriors|LearnGroupMeans|SolveMultiplier|DivideSlots|"
+    r"(ReadInputs/(Name|Plan|Spread|Take)|UniteMetadata|LearnPriors|LearnGroupMeans|LearnGiantMeans|ShareHostLimits|SolveMultiplier|DivideSlots|"
     r"AddCounts|Once|Write|GatherFiles|FoldHistory/|SequenceCrawls/)"
 )
 _PICKLING = {"PickleCoder", "FastPrimitivesCoder", "DillCoder", "CloudpickleCoder"}

@@ -1,0 +1,80 @@
+"""Which hosts are split: by a sample of the logs on the first night, then by the counts of the night before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from transforms import layout as module
+from transforms.carrying import Previous
+from transforms.inputs import InputError
+from transforms.layout import choose_layout
+from transforms.reading import Input
+from transforms.sharding import Layout
+from transforms.urls import stable_hash
+
+GIANT = stable_hash("giant.test")
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ten files of 40,000 rows, sorted by host within a file: 30 % are of one host."""
+    folder = tmp_path_factory.mktemp("log")
+    rng = np.random.Generator(np.random.Philox(key=1))
+    for i in range(10):
+        hosts = np.where(rng.random(40_000) < 0.3, "giant.test", "")
+        small = np.char.add("h", rng.integers(0, 500, 40_000).astype(str))
+        hosts = np.sort(np.where(hosts == "", np.char.add(small, ".test"), hosts))
+        urls = [f"https://{h}/{j}" for j, h in enumerate(hosts)]
+        times = pa.array(np.full(40_000, 1_780_000_000 + i))
+        pq.write_table(pa.table({"url": urls, "fetched_at": times}), folder / f"{i}.parquet")
+    return folder
+
+
+def _choose(log: Path, num_shards: int = 16, above: int = 10_000) -> Layout:
+    return choose_layout([Input("observations", str(log), True)], Previous(), num_shards, above)
+
+
+def test_a_sample_finds_the_giant(log):
+    assert _choose(log) == Layout(16, {GIANT: 16})
+    assert _choose(log, 2) == Layout(2, {GIANT: 2})
+    assert _choose(log, 1) == Layout(1, {})
+
+
+def test_a_few_rows_of_a_file_are_enough(log, monkeypatch):
+    monkeypatch.setattr(module, "SAMPLED_FILES", 3)
+    monkeypatch.setattr(module, "SAMPLED_ROWS", 500)
+    assert _choose(log) == Layout(16, {GIANT: 16})
+
+
+def test_a_small_log_is_not_looked_at(log, monkeypatch):
+    monkeypatch.setattr(module, "plan", None)  # would fail
+    assert _choose(log, above=10**7) == Layout(16, {})
+
+
+def test_a_missing_log_is_an_error(tmp_path):
+    with pytest.raises(InputError, match="no file matches"):
+        choose_layout([Input("observations", str(tmp_path / "*.csv"), True)], Previous(), 4, 10)
+
+
+def test_the_previous_night_decides():
+    manifest = {
+        "large_hosts": [{"host": "giant.test", "host_hash": f"{GIANT:016x}", "pages": 300_000}],
+        "counters": {"pages_known": 1_000_000},
+        "split_hosts": {f"{GIANT:016x}": 8},
+    }
+    files = tuple(("state", f"state/shard-{i:05d}-of-00016.parquet") for i in range(16))
+    night = Previous(files, manifest)
+    # 300,000 pages are 4.8 shards: 64 parts were wanted, 16 is all there are, and 8 are too few.
+    assert choose_layout([], night, 16, 100_000) == Layout(16, {GIANT: 16})
+    manifest["split_hosts"] = {f"{GIANT:016x}": 16}
+    assert choose_layout([], night, 16, 100_000) == night.layout
+    assert choose_layout([], night, 16, 10**6) == Layout(16, {})
+    # Other shards, other parts.
+    assert choose_layout([], night, 4, 100_000) == Layout(4, {GIANT: 4})
+    assert Previous(files, None).layout is None
+    assert Previous((*files, ("state", "state/shard-00000-of-00002.parquet")), manifest).layout is None
