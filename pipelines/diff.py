@@ -12,7 +12,7 @@ from functools import partial
 from apache_beam.io.filesystems import FileSystems
 
 from pipelines import diff_report
-from transforms import comparing
+from transforms import comparing, pairing
 from transforms.comparing import Comparison, PageRow
 from transforms.nights import Night, NightError
 from transforms.urls import canonical_host
@@ -85,7 +85,7 @@ def compare(
     NightError
         A file is missing or damaged.
     """
-    parts = list(comparing.parts_of(before, after, host))
+    parts = list(pairing.parts_of(before, after, host))
     total = Comparison()
     with ThreadPoolExecutor(workers) as pool:
         # In order of shards, so that sums are the same every time.

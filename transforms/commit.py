@@ -186,6 +186,7 @@ class WriteManifest(beam.DoFn):
         manifest = make_manifest(counters, reports, result, learned, quotas)
         manifest |= {
             "warnings": warnings_of(counters, self._guards),
+            "large_hosts": large_hosts(reports, counters.get("pages_known", 0), self._layout),
             "split_hosts": self._layout.as_json(),
             "usual_log_day": usual_day(learned.rows_by_day),
             "recrawl_version": self._version,
@@ -266,16 +267,15 @@ def make_manifest(
             "total": quotas.carry.total,
             "giants": {f"{h:016x}": list(owed) for h, owed in sorted(quotas.carry.giants.items())},
         },
-        "large_hosts": large_hosts(reports, counters.get("pages_known", 0)),
     }
 
 
-def large_hosts(reports: list[ShardReport], pages: int) -> list[dict[str, Any]]:
-    """Hosts that fill more than a quarter of a mean shard, largest first: they decide what is split."""
+def large_hosts(reports: list[ShardReport], pages: int, layout: Layout) -> list[dict[str, Any]]:
+    """Hosts that are split or fill more than a quarter of a mean shard: they decide what is split next."""
     sizes: Counter[tuple[int, str]] = Counter()
     for report in reports:
         for host_hash, host, n_pages in report.large_hosts:
             sizes[host_hash, host] += n_pages
-    least = pages / (4 * max(len(reports), 1))
-    chosen = sorted((-n, host, host_hash) for (host_hash, host), n in sizes.items() if n > least)
+    least = pages / (4 * layout.num_shards)
+    chosen = sorted((-n, host, h) for (h, host), n in sizes.items() if n > least or h in layout.parts)
     return [{"host": host, "host_hash": f"{h:016x}", "pages": -n} for n, host, h in chosen]

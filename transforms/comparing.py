@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,8 +16,8 @@ from policies.attribution import RateInputs
 from policies.sequencing import REASONS
 from policies.typing_ import BoolArray, FloatArray, IntArray
 from transforms import nights
-from transforms.hashing import hash_texts, stable_hash
 from transforms.nights import Night, NightError
+from transforms.pairing import Part, share
 
 CAUSES: Final = ("change_observed", "change_learned", *attribution.CAUSES[1:], "new_page", "lost_page")
 """As in `policies.attribution`, but for the change rate: "observed" where the page has other evidence than on
@@ -27,7 +27,6 @@ NEW, LOST = len(CAUSES) - 2, len(CAUSES) - 1
 
 LIMITS: Final = ("none", "floor", "cap", "host", "starved", "new")
 KEPT = 50  # hosts and pages of a list
-MAX_ROWS = 1_000_000  # pages of a night that are held at once, unless one host has more
 _OCTAVE = 32  # bins of a ratio's histogram
 _OCTAVES = 20
 
@@ -96,6 +95,21 @@ class HostRow:
     price: tuple[float, float]
     parts: tuple[float, ...]
 
+    def merge(self, other: HostRow) -> HostRow:
+        """The host with other pages of it."""
+
+        def add(one: Iterable[Any], two: Iterable[Any]) -> Any:
+            return tuple(a + b for a, b in zip(one, two, strict=True))
+
+        return HostRow(
+            self.host,
+            add(self.pages, other.pages),
+            add(self.rate, other.rate),
+            (add(self.slots[0], other.slots[0]), add(self.slots[1], other.slots[1])),
+            (max(self.price[0], other.price[0]), max(self.price[1], other.price[1])),
+            add(self.parts, other.parts),
+        )
+
 
 @dataclass(frozen=True)
 class PageRow:
@@ -154,11 +168,19 @@ class Comparison:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name, ratios in other.ratios.items():
             self.ratios[name].merge(ratios)
-        self.by_slots = sorted(self.by_slots + other.by_slots, key=_by_slots)[:KEPT]
-        self.to_limit = sorted(self.to_limit + other.to_limit, key=_by_host_rate)[:KEPT]
-        self.off_limit = sorted(self.off_limit + other.off_limit, key=_by_host_rate)[:KEPT]
+        self.by_slots = sorted(_by_name(self.by_slots + other.by_slots), key=_by_slots)[:KEPT]
+        self.to_limit = sorted(_by_name(self.to_limit + other.to_limit), key=_by_host_rate)[:KEPT]
+        self.off_limit = sorted(_by_name(self.off_limit + other.off_limit), key=_by_host_rate)[:KEPT]
         self.by_rate = sorted(self.by_rate + other.by_rate, key=lambda r: (-abs(r.moved), r.url))[:KEPT]
         self.absent |= other.absent
+
+
+def _by_name(rows: list[HostRow]) -> list[HostRow]:
+    """Each host once: rows of one host are of shares of its pages."""
+    found: dict[str, HostRow] = {}
+    for row in rows:
+        found[row.host] = found[row.host].merge(row) if row.host in found else row
+    return list(found.values())
 
 
 def _by_slots(row: HostRow) -> tuple[int, float, str]:
@@ -173,37 +195,6 @@ def _by_host_rate(row: HostRow) -> tuple[float, str]:
     return -abs(row.rate[1] - row.rate[0]), row.host
 
 
-@dataclass(frozen=True)
-class Part:
-    """Shards of both nights that hold the same hosts; of `of` parts of these hosts the one numbered `at`."""
-
-    before: tuple[int, ...]
-    after: tuple[int, ...]
-    at: int = 0
-    of: int = 1
-
-
-def parts_of(before: Night, after: Night, host: str | None = None) -> Iterator[Part]:
-    """Cut two nights into parts that hold whole hosts, all of them or the one with `host`.
-
-    Shards are hash classes of hosts: with as many shards on both nights each is a part, else those that agree
-    modulo the greatest common divisor. A part of more than `MAX_ROWS` pages is read several times, a share of
-    its hosts at a time.
-    """
-    counts = before.num_shards, after.num_shards
-    if host is not None:
-        code = stable_hash(host)
-        yield Part((code % counts[0],), (code % counts[1],))
-        return
-    step = math.gcd(*counts)
-    for first in range(step):
-        shards = [tuple(range(first, count, step)) for count in counts]
-        rows = max(night.rows("pages", some) for night, some in zip((before, after), shards, strict=True))
-        of = max(1, -(-rows // MAX_ROWS))
-        for at in range(of):
-            yield Part(shards[0], shards[1], at, of)
-
-
 def compare(
     before: Night, after: Night, part: Part, host: str | None = None, url: str | None = None
 ) -> Comparison:
@@ -215,17 +206,6 @@ def compare(
         Files missing or damaged, or without a column that the comparison cannot do without.
     """
     return _Pair(before, after, part, host).compare(url)
-
-
-def _share(table: pa.Table, part: Part, host: str | None) -> pa.Table:
-    """The rows of one host, or of a part's share of hosts."""
-    if host is not None:
-        return table.filter(pc.equal(table.column("host"), host))
-    if part.of > 1:
-        coded = table.column("host").combine_chunks().dictionary_encode()
-        mine = (hash_texts(coded) >> np.uint64(20)) % np.uint64(part.of) == part.at
-        return table.filter(pa.array(mine))
-    return table
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:
@@ -245,7 +225,7 @@ class _Side:
         table = night.read("pages", shards, wanted)
         if "weight" not in table.schema.names:
             table = night.read("pages", shards, nights.DETAILS)
-        table = _share(table, part, host)
+        table = share(table, part)
         self.absent = set(wanted.names) - set(table.schema.names)
         needed = {"url", "host", "change_rate_per_day", "crawl_rate_per_day"} & self.absent
         if needed and table.num_rows:
@@ -255,8 +235,8 @@ class _Side:
             )
         self.table = table
         # Slots of single pages are counted for one host only.
-        slots = nights.SCHEDULE if host is not None else nights.SCHEDULE.remove(0)
-        self.schedule = _share(night.read("schedule", shards, slots), part, host)
+        slots = nights.SCHEDULE if part.host_hash is not None else nights.SCHEDULE.remove(0)
+        self.schedule = share(night.read("schedule", shards, slots), part)
         self.url, self.host = _one(table.column("url")), _one(table.column("host"))
         self.change = self._numbers("change_rate_per_day")
         self.rate = self._numbers("crawl_rate_per_day")
@@ -327,6 +307,7 @@ class _Pair:
     """Both nights' rows of a part, joined by URL."""
 
     def __init__(self, before: Night, after: Night, part: Part, host: str | None) -> None:
+        self._part = part
         self._before = _Side(before, part.before, part, host)
         self._after = _Side(after, part.after, part, host)
         self._names = pa.concat_arrays([self._before.host, self._after.host]).unique()
@@ -427,11 +408,13 @@ class _Pair:
         return empty
 
     def _add_hosts(self, out: Comparison) -> None:
-        one, two = self._before, self._after
+        one, two, part = self._before, self._after, self._part
         there = one.pages > 0, two.pages > 0
-        out.hosts = np.array([(there[0] & there[1]).sum(), (~there[0]).sum(), (~there[1]).sum()])
+        # A host of which this is not the first share of pages has been counted.
+        first = int(part.at == 0 or part.host_hash is None)
+        out.hosts = first * np.array([(there[0] & there[1]).sum(), (~there[0]).sum(), (~there[1]).sum()])
         held = [np.bincount(s.host_code[s.held], minlength=s.n_hosts) > 0 for s in (one, two)]
-        out.at_limit = np.bincount(held[0] * 2 + held[1], minlength=4).reshape(2, 2)
+        out.at_limit = first * np.bincount(held[0] * 2 + held[1], minlength=4).reshape(2, 2)
         moved = np.abs(two.host_rate - one.host_rate)
         slots = np.abs(two.slots.sum(axis=1) - one.slots.sum(axis=1))
         top = np.lexsort((-moved, -slots))[:KEPT]

@@ -19,6 +19,7 @@ from policies import objectives
 from policies.errors import RecrawlError
 from transforms import schemas
 from transforms.inputs import local_path, open_file
+from transforms.sharding import Layout
 from transforms.sinks import read_json
 
 _AVRO_ROWS = 1 << 16
@@ -88,6 +89,11 @@ class Night:
     @property
     def num_shards(self) -> int:
         return int(self.options["num_shards"])
+
+    @property
+    def layout(self) -> Layout:
+        """Where the night's pages lie."""
+        return Layout(self.num_shards, Layout.parts_from_json(self.manifest.get("split_hosts", {})))
 
     @property
     def objective(self) -> objectives.Objective:

@@ -12,6 +12,9 @@ import pytest
 from numpy.testing import assert_allclose
 
 from tests.pipelines.jobs import Night, at, crawls, nightly, seen
+from transforms import nights as nights_module
+from transforms import pairing
+from transforms.comparing import Comparison, compare
 
 GIANT, OTHER = "giant.test", "second.test"
 SHARDS = 8
@@ -193,3 +196,25 @@ def test_floors_above_a_limit_are_scaled(tmp_path):
     rates = [_by_url(n, "crawl_rate_per_day") for n in (split, whole)]
     assert_allclose(*rates, rtol=1e-7, atol=1e-9)
     assert_allclose(rates[0][_by_url(split, "host") == GIANT].sum(), LIMIT, rtol=1e-9)
+
+
+def test_nights_in_other_layouts_are_compared(tmp_path, monkeypatch):
+    """No page moved, wherever it lies; a giant host is one host, also when it is read in shares."""
+    rows, hosts = _rows(), LIMITS["limit and gap"]["hosts"]
+    split, whole = (_night(tmp_path, str(a), a, observations=rows, hosts=hosts) for a in (100, NEVER))
+    monkeypatch.setattr(pairing, "MAX_ROWS", 200)
+    for nights in ((split, whole), (whole, split), (split, split)):
+        one, two = (nights_module.Night.open(str(n.folder)) for n in nights)
+        total = Comparison()
+        for part in pairing.parts_of(one, two):
+            total.merge(compare(one, two, part))
+        assert (total.same, total.new, total.lost) == (2000, 0, 0)
+        assert total.hosts.tolist() == [62, 0, 0] and total.at_limit.sum() == 62
+        assert total.moved < 1e-6 * BUDGET
+        assert total.at_limit[1, 1] == 2
+        for row in total.by_slots:
+            assert row.pages[0] == row.pages[1] == (600 if row.host == GIANT else row.pages[0])
+        alone = Comparison()
+        for part in pairing.parts_of(one, two, GIANT):
+            alone.merge(compare(one, two, part, host=GIANT))
+        assert alone.same == 600

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from policies import objectives, search
-from transforms import comparing, nights, schemas, sinks
+from transforms import comparing, nights, pairing, schemas, sinks
 from transforms.comparing import CAUSES, Comparison, Ratios
 from transforms.hashing import stable_hash
 from transforms.nights import Night, NightError
@@ -92,7 +92,7 @@ def multiplier_of(pages: pa.Table) -> float:
 
 def compare(before: Night, after: Night, **options: Any) -> Comparison:
     total = Comparison()
-    for part in comparing.parts_of(before, after, options.get("host")):
+    for part in pairing.parts_of(before, after, options.get("host")):
         total.merge(comparing.compare(before, after, part, **options))
     return total
 
@@ -197,8 +197,8 @@ def test_any_two_numbers_of_shards(first, second, pair, tmp_path):
 
 def test_large_parts_are_read_a_share_at_a_time(pair, monkeypatch):
     whole = compare(*pair)
-    monkeypatch.setattr(comparing, "MAX_ROWS", 55)
-    parts = list(comparing.parts_of(*pair))
+    monkeypatch.setattr(pairing, "MAX_ROWS", 55)
+    parts = list(pairing.parts_of(*pair))
     assert len(parts) > pair[0].num_shards and any(part.of == 2 for part in parts)
     for part in parts:
         rows = pair[0].rows("pages", part.before)

@@ -1,4 +1,4 @@
-"""Which hosts are split: by a sample of the logs on the first night, then by the counts of the night before."""
+"""Which hosts are split: by a sample of the logs at first, then by the counts of the night before."""
 
 from __future__ import annotations
 
