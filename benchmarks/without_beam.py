@@ -23,11 +23,12 @@ from transforms.carrying import find_previous, read_previous_file
 from transforms.catalogue import metadata_columns
 from transforms.coders import ShardTables
 from transforms.commit import KINDS
+from transforms.dividing import Carry, ShardTotal, divide_slots
 from transforms.folding import ShardFold
 from transforms.learning import estimate_shard, learn, solver_block
 from transforms.normalise import KINDS as ROW_KINDS
 from transforms.sampling import merge_overviews
-from transforms.scheduling import Carry, ScheduledShard, ShardTotal, divide_slots
+from transforms.scheduling import ScheduledShard
 from transforms.sharding import Layout, partition
 from transforms.sinks import write_shard
 from transforms.sources import ROWS, plan_files, read_split

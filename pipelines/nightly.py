@@ -21,6 +21,7 @@ from transforms.carrying import Previous, find_previous
 from transforms.catalogue import HostDefaults
 from transforms.coders import ShardTables
 from transforms.commit import KINDS, Guards, WriteManifest
+from transforms.dividing import DivideSlots, Night
 from transforms.folding import FoldHistory, FoldSettings
 from transforms.inputs import match_files
 from transforms.layout import choose_layout
@@ -28,7 +29,7 @@ from transforms.learning import EstimateParameters, LearnGroupMeans, LearnPriors
 from transforms.reading import Input, ReadInputs, hinted
 from transforms.rejects import WriteRejected
 from transforms.sampling import Overview
-from transforms.scheduling import DivideSlots, Night, SequenceCrawls, ShardReport
+from transforms.scheduling import SequenceCrawls, ShardReport
 from transforms.sharding import Layout
 from transforms.sharing import ShareHostLimits, share_limits
 from transforms.sinks import FileInfo, make_folder, write_shard

@@ -12,7 +12,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from policies.errors import RecrawlError
 from transforms import schemas
-from transforms.scheduling import Carry
+from transforms.dividing import Carry
 from transforms.sharding import Layout
 from transforms.sinks import read_json
 

@@ -13,8 +13,9 @@ import apache_beam as beam
 from policies.errors import RecrawlError
 from policies.search import SearchResult
 from transforms.catalogue import DAY_US
+from transforms.dividing import Quotas
 from transforms.learning import Learned
-from transforms.scheduling import MAX_NAMED_HOSTS, Quotas, ShardReport
+from transforms.scheduling import MAX_NAMED_HOSTS, ShardReport
 from transforms.sharding import Layout
 from transforms.sinks import FileInfo, write_json
 

@@ -1,0 +1,222 @@
+"""Slots of a night, shared out to shards and to giant hosts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+from apache_beam.pvalue import AsSingleton
+
+from policies import giants, objectives, quotas, search
+from policies.errors import InfeasibleError
+from policies.page_state import NO_TIME
+from policies.typing_ import FloatArray, IntArray
+from transforms.catalogue import DAY_US, UNLIMITED_SLOTS
+from transforms.coders import ShardTables
+from transforms.sharding import Layout
+from transforms.solving import tables_to_block
+from transforms.state import microseconds
+
+MAX_SLOTS_PER_SHARD = 100_000_000  # about 100 bytes each while they are filled
+
+
+@dataclass(frozen=True)
+class Carry:
+    """What earlier nights owe to shards: slots given short so far, and the fraction of a slot in total.
+
+    `giants` has, by the hash of a giant host, what is owed to the host and then to each of its parts.
+    """
+
+    shards: tuple[float, ...] = ()
+    total: float = 0.0
+    giants: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Quotas:
+    """Slots of tonight.
+
+    Attributes
+    ----------
+    slots : (S,) int64
+        Slots of each shard, without those of limited giant hosts.
+    carry : Carry
+        For tomorrow.
+    giants : dict of int to GiantSlots
+        Slots of giant hosts that have a limit or a gap, by the host's hash.
+    """
+
+    slots: IntArray
+    carry: Carry
+    giants: Mapping[int, GiantSlots] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        return int(self.slots.sum()) + sum(g.slots.total for g in self.giants.values())
+
+
+@dataclass(frozen=True)
+class GiantSlots:
+    """Slots of a giant host, and the shards of its parts in order."""
+
+    slots: giants.HostSlots
+    shards: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Night:
+    """When the schedule starts, how long it is, and what it maximises."""
+
+    as_of_us: int
+    horizon_us: int
+    objective: str
+    layout: Layout
+    budget_per_day: float = math.inf
+
+    @property
+    def num_shards(self) -> int:
+        """Shards of the night."""
+        return self.layout.num_shards
+
+
+@dataclass(frozen=True)
+class GiantPart:
+    """What a shard has of a giant host that has a limit or a gap. Times in UTC microseconds, gaps too."""
+
+    host_hash: int
+    rate_per_day: float
+    max_slots: int
+    gap_us: int
+    last_slot_us: int
+
+
+@dataclass(frozen=True)
+class ShardTotal:
+    """Crawls per day of the pages of a shard, those of its limited giant hosts apart."""
+
+    shard: int
+    rate_per_day: float
+    giants: tuple[GiantPart, ...] = ()
+
+
+def divide_slots(totals: Iterable[ShardTotal], night: Night, carry: Carry) -> Quotas:
+    """Share the night's slots out to shards and giant hosts, in proportion to their rates."""
+    rate = np.zeros(night.num_shards)
+    parts: dict[int, dict[int, GiantPart]] = {}
+    for total in totals:
+        rate[total.shard] = total.rate_per_day
+        for part in total.giants:
+            parts.setdefault(part.host_hash, {})[total.shard] = part
+    hosts = sorted(parts)
+    host_rate = [math.fsum(p.rate_per_day for p in parts[h].values()) for h in hosts]
+    horizon_hours = night.horizon_us / DAY_US * 24
+    slots, carried = quotas.total_slots(float(rate.sum()) + math.fsum(host_rate), horizon_hours, carry.total)
+    old = np.asarray(carry.shards) if len(carry.shards) == night.num_shards else np.zeros(night.num_shards)
+    owed_to_host = [carry.giants.get(h, (0.0,))[0] for h in hosts]
+    given, left = quotas.shard_quotas(
+        np.concatenate([rate, host_rate]), np.concatenate([old, owed_to_host]), slots
+    )
+    split: dict[int, GiantSlots] = {}
+    owed: dict[int, tuple[float, ...]] = {}
+    for j, host in enumerate(hosts):
+        due, short = int(given[len(rate) + j]), float(left[len(rate) + j])
+        split[host], of_parts = _giant_slots(host, parts[host], due, night, carry)
+        owed[host] = (short, *of_parts)
+    if hosts:
+        # What a giant host may not use goes to the other pages, where there are any.
+        rest = slots - sum(g.slots.total for g in split.values())
+        given, left = quotas.shard_quotas(rate, old, rest if rate.any() else 0)
+    largest = int(given.max(initial=0))
+    if largest > MAX_SLOTS_PER_SHARD:
+        raise InfeasibleError(
+            f"the budget gives {largest} slots in one shard, more than {MAX_SLOTS_PER_SHARD}, which would "
+            "not fit into memory; lower --budget or --horizon_hours, limit pages or hosts, or give more "
+            "--num_shards"
+        )
+    return Quotas(given, Carry(tuple(left.tolist()), carried, owed), split)
+
+
+def _giant_slots(
+    host: int, parts: Mapping[int, GiantPart], due: int, night: Night, carry: Carry
+) -> tuple[GiantSlots, list[float]]:
+    """Slots of one giant host, at most `due`, and what its parts are owed then."""
+    shards = tuple(night.layout.shards_of(host))
+    rate = np.array([parts[s].rate_per_day if s in parts else 0.0 for s in shards])
+    some = next(iter(parts.values()))
+    last = max(p.last_slot_us for p in parts.values())
+    free_us = 0 if last == NO_TIME else last + some.gap_us - night.as_of_us
+    most = giants.most_slots(some.max_slots, some.gap_us, free_us, night.horizon_us)
+    before = np.asarray(carry.giants.get(host, ())[1:])
+    found, owed = giants.host_slots(
+        rate,
+        before if len(before) == len(shards) else np.zeros(len(shards)),
+        min(due, most),
+        some.gap_us,
+        free_us,
+        night.horizon_us,
+    )
+    return GiantSlots(found, shards), owed.tolist()
+
+
+def limited_giants(hosts: pa.RecordBatch, layout: Layout) -> IntArray:
+    """Rows of the hosts of a shard that are split and have a limit or a gap."""
+    split = np.isin(hosts.column("host_hash").to_numpy(), np.array(sorted(layout.parts), np.uint64))
+    limited = hosts.column("max_slots").to_numpy() < UNLIMITED_SLOTS
+    return np.flatnonzero(split & (limited | (hosts.column("gap_us").to_numpy() > 0)))
+
+
+def shard_total(
+    folded_hosts: pa.RecordBatch, rate_per_day: FloatArray, shard: int, layout: Layout
+) -> ShardTotal:
+    """What `divide_slots` needs to know of a shard with giant hosts."""
+    rows = limited_giants(folded_hosts, layout)
+    start = np.concatenate([[0], np.cumsum(folded_hosts.column("n_pages").to_numpy(), dtype=np.int64)])
+    hosts = folded_hosts.take(pa.array(rows))
+    rest = np.ones(len(rate_per_day), np.bool_)
+    parts = []
+    columns = (hosts.column(n).to_numpy() for n in ("host_hash", "max_slots", "gap_us"))
+    last = microseconds(hosts.column("last_slot_at"))
+    for row, host_hash, max_slots, gap_us, last_us in zip(rows, *columns, last, strict=True):
+        pages = slice(start[row], start[row + 1])
+        rest[pages] = False
+        rate = float(rate_per_day[pages].sum())
+        parts.append(GiantPart(int(host_hash), rate, int(max_slots), int(gap_us), int(last_us)))
+    return ShardTotal(shard, float(rate_per_day[rest].sum()), tuple(parts))
+
+
+class _ShardTotal(beam.DoFn):
+    def __init__(self, night: Night) -> None:
+        self._night = night
+
+    def process(self, tables: ShardTables, result: search.SearchResult) -> Iterator[ShardTotal]:
+        block, objective = tables_to_block(tables), objectives.get(self._night.objective)
+        hosts = tables.tables.get("hosts")
+        if not self._night.layout.parts or hosts is None:
+            yield ShardTotal(tables.shard, search.shard_total_per_day(block, objective, result))
+            return
+        rate = search.allocate(block, objective, result).crawl_rate_per_day
+        yield shard_total(hosts, rate, tables.shard, self._night.layout)
+
+
+class DivideSlots(beam.PTransform):
+    """Quotas of all shards, from the search's blocks and its result. Input: blocks; output: one `Quotas`."""
+
+    def __init__(self, night: Night, carry: Carry, result: beam.PCollection) -> None:
+        super().__init__()
+        self._night, self._carry, self._result = night, carry, result
+
+    def expand(self, blocks: beam.PCollection) -> beam.PCollection:
+        return (
+            blocks
+            | "ShardTotals"
+            >> beam.ParDo(_ShardTotal(self._night), AsSingleton(self._result)).with_output_types(ShardTotal)
+            | "GatherTotals" >> beam.CombineGlobally(beam.combiners.ToListCombineFn()).without_defaults()
+            | "ShareOut"
+            >> beam.Map(
+                lambda totals, night, carry: divide_slots(totals, night, carry), self._night, self._carry
+            ).with_output_types(Quotas)
+        )
