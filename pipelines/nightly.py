@@ -155,7 +155,9 @@ def build_pipeline(
         shares = AsSingleton(
             blocks
             | "ShareHostLimits"
-            >> ShareHostLimits(layout.parts.keys(), settings.objective, settings.budget_per_day)
+            >> ShareHostLimits(
+                frozenset(layout.parts), settings.objective, settings.budget_per_day, settings.num_shards
+            )
         )
         blocks = blocks | "LimitParts" >> beam.Map(
             share_limits, shares, settings.objective, settings.budget_per_day

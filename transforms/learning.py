@@ -68,7 +68,7 @@ class RequestClock:
 
 def learn(overview: Overview, clock: RequestClock, weight_by: str) -> Learned:
     """Fit the priors to the sample."""
-    sample = overview.sample
+    sample = overview.whole_sample
 
     def flat(name: str) -> np.ndarray:
         return sample.column(name).flatten().to_numpy()

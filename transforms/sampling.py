@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import apache_beam as beam
 import numpy as np
@@ -156,6 +156,11 @@ class Overview:
     has_clicks: bool = False
     has_impressions: bool = False
 
+    @property
+    def whole_sample(self) -> pa.RecordBatch:
+        """The sample when all shards are in: only then are the layers of giant hosts' pages known."""
+        return merge_samples([self.sample, self.giant_sample])
+
 
 def merge_overviews(parts: list[Overview]) -> Overview:
     """The overview of several parts of the pages."""
@@ -199,7 +204,4 @@ class MergeOverviews(beam.CombineFn):
         return [merge_overviews(accumulator)] if len(accumulator) > 1 else accumulator
 
     def extract_output(self, accumulator: list[Overview]) -> Overview:
-        merged = merge_overviews(accumulator)
-        # Now that all parts of the giant hosts are together, the layers of their pages are known.
-        sample = merge_samples([merged.sample, merged.giant_sample])
-        return replace(merged, sample=sample, giant_sample=merged.giant_sample.slice(0, 0))
+        return merge_overviews(accumulator)

@@ -20,6 +20,7 @@ from apache_beam.pvalue import AsSingleton
 from policies import objectives, search
 from policies.demand import BUDGET_UNITS
 from transforms.coders import ShardTables
+from transforms.combining import CombineShards
 from transforms.solving import Merge
 
 
@@ -169,14 +170,18 @@ class ShareHostLimits(beam.PTransform):
         Hashes of the hosts that are split.
     objective : str
     budget_per_day : float
+    num_shards : int
 
     Input: the solver's tables of all shards; output: one `ByHost` of `Share`. As many barriers as the
     search for all pages has; between them travel a few numbers a host and shard.
     """
 
-    def __init__(self, hosts: Collection[int], objective: str, budget_per_day: float) -> None:
+    def __init__(
+        self, hosts: Collection[int], objective: str, budget_per_day: float, num_shards: int
+    ) -> None:
         super().__init__()
         self._hosts, self._objective, self._budget = hosts, objective, budget_per_day
+        self._num_shards = num_shards
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
         objective, budget = self._objective, self._budget
@@ -184,7 +189,7 @@ class ShareHostLimits(beam.PTransform):
             blocks
             | "SurveyParts"
             >> beam.ParDo(_SurveyParts(self._hosts, objective, budget)).with_output_types(ByHost)
-            | "AddSurveys" >> beam.CombineGlobally(Merge()).without_defaults()
+            | "AddSurveys" >> CombineShards(Merge(), self._num_shards)
         )
         states = surveys | "Begin" >> beam.Map(_begin, objective).with_output_types(ByHost)
         demand = _DemandOfParts(objective, budget)

@@ -52,6 +52,7 @@ EXAMPLES: dict[str, tuple[list[str], list[str]]] = {
     "max_rejected_fraction": (["0.01", "0", "1", "1.0"], ["1 %", "1.5", "2", "-0.1"]),
     "allow_shrink": (["true", "false"], ["yes", "1"]),
     "num_shards": (["1", "16", "99999"], ["0", "16.0", "100000"]),
+    "split_hosts_above": (["0", "100000"], ["-1", "1e5", ""]),
     "rows_per_batch": (["262144"], ["0", "1e6"]),
     "sdk_container_image": (
         [IMAGE, IMAGE + "@sha256:" + "0" * 64, "eu.gcr.io/proj/recrawl"],

@@ -130,7 +130,7 @@ def test_sample_does_not_depend_on_how_hosts_are_split(small_sample):
     combine = MergeOverviews()
     for order in ([0, 1, 2], [2, 0, 1]):
         merged = combine.extract_output([overviews[i] for i in order])
-        assert merged.sample.equals(sample_shard(whole)[0])
+        assert merged.whole_sample.equals(sample_shard(whole)[0])
     # Only what is needed of a giant is kept.
     assert all(o.giant_sample.num_rows <= 2 * 40 for o in overviews)
 
