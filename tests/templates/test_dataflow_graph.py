@@ -103,7 +103,8 @@ def test_stages_are_few(fused):
     assert len(rounds) == 3 * search.ROUNDS
     groups = [s for s in fused if any(step.startswith("LearnGroupMeans") for step in s)]
     assert len(groups) <= 12
-    assert len(fused) - len(rounds) - len(groups) <= 28, [sorted(s) for s in fused]
+    # With many shards samples and surveys are combined in two steps.
+    assert len(fused) - len(rounds) - len(groups) <= 32, [sorted(s) for s in fused]
 
 
 def test_no_step_runs_in_two_stages(fused):
