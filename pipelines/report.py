@@ -79,6 +79,20 @@ def _n(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) else f"{value:,.2f}"
 
 
+def _judged(judged: dict[str, Any]) -> str:
+    """How the night before did, in a line."""
+    if not judged["crawls"]:
+        return "nothing: no crawl that can be compared, of a page that was scheduled"
+    text = (
+        f"{_n(judged['crawls'])} crawls: {_n(judged['changes_found'])} changes found, "
+        f"{judged['changes_predicted']:,.0f} predicted"
+    )
+    if judged["ratio"] is not None:
+        text += f" (ratio {judged['ratio']:.2f} +- {judged['ratio_95'][1] - judged['ratio']:.2f})"
+    fresh = judged["freshness_of_time"]
+    return text + f"; fresh {fresh['realised']:.2f} of the time, {fresh['predicted']:.2f} predicted"
+
+
 def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
     """A screen of text about a night."""
     counters, options = manifest["counters"], manifest["options"]
@@ -127,6 +141,9 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
         "rejected",
         ", ".join(f"{_n(n)} {k.replace('_rejected_', ' ')}" for k, n in sorted(rejected.items())) or "none",
     )
+    judged = manifest.get("judged")
+    if judged and judged["nights"]:
+        row("judged", _judged(judged))
     lines.append("")
     row(
         "budget",

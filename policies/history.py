@@ -41,6 +41,7 @@ Last-Modified. So the order of the input does not matter.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,7 @@ def fold(
     signals: Signals | None = None,
     half_life_changes: int | None = None,
     half_life_days: float | None = None,
+    watch: Callable[[int, Intervals], None] | None = None,
 ) -> tuple[PageState, dict[str, int]]:
     """Fold a night's log into the state of its pages.
 
@@ -112,6 +114,9 @@ def fold(
         Observed changes after which an interval counts half.
     half_life_days : float, optional, days
         Days after which an interval counts half.
+    watch : function, optional
+        Is shown the night's intervals, a run of pages at a time: the first page of the run, and the intervals
+        with pages counted from there.
 
     Returns
     -------
@@ -138,7 +143,10 @@ def fold(
         before = state.slice(low, high, log.last_attempt_at_us)
         news = None if signals is None else signals.slice(low, high)
         visits.page -= low
-        parts.append(_fold_block(before, visits, news, as_of_us, forgetting, counts))
+        folded, intervals = _fold_block(before, visits, news, as_of_us, forgetting, counts)
+        parts.append(folded)
+        if watch is not None:
+            watch(low, intervals)
     return concatenate(parts), counts
 
 
@@ -149,7 +157,7 @@ def _fold_block(
     as_of_us: int,
     forgetting: Forgetting,
     counts: dict[str, int],
-) -> PageState:
+) -> tuple[PageState, Intervals]:
     """Fold the visits of a run of pages. `state.last_attempt_at_us` is tonight's already."""
     visits = drop_repeats(state, visits, counts)
     if visits.modified_us is not None:
@@ -197,15 +205,12 @@ def _fold_block(
         counts["changed_undated"] -= n_dated
     counts["changed_undated"] += n_changed
     counts["unchanged"] += len(changed) - n_changed
-    sums = add_intervals(
-        state,
-        Intervals(visits.page[rows], at_us, at_us - base_us, changed, age_us, inside),
-        after["baseline_at_us"],
-        forgetting,
-    )
-    return PageState(
+    intervals = Intervals(visits.page[rows], at_us, at_us - base_us, changed, age_us, inside)
+    sums = add_intervals(state, intervals, after["baseline_at_us"], forgetting)
+    folded = PageState(
         last_success_at_us=last_success, last_attempt_at_us=last_attempt, **sums, **after, **table
     )
+    return folded, intervals
 
 
 def _rows(mask: BoolArray) -> IntArray | slice:

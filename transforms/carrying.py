@@ -173,6 +173,9 @@ def read_previous_file(element: tuple[str, str]) -> Iterator[pa.RecordBatch]:
         data = source.read()
     try:
         for batch in pq.ParquetFile(pa.BufferReader(data)).iter_batches(ROWS_PER_BATCH):
+            for field in schema:
+                if field.name in schemas.ADDED_LATER and field.name not in batch.schema.names:
+                    batch = batch.append_column(field, pa.nulls(batch.num_rows, field.type))
             schemas.check(batch, schema.remove_metadata(), path)
             yield batch.replace_schema_metadata(schema.metadata)
     except (pa.ArrowException, OSError, schemas.SchemaError) as e:

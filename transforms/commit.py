@@ -14,6 +14,7 @@ from policies.errors import RecrawlError
 from policies.search import SearchResult
 from transforms.catalogue import DAY_US
 from transforms.dividing import Quotas
+from transforms.judging import account, drift_warnings
 from transforms.learning import Learned
 from transforms.scheduling import MAX_NAMED_HOSTS, ShardReport
 from transforms.sharding import Layout
@@ -185,8 +186,10 @@ class WriteManifest(beam.DoFn):
             check_rejected(counters, self._guards)
         check_shrink(counters, learned.rows_by_day, self._guards)
         manifest = make_manifest(counters, reports, result, learned, quotas)
+        yesterday = account(learned.judged, counters, self._guards.previous, self._guards.as_of_us)
         manifest |= {
-            "warnings": warnings_of(counters, self._guards),
+            "judged": yesterday,
+            "warnings": warnings_of(counters, self._guards) + drift_warnings(yesterday),
             "large_hosts": large_hosts(reports, counters.get("pages_known", 0), self._layout),
             "split_hosts": self._layout.as_json(),
             "usual_log_day": usual_day(learned.rows_by_day),
@@ -235,8 +238,10 @@ def make_manifest(
     reports = sorted(reports, key=lambda r: r.shard)
     weight = math.fsum(r.weight for r in reports)
 
-    def share(values: list[float]) -> float | None:
-        return math.fsum(values) / weight if weight > 0 else None
+    crawled = math.fsum(r.crawled_weight for r in reports)
+
+    def share(values: list[float], of: float = weight) -> float | None:
+        return math.fsum(values) / of if of > 0 else None
 
     hosts = sorted((h for r in reports for h in r.hosts_at_limit), key=lambda h: (-h[0], h[1]))
     change = learned.change
@@ -251,6 +256,7 @@ def make_manifest(
         "unspent_reason": result.unspent_reason,
         "slots": quotas.total,
         "expected_freshness": share([r.fresh_weight for r in reports]),
+        "expected_freshness_crawled": share([r.crawled_fresh_weight for r in reports], crawled),
         "expected_freshness_uniform": share([r.uniform_fresh_weight for r in reports]),
         "weight_by": learned.weight,
         "search": asdict(result) | {"status": result.status.value, "bracket": [result.low, result.high]},

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from policies import history, page_state, request_history
+from policies.calibration import Judge
 from policies.page_state import NO_TIME, Forgetting, PageState
 from policies.request_history import NO_DAY, RequestState
 from policies.signal_counts import Signals
@@ -20,6 +21,7 @@ from transforms import schemas
 from transforms.catalogue import DAY_US, HostDefaults, join_catalogue, join_hosts
 from transforms.coders import ShardTables
 from transforms.coding import code_pages
+from transforms.judging import forecast_of, judged_of
 from transforms.learning import RequestClock
 from transforms.reading import all_batches
 from transforms.sampling import Overview, pages_per_giant, sample_shard
@@ -138,6 +140,7 @@ class ShardFold:
         observations = self._seen_so_far()
         self.pages, old_code, seen_code = code_pages(old, [*observations, *by_kind.get("pages", [])])
         self._read_state(old, old_code)
+        self._read_slots()
         rows = _observations(seen_code, observations)
         self._known_from = self._first_days(rows, old_code, seen_code[len(rows) :])
         self._fold_observations(rows)
@@ -208,6 +211,18 @@ class ShardFold:
             self._requests = requests.spread(old_code, n)
             self._first_seen[old_code] = first_seen
 
+    def _read_slots(self) -> None:
+        """What the night before scheduled, and what it thought of those pages."""
+        slots = self._table("slots_pages")
+        n = len(self.pages)
+        code = None if slots is None else self.pages.code(slots.column("url_hash").to_numpy())
+        self._last_slot = np.full(n, NO_TIME, np.int64)
+        if slots is not None:
+            at = microseconds(slots.column("last_slot_at"))
+            use = (code >= 0) & (at <= self._settings.as_of_us)
+            np.maximum.at(self._last_slot, code[use], at[use])
+        self._judge = Judge(forecast_of(slots, code, n), self.pages.host_code)
+
     def _see(self, page: IntArray, day: IntArray) -> None:
         """Note the first day on which a page was seen in a log."""
         first = np.full(len(self.pages), np.iinfo(np.int32).max, np.int64)
@@ -227,6 +242,7 @@ class ShardFold:
             signals=self._signals(),
             half_life_changes=forgetting.half_life_changes,
             half_life_days=forgetting.half_life_days,
+            watch=self._judge,
         )
         for name, n in counts.items():
             self.counts.add(name, n)
@@ -324,7 +340,7 @@ class ShardFold:
             "n_changes": pa.array(self._history.n_changes),
             "last_crawl_at": times(self._history.last_success_at_us),
             "last_attempt_at": times(self._history.last_attempt_at_us),
-            "last_slot_at": times(self._last_slots()),
+            "last_slot_at": times(self._last_slot),
             "first_seen_day": pa.array(self._first_seen),
             "clicks": pa.array(clicks),
             "impressions": pa.array(impressions),
@@ -352,17 +368,6 @@ class ShardFold:
         """Whether this shard counts a host: of a host that is split only one does."""
         return Layout(self._settings.num_shards, {}).home(host_hash) == shard
 
-    def _last_slots(self) -> IntArray:
-        """Last slot that each page was given and whose time has come, microseconds."""
-        last = np.full(len(self.pages), NO_TIME, np.int64)
-        slots = self._table("slots_pages")
-        if slots is not None:
-            page = self.pages.code(slots.column("url_hash").to_numpy())
-            at = microseconds(slots.column("last_slot_at"))
-            use = (page >= 0) & (at <= self._settings.as_of_us)
-            np.maximum.at(last, page[use], at[use])
-        return last
-
     def overview(self) -> Overview:
         """The shard's part of what is learned from all pages; after `tables`."""
         requests = self._requests
@@ -376,4 +381,5 @@ class ShardFold:
             int(requests.last_day.max()) if len(requests.last_day) else NO_DAY,
             bool((requests.clicks > 0).any()),
             bool((requests.impressions > 0).any()),
+            judged_of(self._judge, self.pages),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import apache_beam as beam
@@ -17,6 +17,7 @@ from policies.typing_ import FloatArray, IntArray, UIntArray
 from transforms.coders import ShardTables
 from transforms.combining import CombineShards
 from transforms.inputs import InputError
+from transforms.judging import Judged
 from transforms.sampling import MergeOverviews, Overview, evidence_of
 from transforms.solving import block_to_tables
 
@@ -35,6 +36,8 @@ class Learned:
     rows_by_day : dict of int to int
     first_request_day, last_request_day : int
         As in `Overview`.
+    judged : Judged
+        As in `Overview`; for the manifest, like `rows_by_day`.
     weight : str
         What a page weighs: clicks, impressions, importance or equal.
     """
@@ -46,6 +49,7 @@ class Learned:
     first_request_day: int
     last_request_day: int
     weight: str
+    judged: Judged = field(default_factory=Judged)
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,7 @@ def learn(overview: Overview, clock: RequestClock, weight_by: str) -> Learned:
         overview.first_request_day,
         overview.last_request_day,
         weight,
+        overview.judged,
     )
 
 

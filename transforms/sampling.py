@@ -8,6 +8,7 @@ over shards the first pages by hash are kept apart until those of all its parts 
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from policies.evidence import Evidence
 from policies.request_history import NO_DAY
 from policies.typing_ import Int32Array, IntArray
 from transforms.coders import ShardTables
+from transforms.judging import Judged
 
 SAMPLE_PAGES = 16_384
 LAYER_PAGES = 16
@@ -145,6 +147,8 @@ class Overview:
     first_request_day, last_request_day : int
         Days since 1970-01-01 that the request log covers; `NO_DAY` without one.
     has_clicks, has_impressions : bool
+    judged : Judged
+        Last night's predictions against tonight's crawl log.
     """
 
     sample: pa.RecordBatch
@@ -155,6 +159,7 @@ class Overview:
     last_request_day: int = NO_DAY
     has_clicks: bool = False
     has_impressions: bool = False
+    judged: Judged = field(default_factory=Judged)
 
     @property
     def whole_sample(self) -> pa.RecordBatch:
@@ -178,6 +183,7 @@ def merge_overviews(parts: list[Overview]) -> Overview:
         max((p.last_request_day for p in parts), default=NO_DAY),
         any(p.has_clicks for p in parts),
         any(p.has_impressions for p in parts),
+        functools.reduce(Judged.merge, (p.judged for p in parts), Judged()),
     )
 
 

@@ -31,12 +31,15 @@ RETRY_NEW_DAYS = 7
 class ShardReport:
     """Sums of one shard for the manifest. Floats of shards are added in the order of shards.
 
+    `crawled_weight` and `crawled_fresh_weight` are of pages with a crawl rate above 0.
     `large_hosts` has hash, name and pages of the largest hosts of the shard and of all parts of split ones.
     """
 
     shard: int
     weight: float
+    crawled_weight: float
     fresh_weight: float
+    crawled_fresh_weight: float
     uniform_fresh_weight: float
     hosts_at_limit: tuple[tuple[float, str], ...]
     counts: dict[str, int] = field(default_factory=dict)
@@ -236,9 +239,16 @@ class ScheduledShard:
         last = np.where(self._slot_before > self._attempt, self._slot_before, NO_TIME)
         np.maximum.at(last, *self._due())
         rows = np.flatnonzero(last != NO_TIME)
-        host_hash = self._hosts.column("host_hash").take(self._pages.column("host_code").take(pa.array(rows)))
+        take = pa.array(rows)
         return pa.RecordBatch.from_arrays(
-            [self._pages.column("url_hash").take(pa.array(rows)), host_hash, times(last[rows])],
+            [
+                self._pages.column("url_hash").take(take),
+                self._hosts.column("host_hash").take(self._pages.column("host_code").take(take)),
+                times(last[rows]),
+                pa.array(self._change[rows], pa.float32()),
+                pa.array(self._pages.column("information").to_numpy()[rows], pa.float32()),
+                pa.array(self._weight[rows], pa.float32()),
+            ],
             schema=schemas.SLOTS_PAGES,
         )
 
@@ -273,10 +283,14 @@ class ScheduledShard:
             counts.add("hosts_at_limit", len(at_limit))
             worst = at_limit[np.argsort(-multiplier[at_limit], kind="stable")[:MAX_NAMED_HOSTS]]
             hosts = tuple((float(multiplier[j]), self._hosts.column("host")[int(j)].as_py()) for j in worst)
+        fresh_weight = self._weight * self._fresh
+        crawled = self._rate > 0.0
         return ShardReport(
             self._shard,
             float(self._weight.sum()),
-            float((self._weight * self._fresh).sum()),
+            float(self._weight[crawled].sum()),
+            float(fresh_weight.sum()),
+            float(fresh_weight[crawled].sum()),
             float((self._weight * self._uniform).sum()),
             hosts,
             counts.publish(),

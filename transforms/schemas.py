@@ -99,10 +99,21 @@ STATE_SIGNALS = _schema(
         ("in_changed", pa.int32()),
     ],
 )
-# What was scheduled and not yet seen in a log: kept apart from `state`, which depends on the logs alone.
+# What was scheduled and not yet seen in a log: kept apart from `state`, which depends on the logs alone. With
+# what the night thought of these pages, so that the next one can compare.
 SLOTS_PAGES = _schema(
-    "slots_pages", [("url_hash", pa.uint64()), ("host_hash", pa.uint64()), ("last_slot_at", TIME)]
+    "slots_pages",
+    [
+        ("url_hash", pa.uint64()),
+        ("host_hash", pa.uint64()),
+        ("last_slot_at", TIME),
+        ("change_rate_per_day", pa.float32()),
+        ("information", pa.float32()),
+        ("weight", pa.float32()),
+    ],
 )
+# Columns that nights of an older version did not write; they are read as null.
+ADDED_LATER = ("change_rate_per_day", "information", "weight")
 SLOTS_HOSTS = _schema("slots_hosts", [("host_hash", pa.uint64()), ("last_slot_at", TIME)])
 
 # A file of the previous night that holds just the rows of one shard: the shard reads it where it needs it.

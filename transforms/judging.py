@@ -1,0 +1,240 @@
+"""What became of yesterday's predictions: judged per shard, added up in the manifest."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from policies.calibration import (
+    BINS,
+    FACTORS,
+    PROBABILITY_UNIT,
+    Bound,
+    Forecast,
+    FreshSums,
+    Judge,
+    JudgedSums,
+    Tally,
+    calibrate,
+    drifted,
+)
+from policies.typing_ import IntArray
+from transforms.catalogue import DAY_US
+from transforms.coding import ShardPages
+
+# Real sites change up to three times as often on a Wednesday as on a Sunday: only whole weeks are compared
+# closely. What breaks from one day to the next shows by the wider bound.
+WEEK_DAYS = 7.0
+ONE_NIGHT = Bound(z=6.0, rate_factor=2.0)
+ONE_WEEK = Bound(z=4.0, rate_factor=1.25)
+
+MAX_NAMED_HOSTS = 5
+_SMALLEST_RATE = 1e-30  # what single precision has rounded to 0
+_NOT_COMPARABLE = (
+    "baseline",
+    "no_change_evidence",
+    "not_modified_without_baseline",
+    "failed",
+    "duplicate",
+    "late",
+    "after_as_of",
+)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Crawls of tonight's log against last night's predictions.
+
+    Attributes
+    ----------
+    sums : JudgedSums
+    furthest : tuple of (host, crawls, changes predicted, changes found)
+        The at most `MAX_NAMED_HOSTS` hosts where the last two are furthest apart.
+    """
+
+    sums: JudgedSums = field(default_factory=JudgedSums)
+    furthest: tuple[tuple[str, int, float, int], ...] = ()
+
+    def merge(self, other: Judged) -> Judged:
+        """The crawls of both, of other hosts each; in any order."""
+        hosts = sorted(self.furthest + other.furthest, key=lambda h: (-abs(h[3] - h[2]), h))
+        return Judged(self.sums.merge(other.sums), tuple(hosts[:MAX_NAMED_HOSTS]))
+
+
+def forecast_of(slots: pa.Table | None, code: IntArray | None, n_pages: int) -> Forecast:
+    """The forecast in a shard's `schemas.SLOTS_PAGES`.
+
+    Parameters
+    ----------
+    slots : Table or None
+    code : (m,) int64 or None
+        Page of each row, -1 where the shard has no such page.
+    n_pages : int
+    """
+    row = np.full(n_pages, -1, np.int32)
+    if slots is None or code is None:
+        none = np.zeros(0)
+        return Forecast(row, none, none, none)
+    rate, information, weight = (
+        slots.column(name).to_numpy().astype(np.float64)  # null becomes NaN
+        for name in ("change_rate_per_day", "information", "weight")
+    )
+    use = np.flatnonzero((code >= 0) & ~np.isnan(rate))
+    row[code[use]] = use
+    return Forecast(row, np.maximum(rate, _SMALLEST_RATE), information, weight)
+
+
+def judged_of(judge: Judge, pages: ShardPages) -> Judged:
+    """What a shard's judge found, with the names of hosts."""
+    furthest = tuple(
+        (pages.host[int(pages.host_start[code])].as_py(), *rest)
+        for code, *rest in judge.furthest(MAX_NAMED_HOSTS)
+    )
+    return Judged(judge.sums(), furthest)
+
+
+def account(
+    judged: Judged, counters: dict[str, int], previous: dict[str, Any], as_of_us: int
+) -> dict[str, Any]:
+    """What the manifest says of the night before.
+
+    Parameters
+    ----------
+    judged : Judged
+    counters : dict
+        With the dispositions of the log's rows, see `policies.history`.
+    previous : dict
+        The previous manifest; empty where there is none.
+    as_of_us : int
+        Tonight, UTC microseconds.
+    """
+    sums = judged.sums
+    tally = sums.tally()
+    nights, days = _last_week(tally, previous, as_of_us)
+    week = Tally()
+    for night in nights:
+        week = week.merge(Tally(**{name: night[name] for name in asdict(week)}))
+    base = tally.found / tally.crawls if tally.crawls else 0.0
+    brier = sums.brier * PROBABILITY_UNIT / tally.crawls if tally.crawls else None
+    of_base_rate = base * (1.0 - base) if tally.crawls else None
+    return {
+        "crawls": tally.crawls,
+        "not_judged": {
+            "not_scheduled": sums.not_scheduled,
+            **{name: counters.get(name, 0) for name in _NOT_COMPARABLE},
+        },
+        "changes_found": tally.found,
+        "changes_predicted": tally.predicted,
+        **_calibration(tally),
+        "brier": brier,
+        "brier_of_base_rate": of_base_rate,
+        "brier_skill": 1.0 - brier / of_base_rate if brier is not None and of_base_rate else None,
+        "reliability": [
+            {
+                "from": i / BINS,
+                "to": (i + 1) / BINS,
+                "crawls": sums.bin_crawls[i],
+                "predicted": sums.bin_predicted[i] * PROBABILITY_UNIT,
+                "found": sums.bin_found[i],
+            }
+            for i in range(BINS)
+        ],
+        "freshness": {
+            **_freshness(sums.requests),
+            "promised": previous.get("expected_freshness_crawled"),
+            "promised_all_pages": previous.get("expected_freshness"),
+        },
+        "freshness_of_time": _freshness(sums.time),
+        "hosts": [
+            dict(zip(("host", "crawls", "changes_predicted", "changes_found"), h, strict=True))
+            for h in judged.furthest
+        ],
+        "week": {
+            "days": days,
+            "crawls": week.crawls,
+            "changes_found": week.found,
+            "changes_predicted": week.predicted,
+            **_calibration(week),
+        },
+        "bounds": {"night": asdict(ONE_NIGHT), "week": asdict(ONE_WEEK)},
+        "drift": {
+            "night": drifted(tally, ONE_NIGHT),
+            "week": days >= WEEK_DAYS and drifted(week, ONE_WEEK),
+        },
+        "nights": nights,
+    }
+
+
+def _last_week(tally: Tally, previous: dict[str, Any], as_of_us: int) -> tuple[list[dict[str, Any]], float]:
+    """Tonight's tally after those of earlier nights, as many as make a week, and the days that they span."""
+    then = previous.get("options", {}).get("as_of_us", as_of_us)
+    if then >= as_of_us:
+        return [], 0.0
+    nights = [{"as_of_us": as_of_us, "days": (as_of_us - then) / DAY_US, **asdict(tally)}]
+    days = nights[0]["days"]
+    for night in reversed(previous.get("judged", {}).get("nights", [])):
+        if days >= WEEK_DAYS:
+            break
+        nights.insert(0, night)
+        days += night["days"]
+    return nights, days
+
+
+def _calibration(tally: Tally) -> dict[str, Any]:
+    found = calibrate(tally)
+    if found is None:
+        names = ("ratio", "ratio_95", "z", "overdispersion", "rate_factor")
+        return dict.fromkeys(names)
+    reach = 1.96 * found.ratio_stderr
+    return {
+        "ratio": found.ratio,
+        "ratio_95": [max(found.ratio - reach, 0.0), found.ratio + reach],
+        "z": found.z,
+        "overdispersion": found.overdispersion,
+        "rate_factor": found.rate_factor,
+    }
+
+
+def _freshness(sums: FreshSums) -> dict[str, float | None]:
+    return {
+        "predicted": sums.share("predicted"),
+        "realised": sums.share("found"),
+        "at_least": sums.share("least"),
+        "at_most": sums.share("most"),
+    }
+
+
+def drift_warnings(judged: dict[str, Any]) -> list[str]:
+    """A warning if what was found is beyond a bound: what, since when, and what to look at."""
+    drift = judged["drift"]
+    if not drift["night"] and not drift["week"]:
+        return []
+    # A drift that lasts is the more serious; one night's is the more urgent while the week looks well.
+    bad, bound, when = (
+        (judged["week"], ONE_WEEK, f"in the last {judged['week']['days']:g} days")
+        if drift["week"]
+        else (judged, ONE_NIGHT, "tonight")
+    )
+    found, predicted = bad["changes_found"], bad["changes_predicted"]
+    more = found > predicted
+    factor = f"{'at least ' if bad['rate_factor'] >= max(FACTORS) else ''}{bad['rate_factor']:.2f}"
+    hosts = [h for h in judged["hosts"] if (h["changes_found"] > h["changes_predicted"]) == more]
+    where = f" Tonight it is greatest on {hosts[0]['host']}." if hosts else ""
+    look = (
+        "See whether digests began to take in what differs at every visit (a new template, tokens, "
+        "advertisements); if pages do change more, lower --half_life_changes or set --half_life_days, so "
+        "that rates follow sooner"
+        if more
+        else "See whether the crawler still finds changes (blocked, served from a cache, a digest of too "
+        "little); if pages do change less, set --half_life_days, so that old changes are forgotten"
+    )
+    return [
+        f"drift: {found:,} changes found {when} where {predicted:,.0f} were predicted, on {bad['crawls']:,} "
+        f"crawls, as if pages changed {factor} times as often as thought (bound: "
+        f"{1 / bound.rate_factor:g} to {bound.rate_factor:g}; z = {bad['z']:.1f}, bound {bound.z:g}). The "
+        f"schedule is made of rates that do not hold.{where} {look}; or group pages that change alike with "
+        "--group_columns"
+    ]
