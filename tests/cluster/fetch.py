@@ -44,7 +44,7 @@ def fetch_prism() -> None:
     if PRISM.exists():
         return
     if shutil.which("go") is None:
-        sys.exit("make prism needs Go 1.25 or newer: `go` is not on the PATH")
+        sys.exit("make prism needs Go 1.26 or newer: `go` is not on the PATH")
     PRISM.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=PRISM.parent) as folder:
         command = ["go", "install", f"github.com/apache/beam/sdks/v2/go/cmd/prism@v{BEAM}"]
