@@ -25,6 +25,7 @@ from apache_beam.runners.worker import bundle_processor
 from benchmarks.rows import Row, show
 from pipelines import cli, nightly
 from transforms.carrying import Previous
+from transforms.sharding import Layout
 
 OBSERVATIONS_PER_PAGE, SHARDS = 20, 16
 Sizes = dict[str, dict[bytes, list[int]]]
@@ -61,13 +62,13 @@ def grouped() -> Iterator[Sizes]:
         execution.BundleContextManager.get_buffer = get_buffer  # type: ignore
 
 
-def barriers(options: PipelineOptions) -> tuple[int, int, int]:
+def barriers(options: PipelineOptions, layout: Layout | None = None) -> tuple[int, int, int]:
     """Fused stages of workers, groupings, and barriers one after the other on the longest path.
 
     A barrier is a place where the next stage waits for all of the one before: a grouping or a side input.
     """
     pipeline = beam.Pipeline(options=PipelineOptions([]))
-    nightly.build_pipeline(pipeline, options, Previous())
+    nightly.build_pipeline(pipeline, options, Previous(), layout)
     urns = (
         common_urns.primitives.IMPULSE,
         common_urns.primitives.GROUP_BY_KEY,
@@ -108,7 +109,17 @@ def barriers(options: PipelineOptions) -> tuple[int, int, int]:
 def run(scale: float = 1.0) -> list[Row]:
     """Figures of `scale` x 100,000 pages, with even hosts and with one host of 30 % of the pages."""
     pages = max(int(100_000 * scale), 1000)
+    given = PipelineOptions(
+        ["--observations=x", "--hosts=x", "--budget=1", "--as_of=2026-07-01", "--output=x"]
+    )
     rows: list[Row] = []
+    for label, layout in (("", None), (", a giant host", Layout(SHARDS, {0: 2}))):
+        stages, groupings, deep = barriers(given, layout)
+        rows += [
+            Row(f"fused stages of workers{label}", stages, ""),
+            Row(f"groupings{label}", groupings, ""),
+            Row(f"barriers one after the other{label}", deep, ""),
+        ]
     for giant, label in ((0.0, ""), (0.3, ", a host with 30 %")):
         with tempfile.TemporaryDirectory() as name:
             made = f"--pages={pages} --observations={OBSERVATIONS_PER_PAGE * pages} --output={name}/made"
@@ -122,13 +133,6 @@ def run(scale: float = 1.0) -> list[Row]:
                 "--as_of=2026-07-01",
                 f"--output={name}/night",
             ]
-            if not rows:
-                stages, groupings, deep = barriers(PipelineOptions(arguments))
-                rows += [
-                    Row("fused stages of workers", stages, ""),
-                    Row("groupings", groupings, ""),
-                    Row("barriers one after the other", deep, ""),
-                ]
             with grouped() as sizes:
                 _quiet("nightly", *arguments)
             rows += _figures(sizes, pages, label)
