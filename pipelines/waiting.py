@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import apache_beam as beam
@@ -18,6 +16,7 @@ from apache_beam.runners.portability.prism_runner import PrismRunner
 _LOGGER = logging.getLogger(__name__)
 # Prism asks a busy worker at most every 30 s how far it is.
 SILENCE_SECONDS = 600.0
+CANCEL_SECONDS = 20.0
 _DEAD_WORKER = re.compile(
     r"SDK worker disconnected|send on closed channel|Channel closed prematurely|Process died with exit code|"
     r"didn't get control connection"
@@ -39,21 +38,22 @@ def finish(pipeline: beam.Pipeline, wait: bool = True) -> Any:
         Where a runner in another process fails, or a worker died. Errors in this process pass as they are.
     """
     result = None
-    silent = threading.Event()
     try:
         if not isinstance(pipeline.runner, FnApiRunner):
             threading.excepthook = _hush
             _LOGGER.info("handed to %s; it shows no stages here", type(pipeline.runner).__name__)
         result = pipeline.run()
         if wait:
-            with _watch(pipeline, result, silent):
+            if isinstance(pipeline.runner, PrismRunner):
+                _wait_watching(result)
+            else:
                 result.wait_until_finish()
     except KeyboardInterrupt:
         if result is not None:  # else a cluster goes on and commits
             result.cancel()
         raise
     except Exception as error:
-        message = _silence() if silent.is_set() else _explained(str(error), error)
+        message = _silence() if isinstance(error, _Silent) else _explained(str(error), error)
         if message is None:
             raise
         raise RunnerError(
@@ -95,36 +95,42 @@ def _explained(text: str, error: Exception) -> str | None:
     return f"the runner's job failed{f' in {steps[-1]}' if steps else ''}: {said}"
 
 
-@contextmanager
-def _watch(pipeline: beam.Pipeline, result: Any, silent: threading.Event) -> Iterator[None]:
-    """Cancel a job of Prism that shows no sign of life.
+class _Silent(Exception):
+    """Nothing was heard of the workers."""
+
+
+def _wait_watching(result: Any) -> None:
+    """Wait for a job of Prism; cancel it when it shows no sign of life.
 
     Prism 2.75 waits for ever where a worker ends between two bundles, or did not start at all: only bundles
-    in flight hear of it. As long as a worker works, its times grow in the job's metrics.
+    in flight hear of it. As long as a worker works, its times grow in the job's metrics. A job whose worker
+    stands still may not even end when it is cancelled, so this does not wait for that.
     """
-    if not isinstance(pipeline.runner, PrismRunner):
-        yield
-        return
-    done = threading.Event()
+    errors: list[BaseException] = []
 
-    def look() -> None:
-        request = beam_job_api_pb2.GetJobMetricsRequest(job_id=result._job_id)
-        before: list[bytes] = []
-        while not done.wait(SILENCE_SECONDS):
-            try:
-                metrics = result._job_service.GetJobMetrics(request).metrics
-                now = sorted(m.SerializeToString() for m in (*metrics.attempted, *metrics.committed))
-                if now == before and not done.is_set():
-                    silent.set()
-                    result.cancel()
-                    return
-            except grpc.RpcError:  # the main thread hears of it too
-                return
-            before = now
+    def wait() -> None:
+        try:
+            result.wait_until_finish()
+        except BaseException as error:
+            errors.append(error)
 
-    thread = threading.Thread(target=look, name="watch", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
+    waiting = threading.Thread(target=wait, name="wait", daemon=True)
+    waiting.start()
+    request = beam_job_api_pb2.GetJobMetricsRequest(job_id=result._job_id)
+    before: list[bytes] | None = None
+    while True:
+        waiting.join(SILENCE_SECONDS)
+        if not waiting.is_alive():
+            if errors:
+                raise errors[0]
+            return
+        try:
+            metrics = result._job_service.GetJobMetrics(request).metrics
+        except grpc.RpcError:  # the waiting thread hears of it too
+            continue
+        now = sorted(m.SerializeToString() for m in (*metrics.attempted, *metrics.committed))
+        if now == (before or []):
+            threading.Thread(target=result.cancel, name="cancel", daemon=True).start()
+            waiting.join(CANCEL_SECONDS)
+            raise _Silent
+        before = now
