@@ -125,10 +125,12 @@ def _wait_watching(result: Any) -> None:
                 raise errors[0]
             return
         try:
-            metrics = result._job_service.GetJobMetrics(request).metrics
-        except grpc.RpcError:  # the waiting thread hears of it too
-            continue
-        now = sorted(m.SerializeToString() for m in (*metrics.attempted, *metrics.committed))
+            metrics = result._job_service.GetJobMetrics(request, timeout=CANCEL_SECONDS).metrics
+            now = sorted(m.SerializeToString() for m in (*metrics.attempted, *metrics.committed))
+        except grpc.RpcError as error:
+            if error.code() != grpc.StatusCode.DEADLINE_EXCEEDED:
+                continue  # the waiting thread hears of it too
+            now = before or []
         if now == (before or []):
             threading.Thread(target=result.cancel, name="cancel", daemon=True).start()
             waiting.join(CANCEL_SECONDS)

@@ -90,7 +90,7 @@ class _Job:
         self._job_service, self._grows, self._looks = self, grows, 0
         self.cancelled = threading.Event()
 
-    def GetJobMetrics(self, _):
+    def GetJobMetrics(self, _, timeout):
         self._looks += 1
         metrics = beam_job_api_pb2.MetricResults()
         metrics.attempted.add(payload=str(min(self._looks, self._grows)).encode())
