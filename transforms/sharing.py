@@ -89,6 +89,18 @@ def parts_of_hosts(
         yield int(host_hash[row]), row, float(limit[row]), block
 
 
+def _only_parts(tables: ShardTables, hosts: Collection[int], budget_per_day: float) -> ShardTables:
+    """The tables of nothing but a shard's parts of the `hosts`: what the rounds go over."""
+    table, pages = tables.tables.get("hosts"), tables.tables["pages"]
+    rows = [row for _, row, _, _ in parts_of_hosts(tables, hosts, budget_per_day)]
+    if table is None or not rows:
+        return replace(tables, tables={"pages": pages.slice(0, 0)})
+    chosen = np.zeros(table.num_rows, np.bool_)
+    chosen[rows] = True
+    mine = pages.filter(pa.array(np.repeat(chosen, table.column("n_pages").to_numpy())))
+    return replace(tables, tables={"pages": mine, "hosts": table.filter(pa.array(chosen))})
+
+
 def share_limits(tables: ShardTables, shares: ByHost, objective: str, budget_per_day: float) -> ShardTables:
     """A shard's solver tables with the limits of its parts of giant hosts."""
     parts = list(parts_of_hosts(tables, shares.values, budget_per_day))
@@ -185,8 +197,11 @@ class ShareHostLimits(beam.PTransform):
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
         objective, budget = self._objective, self._budget
+        parts = blocks | "OnlyParts" >> beam.Map(_only_parts, self._hosts, budget).with_output_types(
+            ShardTables
+        )
         surveys = (
-            blocks
+            parts
             | "SurveyParts"
             >> beam.ParDo(_SurveyParts(self._hosts, objective, budget)).with_output_types(ByHost)
             | "AddSurveys" >> CombineShards(Merge(), self._num_shards)
@@ -195,7 +210,7 @@ class ShareHostLimits(beam.PTransform):
         demand = _DemandOfParts(objective, budget)
         for i in range(search.ROUNDS):
             states = (
-                blocks
+                parts
                 | f"DemandOfParts[{i}]" >> beam.ParDo(demand, AsSingleton(states)).with_output_types(ByHost)
                 | f"AddDemands[{i}]" >> beam.CombineGlobally(Merge()).without_defaults()
                 | f"Advance[{i}]" >> beam.Map(_advance, AsSingleton(states)).with_output_types(ByHost)
