@@ -126,7 +126,8 @@ def _wait_watching(result: Any) -> None:
             return
         try:
             metrics = result._job_service.GetJobMetrics(request, timeout=CANCEL_SECONDS).metrics
-            now = sorted(m.SerializeToString() for m in (*metrics.attempted, *metrics.committed))
+            every = (*metrics.attempted, *metrics.committed)
+            now = sorted(m.SerializeToString(deterministic=True) for m in every)  # labels come in any order
         except grpc.RpcError as error:
             if error.code() != grpc.StatusCode.DEADLINE_EXCEEDED:
                 continue  # the waiting thread hears of it too

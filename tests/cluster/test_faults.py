@@ -124,7 +124,6 @@ def test_a_worker_that_does_not_start(prism_engine: Engine, first):
     assert_failed(night, "--environment_config")
 
 
-@pytest.mark.xfail(strict=False, reason="a stopped worker is not always noticed: not understood yet")
 def test_a_worker_that_stands_still(prism_engine: Engine, first, tmp_path):
     mark = tmp_path / "mark"
     night = first(*prism_engine.workers(fault("search", "stop", mark)), impatient=True)
