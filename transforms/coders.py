@@ -14,14 +14,20 @@ import apache_beam as beam
 import pyarrow as pa
 import pyarrow.ipc as ipc
 
-# Twice as fast as level 1 for an eighth more bytes; a sixth smaller than lz4.
-_COMPRESSED = ipc.IpcWriteOptions(compression=pa.Codec("zstd", -1))
-_PLAIN = ipc.IpcWriteOptions()
+# For what is shuffled: twice as fast as level 1 for an eighth more bytes; a sixth smaller than lz4.
+SHUFFLED = {b"compress": b"zstd"}
+# For what is kept between stages: it costs what the page faults of the bytes saved would.
+KEPT = {b"compress": b"lz4"}
+_OPTIONS = {
+    b"zstd": ipc.IpcWriteOptions(compression=pa.Codec("zstd", -1)),
+    b"lz4": ipc.IpcWriteOptions(compression=pa.Codec("lz4")),
+    None: ipc.IpcWriteOptions(),
+}
 
 
 def to_ipc(batch: pa.RecordBatch) -> pa.Buffer:
-    """One batch as an Arrow IPC stream; compressed where the schema's metadata asks for it."""
-    options = _COMPRESSED if (batch.schema.metadata or {}).get(b"compress") else _PLAIN
+    """One batch as an Arrow IPC stream; compressed as the schema's metadata asks."""
+    options = _OPTIONS[(batch.schema.metadata or {}).get(b"compress")]
     sink = pa.BufferOutputStream()
     with ipc.new_stream(sink, batch.schema, options=options) as writer:
         writer.write_batch(batch)

@@ -19,7 +19,7 @@ from policies.signal_counts import Signals
 from policies.typing_ import BoolArray, Int32Array, IntArray, UIntArray
 from transforms import schemas
 from transforms.catalogue import DAY_US, HostDefaults, join_catalogue, join_hosts
-from transforms.coders import ShardTables
+from transforms.coders import KEPT, ShardTables
 from transforms.coding import code_pages
 from transforms.judging import forecast_of, judged_of
 from transforms.learning import RequestClock
@@ -350,14 +350,14 @@ class ShardFold:
         bins = pa.RecordBatch.from_arrays(
             [pa.array(evidence.bin_weight), pa.array(evidence.bin_days), pa.array(evidence.bin_days_squared)],
             schema=schemas.BINS_TABLE,
-        )
+        ).replace_schema_metadata(KEPT)
         self.counts.add("pages_known", len(pages))
         at_home = self._is_home(hosts.column("host_hash").to_numpy(), shard)
         self.counts.add("hosts_known", int(at_home.sum()))
         self._tables = ShardTables(
             shard,
             {
-                "pages": pa.RecordBatch.from_pydict({n: columns[n] for n in names}),
+                "pages": pa.RecordBatch.from_pydict({n: columns[n] for n in names}, metadata=KEPT),
                 "bins": bins,
                 "hosts": hosts,
             },

@@ -20,6 +20,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from transforms import schemas
 from transforms.carrying import Previous, read_previous_file, shard_of_file
 from transforms.catalogue import metadata_columns
+from transforms.coders import SHUFFLED
 from transforms.formats import Split
 from transforms.hashing import hash_texts, stable_hash
 from transforms.normalise import KINDS
@@ -29,7 +30,6 @@ from transforms.sources import ROWS, plan_files, read_split, slices
 from transforms.tally import Counts
 from transforms.urls import HostTable
 
-_COMPRESSED = {b"compress": b"1"}
 # Kinds whose rows are pages by their URL; the previous night's rows and hosts have no URL to hash.
 ROW_KINDS = ("observations", "requests", "signals", "pages")
 
@@ -132,7 +132,7 @@ def packed(batch: pa.RecordBatch) -> pa.RecordBatch:
     """
     if schemas.kind_of(batch) in ROW_KINDS:
         batch = pack_times(batch.drop_columns(["url_hash", "host_hash"]))
-    return batch.replace_schema_metadata({**(batch.schema.metadata or {}), **_COMPRESSED})
+    return batch.replace_schema_metadata({**(batch.schema.metadata or {}), **SHUFFLED})
 
 
 def all_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from transforms import schemas
-from transforms.coders import RecordBatchCoder, ShardTables, ShardTablesCoder
+from transforms.coders import KEPT, SHUFFLED, RecordBatchCoder, ShardTables, ShardTablesCoder
 
 
 def _batch(n: int, metadata: dict[bytes, bytes] | None = None) -> pa.RecordBatch:
@@ -23,7 +23,7 @@ def _batch(n: int, metadata: dict[bytes, bytes] | None = None) -> pa.RecordBatch
 
 
 @pytest.mark.parametrize("n", [0, 1, 7, 1000])
-@pytest.mark.parametrize("metadata", [None, {b"recrawl": b"state"}, {b"recrawl": b"x", b"compress": b"1"}])
+@pytest.mark.parametrize("metadata", [None, {b"recrawl": b"state"}, {b"recrawl": b"x", **SHUFFLED}, KEPT])
 def test_batch_round_trip(n, metadata):
     batch = _batch(n, metadata)
     coder = RecordBatchCoder()
