@@ -42,6 +42,7 @@ def job_server_jar() -> Path | None:
 def fetch_prism() -> None:
     """Build Prism; the Go client checks what it downloads against Go's checksum database."""
     if PRISM.exists():
+        print(PRISM)
         return
     if shutil.which("go") is None:
         sys.exit("make prism needs Go 1.26 or newer: `go` is not on the PATH")
@@ -50,6 +51,7 @@ def fetch_prism() -> None:
         command = ["go", "install", f"github.com/apache/beam/sdks/v2/go/cmd/prism@v{BEAM}"]
         subprocess.run(command, env=os.environ | {"GOBIN": folder}, check=True)
         os.replace(Path(folder) / "prism", PRISM)
+    print(PRISM)
 
 
 def fetch_distribution() -> None:
