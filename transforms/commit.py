@@ -98,6 +98,9 @@ def check_shrink(counters: dict[str, int], rows_by_day: dict[int, int], guards: 
     A first night reads weeks and the next one a day. So a crawl log whose news mainly follow on the previous
     night is compared by the rows of a usual day, any other by all its rows. Rows that the state knows already
     are no news: a file may be given again. Another input that had rows and now has none counts as gone.
+
+    A crawler that follows the schedule makes as many rows as were scheduled, which may be fewer than its old
+    log has: the rows of a usual day are missed only where they are fewer than both.
     """
     before = guards.previous
     if guards.allow_shrink or not before:
@@ -107,21 +110,46 @@ def check_shrink(counters: dict[str, int], rows_by_day: dict[int, int], guards: 
     rows = sum(rows_by_day.values())
     newer = {day: n for day, n in rows_by_day.items() if day >= previous_day}
     known = counters.get("late", 0) + counters.get("duplicate", 0)
-    compared = [("known pages", counters.get("pages_known", 0), old.get("pages_known", 0))]
+    compared: list[tuple[str, int, int, float | None]] = [
+        ("known pages", counters.get("pages_known", 0), old.get("pages_known", 0), None)
+    ]
     if 2 * sum(newer.values()) > rows - known:
-        compared.append(("crawl-log rows a day", usual_day(newer), before.get("usual_log_day", 0)))
+        usual = before.get("usual_log_day", 0)
+        compared.append(("crawl-log rows a day", usual_day(newer), usual, scheduled_per_day(before)))
     else:
-        compared.append(("crawl-log rows", counters.get("observations", 0), old.get("observations", 0)))
+        compared.append(("crawl-log rows", counters.get("observations", 0), old.get("observations", 0), None))
     for kind in KINDS[1:]:
         if f"{kind}_files" in counters:
             now = counters.get(f"{kind}_accepted", 0)
-            compared.append((f"{kind} rows", min(now, 1), min(old.get(f"{kind}_accepted", 0), 1)))
-    for what, now, then in compared:
-        if now < (1 - MAX_SHRINK) * then:
+            compared.append((f"{kind} rows", min(now, 1), min(old.get(f"{kind}_accepted", 0), 1), None))
+    for what, now, then, scheduled in compared:
+        expected = then if scheduled is None else min(then, scheduled)
+        if now < (1 - MAX_SHRINK) * expected:
+            asked = "" if scheduled is None else f", of {scheduled:.0f} that were scheduled"
+            look = "; ".join(damaged_files(counters)) or "Look for missing input files"
             raise HistoryShrunkError(
-                f"history_shrunk: {now} {what} tonight, {then} last night: {1 - now / then:.0%} less, more "
-                f"than {MAX_SHRINK:.0%}. Look for missing input files; if this is meant, give --allow_shrink"
+                f"history_shrunk: {now} {what} tonight, {then} last night{asked}: {1 - now / expected:.0%} "
+                f"less, more than {MAX_SHRINK:.0%}. {look}; if this is meant, give --allow_shrink"
             )
+
+
+def scheduled_per_day(manifest: dict[str, Any]) -> float | None:
+    """Crawls a day that a night has scheduled; None where its manifest does not say."""
+    slots = manifest.get("counters", {}).get("slots_used")
+    hours = manifest.get("options", {}).get("horizon_hours")
+    return None if slots is None or not hours else 24 * slots / hours
+
+
+def damaged_files(counters: dict[str, int]) -> list[str]:
+    """What to say of files that could not be read to their end, kind by kind."""
+    found = []
+    for kind in KINDS:
+        n = sum(counters.get(f"{kind}_files_{what}", 0) for what in ("truncated", "unreadable"))
+        if n:
+            found.append(
+                f"{n} file{' of {} is' if n == 1 else 's of {} are'} damaged, see rejected/".format(kind)
+            )
+    return found
 
 
 def warnings_of(counters: dict[str, int], guards: Guards) -> list[str]:
@@ -136,6 +164,7 @@ def warnings_of(counters: dict[str, int], guards: Guards) -> list[str]:
             f"{blind} of {fetched} fetches cannot show a change: give the crawl log a digest, changed, "
             "last_modified or not_modified"
         )
+    found += [f"{text}: source names the file, reason what is wrong" for text in damaged_files(counters)]
     for kind in KINDS:
         rejected, accepted = counters.get(f"{kind}_rejected", 0), counters.get(f"{kind}_accepted", 0)
         if rejected > guards.max_rejected_fraction * (rejected + accepted):

@@ -279,6 +279,7 @@ def test_a_log_that_has_shrunk_stops_the_night(store):
     for day in range(10):
         store.log(f"logs/{day}.jsonl", crawled(day + 0.5), at(day + 1))
     store.log("logs/10.jsonl", crawled(10.5, 20), at(11))
+    store.options["budget"] = 40
     assert store.run(midnight(10)).code == 0
     for day in range(7):  # packed, say
         store.log(f"logs/{day}.jsonl", crawled(day + 0.5), at(10.2))
@@ -350,3 +351,20 @@ def test_three_nights_leave_the_state_of_one(layout, tmp_path):
     for name in expected.column_names:
         assert got.column(name).equals(expected.column(name)), name
     assert done.digests("state") == one.digests("state")
+
+
+def test_a_crawler_that_begins_to_follow_a_smaller_schedule(store):
+    """Its old crawl made 40 rows a day, then it makes the 20 that are scheduled, then 10 of a cut budget."""
+    pages = [f"https://h{i % 4}.test/{i}" for i in range(40)]
+    old = [seen(url, at(day, i / 2), "AB"[day % 2]) for day in range(4) for i, url in enumerate(pages)]
+    store.log("logs/0.jsonl", old, at(4))
+    for day, budget in ((4, 20), (5, 10), (6, 10)):
+        night = store.run(midnight(day), budget=budget)
+        assert night.code == 0, night.complaints
+        slots = night.rows("schedule")
+        assert len(slots) == budget
+        store.log(f"logs/{day}.jsonl", [seen(r["url"], r["due_at"].isoformat()) for r in slots], at(day + 1))
+    store.log("logs/6.jsonl", [seen(r["url"], r["due_at"].isoformat()) for r in slots[:8]], at(7))
+    lost = store.run(midnight(7))
+    assert lost.code == 5
+    assert "8 crawl-log rows a day tonight, 10 last night, of 10 that were scheduled" in lost.complaints

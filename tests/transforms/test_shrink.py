@@ -1,0 +1,87 @@
+"""When a night is refused because rows or pages are gone, and when fewer rows are only a smaller schedule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from transforms.catalogue import DAY_US
+from transforms.commit import Guards, HistoryShrunkError, check_shrink, warnings_of
+
+LAST = 20_605  # the day that the previous night begins
+
+
+def _guards(usual: int, **night: Any) -> Guards:
+    """After a night whose log had `usual` rows a day and that scheduled `slots` crawls in `hours`."""
+    counters = {"pages_known": 50}
+    options: dict[str, Any] = {"as_of_us": LAST * DAY_US}
+    if "slots" in night:
+        counters["slots_used"] = night["slots"]
+        options["horizon_hours"] = night.get("hours", 24.0)
+    previous = {"counters": counters, "options": options, "usual_log_day": usual}
+    return Guards(0.01, False, (LAST + 1) * DAY_US, True, previous)
+
+
+def _check(guards: Guards, rows: int, **counters: int) -> None:
+    check_shrink({"pages_known": 50, "observations": rows, **counters}, {LAST: rows} if rows else {}, guards)
+
+
+@pytest.mark.parametrize(
+    ("usual", "slots", "hours", "least"),
+    [
+        (223, 120, 24, 108),  # begins to follow a schedule of half its old crawl
+        (120, 60, 24, 54),  # the budget was cut
+        (120, 240, 48, 108),
+        (120, 30, 12, 54),
+        (120, 500, 24, 108),  # a crawler that does less than the schedule: its own usual day
+        (500, 120, 24, 108),  # or more: only what was scheduled is sure to be missed
+        (120, 0, 24, 0),  # nothing was to be crawled
+    ],
+)
+def test_a_log_is_missed_below_nine_tenths_of_both_its_usual_day_and_the_schedule(usual, slots, hours, least):
+    guards = _guards(usual, slots=slots, hours=hours)
+    _check(guards, least)
+    if least:
+        with pytest.raises(HistoryShrunkError) as caught:
+            _check(guards, least - 1)
+        per_day = slots * 24 // hours
+        assert f"{least - 1} crawl-log rows a day tonight, {usual} last night, of {per_day} that were" in str(
+            caught.value
+        )
+
+
+def test_without_a_schedule_in_the_manifest_the_usual_day_counts():
+    _check(_guards(100), 90)
+    with pytest.raises(
+        HistoryShrunkError, match=r"89 crawl-log rows a day tonight, 100 last night: 11% less"
+    ):
+        _check(_guards(100), 89)
+
+
+def test_a_schedule_excuses_no_lost_pages():
+    with pytest.raises(HistoryShrunkError, match="44 known pages tonight, 50 last night"):
+        _check(_guards(100, slots=10), 100, pages_known=44)
+
+
+@pytest.mark.parametrize(
+    ("counters", "words"),
+    [
+        ({"observations_files_truncated": 1}, "1 file of observations is damaged, see rejected/"),
+        (
+            {"observations_files_truncated": 2, "observations_files_unreadable": 1},
+            "3 files of observations are damaged, see rejected/",
+        ),
+        ({"requests_files_unreadable": 1}, "1 file of requests is damaged, see rejected/"),
+    ],
+)
+def test_damaged_files_are_named_beside_the_loss_and_in_any_night(counters, words):
+    with pytest.raises(HistoryShrunkError) as caught:
+        _check(_guards(100, slots=100), 50, **counters)
+    assert words in str(caught.value)
+    warned = warnings_of({"observations_accepted": 100, **counters}, _guards(100))
+    assert [w for w in warned if w.startswith(words)]
+
+
+def test_an_empty_file_is_not_damaged():
+    assert not warnings_of({"observations_accepted": 100, "observations_files_empty": 3}, _guards(100))
