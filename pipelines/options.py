@@ -19,6 +19,7 @@ LOCAL_RUNNERS = ("", "directrunner", "fnapirunner")
 OUTPUT_FORMATS = ("parquet", "avro", "jsonl")
 WEIGHTS = ("auto", "clicks", "impressions", "importance", "equal")
 DAY_MICROSECONDS = 86_400_000_000
+PATTERN_CHARACTERS = "*?["
 
 
 class OptionsError(ValueError):
@@ -190,6 +191,15 @@ class _Checker:
             except ValueError as e:
                 self.problems.append(f"--{name}={path}: {e}")
 
+    def plain(self, name: str) -> None:
+        """A folder whose name would be taken for a pattern: files of others would be read, or deleted."""
+        bad = sorted({c for c in self.values[name] or "" if c in PATTERN_CHARACTERS})
+        if bad:
+            self.problems.append(
+                f"--{name}={self.values[name]}: a folder with {' '.join(bad)} in its name would be taken for "
+                "a pattern; give it another name"
+            )
+
     def choice(self, name: str, choices: tuple[str, ...]) -> str:
         value = str(self.values[name])
         if value not in choices:
@@ -241,6 +251,8 @@ class Settings:
                 check.problems.append(f"--{name} is missing: give {what}")
         for name in (*KINDS, "state", "output"):
             check.paths(name)
+        for name in ("state", "output"):
+            check.plain(name)
         self.output_format = check.choice("output_format", OUTPUT_FORMATS)
         self.objective = check.choice("objective", tuple(objectives.NAMES))
         self.weight_by = check.choice("weight_by", WEIGHTS)

@@ -27,7 +27,7 @@ from policies.demand import exact_units
 from policies.interval_sums import Intervals
 from policies.page_state import US_PER_DAY
 from policies.special import CHUNK
-from policies.typing_ import FloatArray, Int32Array
+from policies.typing_ import FloatArray, Int32Array, IntArray
 
 BINS = 10
 """Of equal width in the predicted probability."""
@@ -110,7 +110,7 @@ class JudgedSums:
     variance, brier : int
         Sums of ``p (1 - p)`` and of ``(found - p)**2``, units of `PROBABILITY_UNIT`.
     hosts : int
-        Hosts with a judged crawl; a part of a host counts as one.
+        Hosts with a judged crawl.
     products : tuple of 6 int
         Sums over hosts of ``f f``, ``f e``, ``f d``, ``e e``, ``e d`` and ``d d`` for f changes found on the
         host, e predicted, and d more that would have been predicted at twice the rates; units of 2**-20.
@@ -158,6 +158,28 @@ def _add(one: Any, other: Any) -> Any:
     if isinstance(one, tuple):
         return tuple(a + b for a, b in zip(one, other, strict=True))
     return one + other
+
+
+@dataclass(frozen=True, slots=True)
+class HostSums:
+    """Judged crawls of a host, changes found, and those predicted: tonight's, and at twice the rates.
+
+    The last two in units of `PROBABILITY_UNIT`.
+    """
+
+    crawls: int
+    found: int
+    predicted: int
+    twice: int
+
+    def merge(self, other: HostSums) -> HostSums:
+        """Sums over the crawls of both."""
+        return HostSums(
+            self.crawls + other.crawls,
+            self.found + other.found,
+            self.predicted + other.predicted,
+            self.twice + other.twice,
+        )
 
 
 class Judge:
@@ -242,36 +264,40 @@ class Judge:
             )
         )
 
-    def sums(self) -> JudgedSums:
-        """Sums over all intervals so far."""
-        total = self._sums.merge(JudgedSums(hosts=int(np.count_nonzero(self._host_crawls))))
-        for start in range(0, len(self._host_crawls), CHUNK):
-            found = self._host_found[start : start + CHUNK].astype(np.float64)
-            predicted = self._host_predicted[start : start + CHUNK] * PROBABILITY_UNIT
-            more = self._host_twice[start : start + CHUNK] * PROBABILITY_UNIT - predicted
-            pairs = combinations_with_replacement((found, predicted, more), 2)
-            total = total.merge(JudgedSums(products=tuple(_product(a, b) for a, b in pairs)))
-        return total
+    def sums(self, apart: IntArray | None = None) -> JudgedSums:
+        """Sums over all intervals so far, the sums over hosts without those of the codes `apart`."""
+        sums = self._by_host()
+        if apart is not None:
+            sums = np.delete(sums, apart, axis=1)
+        return self._sums.merge(sums_over_hosts(sums))
 
-    def furthest(self, k: int) -> list[tuple[int, int, float, int]]:
-        """The `k` hosts whose changes found are furthest from those predicted.
+    def host(self, code: int) -> HostSums:
+        """Sums of one host."""
+        return HostSums(*(int(v) for v in self._by_host()[:, code]))
 
-        Returns
-        -------
-        list of (host code, crawls, changes predicted, changes found)
-        """
+    def _by_host(self) -> IntArray:
+        return np.stack([self._host_crawls, self._host_found, self._host_predicted, self._host_twice])
+
+    def furthest(self, k: int, apart: IntArray | None = None) -> list[int]:
+        """Codes of the `k` hosts whose changes found are furthest from those predicted, without `apart`."""
         off = np.abs(self._host_found / PROBABILITY_UNIT - self._host_predicted)
+        off[self._host_crawls == 0] = -1.0
+        if apart is not None:
+            off[apart] = -1.0
         order = np.argsort(-off, kind="stable")[:k]
-        return [
-            (
-                int(j),
-                int(self._host_crawls[j]),
-                float(self._host_predicted[j] * PROBABILITY_UNIT),
-                int(self._host_found[j]),
-            )
-            for j in order
-            if self._host_crawls[j]
-        ]
+        return [int(j) for j in order if off[j] >= 0.0]
+
+
+def sums_over_hosts(sums: IntArray) -> JudgedSums:
+    """The number of hosts and the sums of products over hosts, of the rows of `HostSums`: (4, h) int64."""
+    total = JudgedSums(hosts=int(np.count_nonzero(sums[0])))
+    for start in range(0, sums.shape[1], CHUNK):
+        part = sums[:, start : start + CHUNK]
+        found, predicted = part[1].astype(np.float64), part[2] * PROBABILITY_UNIT
+        more = part[3] * PROBABILITY_UNIT - predicted
+        pairs = combinations_with_replacement((found, predicted, more), 2)
+        total = total.merge(JudgedSums(products=tuple(_product(a, b) for a, b in pairs)))
+    return total
 
 
 def _product(one: FloatArray, other: FloatArray) -> int:

@@ -85,10 +85,15 @@ class Night:
 
 @dataclass(frozen=True)
 class GiantPart:
-    """What a shard has of a giant host that has a limit or a gap. Times in UTC microseconds, gaps too."""
+    """What a shard has of a giant host that has a limit or a gap. Times in UTC microseconds, gaps too.
+
+    `n_pages` and `n_new` count its pages, and those never crawled.
+    """
 
     host_hash: int
     rate_per_day: float
+    n_pages: int
+    n_new: int
     max_slots: int
     gap_us: int
     last_slot_us: int
@@ -124,6 +129,8 @@ def divide_slots(totals: Iterable[ShardTotal], night: Night, carry: Carry) -> Qu
     owed: dict[int, tuple[float, ...]] = {}
     for j, host in enumerate(hosts):
         due, short = int(given[len(rate) + j]), float(left[len(rate) + j])
+        if rate.any():
+            due = math.ceil(due * _served_share(parts[host].values()))
         split[host], of_parts = _giant_slots(host, parts[host], due, night, carry)
         owed[host] = (short, *of_parts)
     if hosts:
@@ -138,6 +145,13 @@ def divide_slots(totals: Iterable[ShardTotal], night: Night, carry: Carry) -> Qu
             "--num_shards"
         )
     return Quotas(given, Carry(tuple(left.tolist()), carried, owed), split)
+
+
+def _served_share(parts: Iterable[GiantPart]) -> float:
+    """Share of its slots that a giant host may have: new pages use no more than half, as elsewhere."""
+    some = list(parts)
+    new = sum(p.n_new for p in some) / max(sum(p.n_pages for p in some), 1)
+    return 1.0 - new + min(new, 0.5)
 
 
 def _giant_slots(
@@ -178,13 +192,14 @@ def shard_total(
     hosts = folded_hosts.take(pa.array(rows))
     rest = np.ones(len(rate_per_day), np.bool_)
     parts = []
-    columns = (hosts.column(n).to_numpy() for n in ("host_hash", "max_slots", "gap_us"))
-    last = microseconds(hosts.column("last_slot_at"))
-    for row, host_hash, max_slots, gap_us, last_us in zip(rows, *columns, last, strict=True):
+    names = ("host_hash", "n_pages", "n_new", "max_slots", "gap_us")
+    columns = (hosts.column(n).to_numpy().tolist() for n in names)
+    last = microseconds(hosts.column("last_slot_at")).tolist()
+    for row, host_hash, n_pages, n_new, *limits in zip(rows.tolist(), *columns, last, strict=True):
         pages = slice(start[row], start[row + 1])
         rest[pages] = False
         rate = float(rate_per_day[pages].sum())
-        parts.append(GiantPart(int(host_hash), rate, int(max_slots), int(gap_us), int(last_us)))
+        parts.append(GiantPart(host_hash, rate, n_pages, n_new, *limits))
     return ShardTotal(shard, float(rate_per_day[rest].sum()), tuple(parts))
 
 

@@ -381,5 +381,5 @@ class ShardFold:
             int(requests.last_day.max()) if len(requests.last_day) else NO_DAY,
             bool((requests.clicks > 0).any()),
             bool((requests.impressions > 0).any()),
-            judged_of(self._judge, self.pages),
+            judged_of(self._judge, self.pages, giants),
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,13 @@ from policies.calibration import (
     Bound,
     Forecast,
     FreshSums,
+    HostSums,
     Judge,
     JudgedSums,
     Tally,
     calibrate,
     drifted,
+    sums_over_hosts,
 )
 from policies.typing_ import IntArray
 from transforms.catalogue import DAY_US
@@ -53,15 +56,39 @@ class Judged:
     sums : JudgedSums
     furthest : tuple of (host, crawls, changes predicted, changes found)
         The at most `MAX_NAMED_HOSTS` hosts where the last two are furthest apart.
+    split : dict of str to HostSums
+        Hosts of which several shards have pages: not in `furthest`, nor in the sums over hosts.
     """
 
     sums: JudgedSums = field(default_factory=JudgedSums)
     furthest: tuple[tuple[str, int, float, int], ...] = ()
+    split: Mapping[str, HostSums] = field(default_factory=dict)
 
     def merge(self, other: Judged) -> Judged:
-        """The crawls of both, of other hosts each; in any order."""
-        hosts = sorted(self.furthest + other.furthest, key=lambda h: (-abs(h[3] - h[2]), h))
-        return Judged(self.sums.merge(other.sums), tuple(hosts[:MAX_NAMED_HOSTS]))
+        """The crawls of both, of other hosts each but for split ones; in any order."""
+        split = dict(self.split)
+        for host, sums in other.split.items():
+            split[host] = split[host].merge(sums) if host in split else sums
+        return Judged(
+            self.sums.merge(other.sums),
+            _furthest(self.furthest + other.furthest),
+            dict(sorted(split.items())),
+        )
+
+    def whole(self) -> Judged:
+        """With the split hosts among the others: when all shards are in."""
+        hosts = [h for h in self.split.values() if h.crawls]
+        columns = np.array([astuple(h) for h in hosts], np.int64).reshape(-1, 4).T
+        named = tuple(_named(name, sums) for name, sums in self.split.items() if sums.crawls)
+        return Judged(self.sums.merge(sums_over_hosts(columns)), _furthest(self.furthest + named))
+
+
+def _named(host: str, sums: HostSums) -> tuple[str, int, float, int]:
+    return host, sums.crawls, sums.predicted * PROBABILITY_UNIT, sums.found
+
+
+def _furthest(hosts: tuple[tuple[str, int, float, int], ...]) -> tuple[tuple[str, int, float, int], ...]:
+    return tuple(sorted(hosts, key=lambda h: (-abs(h[3] - h[2]), h))[:MAX_NAMED_HOSTS])
 
 
 def forecast_of(slots: pa.Table | None, code: IntArray | None, n_pages: int) -> Forecast:
@@ -87,13 +114,17 @@ def forecast_of(slots: pa.Table | None, code: IntArray | None, n_pages: int) -> 
     return Forecast(row, np.maximum(rate, _SMALLEST_RATE), information, weight)
 
 
-def judged_of(judge: Judge, pages: ShardPages) -> Judged:
-    """What a shard's judge found, with the names of hosts."""
-    furthest = tuple(
-        (pages.host[int(pages.host_start[code])].as_py(), *rest)
-        for code, *rest in judge.furthest(MAX_NAMED_HOSTS)
-    )
-    return Judged(judge.sums(), furthest)
+def judged_of(judge: Judge, pages: ShardPages, split_hosts: Collection[int] = ()) -> Judged:
+    """What a shard's judge found, with the names of hosts; `split_hosts` are hashes."""
+    start = pages.host_start[:-1]
+    apart = np.flatnonzero(np.isin(pages.host_hash[start], np.array(sorted(split_hosts), np.uint64)))
+
+    def name(code: int) -> str:
+        return str(pages.host[int(start[code])].as_py())
+
+    furthest = tuple(_named(name(c), judge.host(c)) for c in judge.furthest(MAX_NAMED_HOSTS, apart))
+    split = {name(c): judge.host(c) for c in apart.tolist()}
+    return Judged(judge.sums(apart), furthest, split)
 
 
 def account(
@@ -111,6 +142,7 @@ def account(
     as_of_us : int
         Tonight, UTC microseconds.
     """
+    judged = judged.whole()
     sums = judged.sums
     tally = sums.tally()
     nights, days = _last_week(tally, previous, as_of_us)

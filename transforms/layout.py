@@ -70,7 +70,7 @@ def choose_layout(inputs: Iterable[Input], previous: Previous, num_shards: int, 
 
 
 def _host_shares(files: list[InputFile], kind: str) -> Counter[int]:
-    """Share of the rows that each host has, from a sample."""
+    """Share of the pages that each host has, from a sample."""
     at = np.linspace(0, len(files) - 1, min(len(files), SAMPLED_FILES)).round().astype(int)
     shares: Counter[int] = Counter()
     table = HostTable()
@@ -81,9 +81,11 @@ def _host_shares(files: list[InputFile], kind: str) -> Counter[int]:
         if batch is None or not batch.num_rows:
             continue
         weight += file.size
-        hosts, counts = np.unique(batch.column("host_hash").to_numpy(), return_counts=True)
+        # A page that has many rows is still one page, and cannot be split.
+        pages, first = np.unique(batch.column("url_hash").to_numpy(), return_index=True)
+        hosts, counts = np.unique(batch.column("host_hash").to_numpy()[first], return_counts=True)
         for host, n in zip(hosts.tolist(), counts.tolist(), strict=True):
-            shares[host] += file.size * n / batch.num_rows
+            shares[host] += file.size * n / len(pages)
     return Counter({host: part / weight for host, part in shares.items()})
 
 

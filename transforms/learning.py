@@ -309,8 +309,13 @@ class EstimateParameters(beam.DoFn):
 def solver_tables(estimated: ShardTables, with_hosts: bool) -> ShardTables:
     """The solver's view of an estimated shard; `with_hosts` with what giant hosts need."""
     hosts = estimated.tables["hosts"]
-    names = ("host_hash", "max_slots", "gap_us", "last_slot_at") if with_hosts else ()
-    return block_to_tables(estimated.shard, solver_block(estimated), {n: hosts.column(n) for n in names})
+    more: dict[str, pa.Array] = {}
+    if with_hosts:
+        more = {n: hosts.column(n) for n in ("host_hash", "max_slots", "gap_us", "last_slot_at")}
+        new = estimated.tables["pages"].column("last_attempt_at").is_null().to_numpy(zero_copy_only=False)
+        host = estimated.tables["pages"].column("host_code").to_numpy()
+        more["n_new"] = pa.array(np.bincount(host[new], minlength=hosts.num_rows))
+    return block_to_tables(estimated.shard, solver_block(estimated), more)
 
 
 def estimate_shard(

@@ -245,3 +245,14 @@ def test_the_sentence_of_an_input_error_survives_a_runner():
     text = "Traceback ...\ntransforms.inputs.InputError: f.csv: no column url [while running 'Read']\n\nmore"
     assert cli.explain(RuntimeError(text)) == ("f.csv: no column url", cli.EXIT_USAGE)
     assert cli.explain(RuntimeError("other")) is None
+
+
+@pytest.mark.parametrize("name", ["output", "state"])
+def test_a_folder_that_looks_like_a_pattern_is_refused(name, tmp_path):
+    """Else its files would be matched together with those of other folders, and deleted with them."""
+    folders = {"output": tmp_path / "out", name: tmp_path / "night*"}
+    given = [f"--{option}={folder}" for option, folder in folders.items()]
+    code, _, complaints = command(
+        "nightly", "--observations=x.csv", "--budget=1", "--as_of=2026-07-01", *given
+    )
+    assert code == 2 and "night*" in complaints and "pattern" in complaints

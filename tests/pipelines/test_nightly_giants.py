@@ -179,11 +179,23 @@ def test_nights_follow_each_other_in_any_layout(tmp_path):
     assert tables[0].equals(tables[1]) and tables[0].equals(tables[2])
     for night in (same, whole, other):
         assert_allclose(night.manifest["multiplier"], same.manifest["multiplier"], rtol=1e-9)
+        assert night.manifest["judged"] == same.manifest["judged"]  # a host is one host there, too
         due = sorted(r["due_at"] for n in (first, night) for r in n.rows("schedule") if r["host"] == GIANT)
         assert all((b - a).total_seconds() >= GAP_SECONDS for a, b in pairwise(due))
         assert len(due) <= 2 * LIMIT
     # What the parts are owed is kept: over both nights every part has its share of the host's slots.
     assert set(same.manifest["carry"]["giants"]) <= set(same.manifest["split_hosts"])
+
+
+def test_new_pages_of_a_giant_take_at_most_half(tmp_path):
+    known = [r for r in _rows() if GIANT not in r["url"]]
+    urls = sorted({r["url"] for r in known}) + [f"https://{GIANT}/new-{i}" for i in range(900)]
+    more = {"observations": known, "pages": [{"url": u} for u in urls], "budget": 300}
+    more["hosts"] = _limits((250, None), (None, None))
+    for above in (100, NEVER):
+        night = _night(tmp_path, f"new-{above}", above, **more)
+        new = sum(r["reason"] == "new" for r in night.rows("schedule"))
+        assert 0 < new <= 151 and len(night.rows("schedule")) == 300, (above, new)
 
 
 def test_floors_above_a_limit_are_scaled(tmp_path):

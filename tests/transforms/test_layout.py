@@ -51,6 +51,14 @@ def test_a_few_rows_of_a_file_are_enough(log, monkeypatch):
     assert _choose(log) == Layout(16, {GIANT: 16})
 
 
+def test_a_page_with_many_rows_is_one_page(tmp_path):
+    hot = ["https://hot.test/1", "https://hot.test/2"] * 30_000
+    urls = hot + [f"https://h{i % 900}.test/{i}" for i in range(30_000)]
+    times = pa.array(np.full(len(urls), 1_780_000_000))
+    pq.write_table(pa.table({"url": urls, "fetched_at": times}), tmp_path / "log.parquet")
+    assert _choose(tmp_path, above=100) == Layout(16, {})
+
+
 def test_a_small_log_is_not_looked_at(log, monkeypatch):
     monkeypatch.setattr(module, "plan", None)  # would fail
     assert _choose(log, above=10**7) == Layout(16, {})
