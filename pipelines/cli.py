@@ -18,6 +18,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from pipelines import __version__, diff, night, nightly, report, synthesize
 from pipelines.locks import StoreBusyError
 from pipelines.options import LOCAL_RUNNERS, NightlyOptions, OptionsError, Settings
+from pipelines.options_files import with_options_files
 from pipelines.waiting import RunnerError
 from policies.errors import InfeasibleError, RecrawlError
 from transforms.carrying import StateError
@@ -138,7 +139,7 @@ def _nightly(argv: list[str]) -> int:
 
 
 def _night(argv: list[str]) -> int:
-    argv = night.with_options_files(argv)
+    argv = with_options_files(argv)
     _, passed = night.split(argv)
     rest = _parser().parse_known_args(["night", *passed])[1]
     problems = [_unknown(option, night.add_arguments) for option in _unknown_options(rest)]
@@ -164,8 +165,11 @@ def _diff(parsed: argparse.Namespace, rest: list[str]) -> int:
     return EXIT_OK
 
 
-def explain(error: BaseException) -> tuple[str, int] | None:
-    """The message and exit code of an error that is meant for a person, however deep Beam wrapped it."""
+def explain(error: BaseException, where: str = "--output") -> tuple[str, int] | None:
+    """The message and exit code of an error that is meant for a person, however deep Beam wrapped it.
+
+    `where` is what holds the results.
+    """
     seen: set[int] = set()
     todo: list[BaseException | None] = [error]
     while todo:
@@ -177,7 +181,7 @@ def explain(error: BaseException) -> tuple[str, int] | None:
             if isinstance(current, kind):
                 return _WHERE.sub("", str(current)), code
         if isinstance(current, OSError) and current.errno in _DISK:
-            return _disk(current.strerror or str(current)), EXIT_FAILED
+            return _disk(where, current.strerror or str(current)), EXIT_FAILED
         todo += [current.__cause__, current.__context__]
     # Errors of other processes arrive as text.
     text = str(error.__cause__ if isinstance(error, RunnerError) else error)
@@ -188,14 +192,24 @@ def explain(error: BaseException) -> tuple[str, int] | None:
                 return match.group(1), code
     for number in _DISK:
         if f"[Errno {number}]" in text:
-            return _disk(os.strerror(number)), EXIT_FAILED
+            return _disk(where, os.strerror(number)), EXIT_FAILED
     return (str(error), EXIT_FAILED) if isinstance(error, RunnerError) else None
 
 
-def _disk(reason: str) -> str:
+def _disk(where: str, reason: str) -> str:
     return (
-        f"--output: {reason}. Nothing is committed: make room or give another folder, and run the night again"
+        f"{where}: {reason}. Nothing is committed: make room or give another folder, and run the night again"
     )
+
+
+def _where(command: str, arguments: list[str]) -> str:
+    """The option that says where results go; that of a store with its folder."""
+    if command != "night":
+        return "--output"
+    try:
+        return f"--store={night.split(with_options_files(arguments))[0].store}"
+    except OptionsError:
+        return "--store"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -230,7 +244,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _print_notes(error)
         return EXIT_FAILED
     except Exception as error:
-        explained = explain(error)
+        explained = explain(error, _where(parsed.command, arguments))
         if explained is None:
             raise
         message, code = explained

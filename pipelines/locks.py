@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ except ImportError:  # pragma: no cover - Windows
 
 # A lease says until when it holds; its owner renews it four times as often.
 LEASE_SECONDS = 1200.0
+NAME_SECONDS = 1.0
 Check = Callable[[], None]
 
 
@@ -88,7 +90,7 @@ def _flock(root: str, local: str, now: Callable[[], float]) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise _busy(root, _parsed(file.read())) from None
+            raise _busy(root, _holder(file)) from None
         except OSError as e:
             raise OptionsError(
                 [f"--store={root}: {path} cannot be locked: {e}. Give a file system that has locks"]
@@ -98,6 +100,17 @@ def _flock(root: str, local: str, now: Callable[[], float]) -> Iterator[None]:
             yield
         finally:
             _overwrite(file, "")
+
+
+def _holder(file: Any) -> Any:
+    """Who has locked the file; who has just locked it may not have written its name yet."""
+    deadline = time.monotonic() + NAME_SECONDS
+    while True:
+        file.seek(0)
+        owner = _parsed(file.read())
+        if owner is not None or time.monotonic() > deadline:
+            return owner
+        time.sleep(NAME_SECONDS / 50)
 
 
 def _overwrite(file: Any, text: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import shlex
+import io
 import signal
 import sys
 import threading
@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from apache_beam.io.filesystems import FileSystems
@@ -43,6 +42,8 @@ _OWNED = {
 # A pattern that no file has: an input that is there, and empty.
 _NO_FILE = "no-new-file-*.parquet"
 DEFAULT_KEEP, DEFAULT_LATE_DAYS = 14, 2
+# A scheduler's clock may be ahead of this machine's by so much.
+CLOCK_ERROR_US = 300_000_000
 
 
 def now() -> float:
@@ -108,7 +109,6 @@ class NightOptions:
     logs : dict of str to str
         Patterns of the logs that are given.
     passed : list of str
-    warnings : list of str
     """
 
     store: Store
@@ -117,7 +117,6 @@ class NightOptions:
     late_days: int
     logs: dict[str, str]
     passed: list[str]
-    warnings: list[str]
 
     @property
     def name(self) -> str:
@@ -131,36 +130,6 @@ class NightOptions:
         """Command line of the nightly job."""
         values = {"as_of": self.as_of, "output": self.store.folder(self.name), "state": state, **logs}
         return [*self.passed, *more, *(f"--{name}={value}" for name, value in values.items() if value)]
-
-
-def with_options_files(argv: Sequence[str]) -> list[str]:
-    """The command line with the options of its options files before it.
-
-    Raises
-    ------
-    OptionsError
-        If a file cannot be read.
-    """
-    finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    finder.add_argument("--options_file", action="append", default=[])
-    found, rest = finder.parse_known_args(list(argv))
-    before: list[str] = []
-    for path in found.options_file:
-        try:
-            lines = Path(path).read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as e:
-            raise OptionsError([f"--options_file={path}: cannot be read: {e}"]) from None
-        for number, line in enumerate(lines, 1):
-            try:
-                words = shlex.split(line, comments=True)
-            except ValueError as e:
-                raise OptionsError([f"--options_file={path}: line {number}: {e}"]) from None
-            if words and not (words[0].startswith("--") and len(words) <= 2):
-                raise OptionsError(
-                    [f"--options_file={path}: line {number}: expected one '--name value' or '--name=value'"]
-                )
-            before += words
-    return [*before, *rest]
 
 
 def split(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -196,22 +165,23 @@ def parse(argv: Sequence[str]) -> NightOptions:
         for name, low in (("keep", 1), ("late_days", 0))
     }
     clock_us = int(now()) * 1_000_000
-    as_of_us, warnings = clock_us - clock_us % DAY_MICROSECONDS, []
+    as_of_us = clock_us - clock_us % DAY_MICROSECONDS
     if values.as_of:
         try:
             as_of_us = parse_instant(values.as_of)
             if as_of_us % 1_000_000:
                 problems.append(f"--as_of={values.as_of}: a night of the store is of a whole second")
-            if as_of_us > clock_us:
-                warnings.append(f"--as_of={values.as_of} is yet to come: logs until then cannot be there")
+            if as_of_us > clock_us + CLOCK_ERROR_US:
+                problems.append(
+                    f"--as_of={values.as_of} is later than now, {format_instant(clock_us)}: its logs are not "
+                    "there yet, and once it is committed no night before it can be run"
+                )
         except ValueError:
             pass  # `Settings` complains
     logs = {kind: getattr(values, kind) for kind in LOGS if getattr(values, kind)}
     for kind, patterns in logs.items():
         problems += partitions.check_placeholders(kind, patterns)
-    options = NightOptions(
-        Store(values.store or ".", now), as_of_us, *counts.values(), logs, passed, warnings
-    )
+    options = NightOptions(Store(values.store or ".", now), as_of_us, *counts.values(), logs, passed)
     if not values.status:
         arguments = options.arguments(logs, None)
         arguments += [f"--as_of={values.as_of}"] if values.as_of else []
@@ -245,11 +215,29 @@ def run(argv: Sequence[str], say: Callable[[str], None] = print) -> int:
         As `nightly.run` does. Notes of the exception say what stays in force.
     """
     options = parse(argv)
-    store = options.store
-    for warning in options.warnings:
-        print(f"WARNING: {warning}", file=sys.stderr)
-    with store.lock(), _terminable():
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A file that collects both streams has their lines in order.
+        sys.stdout.reconfigure(line_buffering=True)
+    with _named_disk(options), options.store.lock(), _terminable():
         return _locked(options, say)
+
+
+@contextmanager
+def _named_disk(options: NightOptions) -> Iterator[None]:
+    """A full disk fails a night as anything else does, also before or after the job itself."""
+    try:
+        yield
+    except OSError as error:
+        if not getattr(error, "__notes__", ()):
+            error.add_note(what_stays(options, _last(options.store)))
+        raise
+
+
+def _last(store: Store) -> Night | None:
+    try:
+        return (store.nights() or [None])[-1]
+    except OSError:
+        return None
 
 
 @contextmanager
@@ -284,6 +272,8 @@ def _locked(options: NightOptions, say: Callable[[str], None]) -> int:
     if last and options.as_of_us == last.as_of_us:
         warnings = [*store.remove_remains(""), *store.keep(options.keep)]
         say(f"recrawl night: the night of {last.as_of} is committed: nothing to do ({last.folder})")
+        if changed := changed_options(options, last):
+            say(f"recrawl night: it was run with other options; these count from the next night: {changed}")
         _warn(warnings, say)
         return EXIT_OK
     try:
@@ -291,6 +281,20 @@ def _locked(options: NightOptions, say: Callable[[str], None]) -> int:
     except BaseException as error:
         error.add_note(what_stays(options, last))
         raise
+
+
+def changed_options(options: NightOptions, last: Night) -> str:
+    """Options that are not those of a committed night: what they are now, and were then."""
+    before = last.manifest()["options"]
+    given = Settings(PipelineOptions(options.arguments(options.logs, None))).published()
+    # The wrapper chooses those of every night.
+    chosen = {"as_of", "as_of_us", "state", "allow_shrink", *LOGS}
+    shown = {"budget_per_day": "budget"}
+    return ", ".join(
+        f"--{shown.get(name, name)} {given[name]} (was {before[name]})"
+        for name in sorted(given.keys() & before.keys() - chosen)
+        if given[name] != before[name]
+    )
 
 
 def repair(store: Store, last: Night | None) -> None:
@@ -342,7 +346,8 @@ def _run_due(options: NightOptions, last: Night | None, say: Callable[[str], Non
     more = [] if observations.fresh or last is None else ["--allow_shrink"]
     arguments = options.arguments(logs, FileSystems.join(last.folder, "state") if last else None, *more)
     started = time.monotonic()
-    with report.progress(sys.stderr):
+    # What cron mails is what stands on standard error: only what a person should look at.
+    with report.progress(sys.stderr if sys.stderr.isatty() else sys.stdout):
         nightly.run(arguments)
     tonight = Night(options.name, folder, options.as_of_us)
     if not FileSystems.exists(FileSystems.join(folder, "manifest.json")):
@@ -352,6 +357,7 @@ def _run_due(options: NightOptions, last: Night | None, say: Callable[[str], Non
     store.point_at(tonight, manifest)
     warnings += store.keep(options.keep)
     say(report.summary(manifest, folder, time.monotonic() - started))
+    _also_on_stderr(manifest.get("warnings", []))
     _warn(warnings, say)
     return EXIT_OK if manifest.get("status") == "ok" else EXIT_EMPTY
 
@@ -402,6 +408,13 @@ def _found(
 def _warn(warnings: list[str], say: Callable[[str], None]) -> None:
     for warning in warnings:
         say(f"WARNING: {warning}")
+    _also_on_stderr(warnings)
+
+
+def _also_on_stderr(warnings: list[str]) -> None:
+    if not (sys.stderr.isatty() and sys.stdout.isatty()):
+        for warning in warnings:
+            print(f"recrawl night: WARNING: {warning}", file=sys.stderr)
 
 
 def what_stays(options: NightOptions, last: Night | None) -> str:
@@ -467,7 +480,8 @@ def status(argv: Sequence[str], say: Callable[[str], None] = print) -> int:
     manifest = last.manifest()
     say(f"In force: {_in_force(last)}")
     noted = read_json(FileSystems.join(last.folder, LEDGER)) or {}
-    _warn([*manifest.get("warnings", []), *noted.get("warnings", [])], say)
+    for warning in [*manifest.get("warnings", []), *noted.get("warnings", [])]:
+        say(f"WARNING: {warning}")
     if store.latest() != latest_of(last, manifest):
         say("WARNING: latest.json is of another night; the next run mends it")
     return EXIT_OK

@@ -83,6 +83,7 @@ class Job:
 
     calls: list[Settings] = field(default_factory=list)
     counters: dict[str, int] = field(default_factory=lambda: {"after_as_of": 1})
+    warnings: list[str] = field(default_factory=list)
     before: Callable[[], None] = lambda: None
 
     def __call__(self, argv: Sequence[str], wait: bool = True) -> None:
@@ -98,7 +99,7 @@ class Job:
                 "status": "ok",
                 "options": settings.published(),
                 "counters": {"pages_known": 1, **self.counters},
-                "warnings": [],
+                "warnings": self.warnings,
                 "expected_freshness": 0.5,
             },
         )

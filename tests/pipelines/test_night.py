@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import logging
 import os
 import re
 from pathlib import Path
 
 import pytest
 
-from pipelines import cli, night
+from pipelines import cli, locks, night
 from pipelines.store import Store
 from policies.errors import RecrawlError
 from tests.pipelines.jobs import at, command, seen
@@ -60,6 +62,62 @@ def test_a_night_that_is_committed_is_not_run_again(store, job):
     assert store.run(midnight(1)).code == 0
     again = store.run(midnight(1))
     assert again.code == 0 and "nothing to do" in again.printed and len(job.calls) == 1
+
+
+def test_a_night_that_is_committed_says_which_options_come_too_late(store, job):
+    assert store.run(midnight(1), budget=10).code == 0
+    again = store.run(midnight(1), "--host_max_per_day=5", budget=7)
+    assert again.code == 0 and len(job.calls) == 1 and not again.complaints
+    assert (
+        "these count from the next night: --budget 7.0 (was 10.0), --host_max_per_day 5.0 (was None)\n"
+        in again.printed
+    )
+    assert "other options" not in store.run(midnight(1), budget=10).printed
+
+
+@pytest.mark.parametrize("ahead", ["2026-06-04T06:10:00Z", "2027-06-03T00:00:00Z"])
+def test_a_night_that_is_yet_to_come_is_refused(ahead, store, job, monkeypatch):
+    """Committed, it would stand in the way of all nights until then."""
+    set_clock(monkeypatch, "2026-06-04T06:00:00Z")
+    refused = store.run(ahead)
+    assert refused.code == cli.EXIT_USAGE and not job.calls and not store.root.exists()
+    assert f"--as_of={ahead} is later than now, 2026-06-04T06:00:00Z" in refused.complaints
+    assert store.run("2026-06-04T06:01:00Z").code == 0  # two clocks
+
+
+def test_a_good_night_has_nothing_on_standard_error(store, job, monkeypatch):
+    """Which is what cron mails: warnings, and no progress."""
+    job.before = lambda: logging.getLogger("pipelines.waiting").info("at work")
+    first = store.run(midnight(1))
+    assert first.code == 0 and "at work" in first.printed and not first.complaints
+    for path in (store.folder / "logs").iterdir():
+        path.unlink()
+    warned = store.run(midnight(2))
+    text = "WARNING: --observations: no new file since the night of 2026-06-02T00:00:00Z"
+    assert text in warned.printed.splitlines()
+    assert warned.complaints == f"recrawl night: {text}\n"
+
+
+def test_warnings_of_the_manifest_are_on_standard_error_too(store, job, monkeypatch):
+    job.warnings = ["look here"]
+    done = store.run(midnight(1))
+    assert done.code == 0 and done.complaints == "recrawl night: WARNING: look here\n"
+
+
+@pytest.mark.parametrize("where", ["the lock", "what is current", "the job"])
+def test_a_full_disk_says_what_holds_and_which_folder_is_full(where, store, job, monkeypatch):
+    store.run(midnight(1))
+    full = lambda *_: _raise(OSError(errno.ENOSPC, "No space left on device"))  # noqa: E731
+    if where == "the lock":
+        monkeypatch.setattr(locks, "_overwrite", full)
+    elif where == "what is current":
+        monkeypatch.setattr(Store, "point_at", full)
+    else:
+        job.before = full
+    failed = store.run(midnight(2))
+    assert failed.code == cli.EXIT_FAILED
+    assert f"--store={store.root}: No space left on device" in failed.complaints
+    assert failed.complaints.count("In force stays the schedule of 2026-06-02T00:00:00Z") == 1
 
 
 def test_a_night_before_the_last_one_is_refused(store, job):
@@ -171,6 +229,7 @@ def test_a_failed_night_leaves_the_schedule_of_yesterday_and_says_so(store, job,
     assert store.current() == N1
     assert {p: p.read_bytes() for p in before} == before
     job.before = lambda: None
+    set_clock(monkeypatch, "2026-06-04T06:00:00Z")
     assert store.run(midnight(3)).code == 0
     # What the failed night would have read, and its own.
     assert job.given() == ["day-1.jsonl", "day-2.jsonl", "day-3.jsonl"]
@@ -233,6 +292,25 @@ def test_two_at_a_time(store, job, monkeypatch):
     job.before = lambda: None
     assert store.run(midnight(2)).code == 0
     assert (store.root / "lock").read_text() == ""
+
+
+def test_who_has_locked_a_moment_ago_is_waited_for(tmp_path, monkeypatch):
+    """Its name is written after the lock is taken."""
+    path = tmp_path / "lock"
+    with locks.locked(str(tmp_path), str(tmp_path), night.now):
+        name = path.read_text()
+        path.write_text("")
+        naps: list[float] = []
+
+        def nap(seconds: float) -> None:
+            naps.append(seconds)
+            if len(naps) == 3:
+                path.write_text(name)
+
+        monkeypatch.setattr(locks.time, "sleep", nap)
+        with pytest.raises(locks.StoreBusyError, match=f"process {os.getpid()} on"):
+            locks.locked(str(tmp_path), str(tmp_path), night.now).__enter__()
+        assert len(naps) == 3
 
 
 def test_the_status(store, job, monkeypatch):
