@@ -17,7 +17,10 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 DEFAULTS = {
     "recrawl_program": "/opt/recrawl/bin/recrawl",
     "recrawl_store": "/srv/recrawl/store",
+    # Or *.jsonl.gz, *.parquet, *.csv.
     "recrawl_observations": "/srv/crawler/logs/{date}/*.jsonl",
+    # Limits of hosts, see templates/README.md; only a heading where there are none.
+    "recrawl_hosts": "/srv/recrawl/hosts.csv",
     "recrawl_budget": "50000",
     "recrawl_options": "",
 }
@@ -28,7 +31,8 @@ SETTINGS = {name.upper(): f"{{{{ var.value.get({name!r}, {text!r}) }}}}" for nam
 # is split at blanks. `exec` lets a SIGTERM meet recrawl itself.
 COMMAND = (
     'set -f; exec "$RECRAWL_PROGRAM" night --store "$RECRAWL_STORE" --as_of "$RECRAWL_AS_OF" '
-    '--observations "$RECRAWL_OBSERVATIONS" --budget "$RECRAWL_BUDGET" $RECRAWL_OPTIONS'
+    '--observations "$RECRAWL_OBSERVATIONS" --hosts "$RECRAWL_HOSTS" --budget "$RECRAWL_BUDGET" '
+    "$RECRAWL_OPTIONS"
 )
 
 # The midnight UTC that has passed. A run that somebody starts may have no interval.

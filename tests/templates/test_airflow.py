@@ -139,7 +139,11 @@ def test_it_runs_a_night(dag: Any, tmp_path: Path) -> None:
         log.write_text(
             json.dumps({"url": "https://a.example/", "fetched_at": f"{day}T12:00Z", "digest": day})
         )
-    places = {"store": str(tmp_path / "store"), "observations": str(tmp_path / "logs" / "{date}" / "*.jsonl")}
+    places = {
+        "store": str(tmp_path / "store"),
+        "observations": str(tmp_path / "logs" / "{date}" / "*.jsonl"),
+        "hosts": str(commands.TEMPLATES / "hosts.csv"),
+    }
     assert run(dag, RECRAWL, **places, options="--num_shards=1").state == "success"
     latest = json.loads((tmp_path / "store" / "latest.json").read_text())
     assert latest["as_of"] == "2026-07-02T00:00:00Z"

@@ -51,8 +51,18 @@ def unknown(arguments: list[str]) -> set[str]:
 def test_the_command_line_takes_it(command: list[str]) -> None:
     assert unknown(command) <= JOB_SERVERS
     options = night.parse(command[1:])
+    assert any(word.endswith("hosts.csv") for word in command)  # else no host has a limit
     assert options.logs["observations"].endswith("/logs/{date}/*.jsonl")
     assert "--budget=50000" in command or command[command.index("--budget") + 1] == "50000"
+
+
+def hosts(folder: Path) -> Path:
+    """The file that comes with the templates; that of the manifests must say the same."""
+    text = (commands.TEMPLATES / "hosts.csv").read_text(encoding="utf-8")
+    for name in commands.MANIFESTS:
+        assert commands.document(name, "ConfigMap")["data"] == {"hosts.csv": text}
+    (folder / "hosts.csv").write_text(text)
+    return folder / "hosts.csv"
 
 
 @pytest.mark.parametrize("command", [n for n in NAMES if n != "flink.yaml"], indirect=True)
@@ -62,6 +72,7 @@ def test_it_runs_a_night(command: list[str], tmp_path: Path) -> None:
     for there, here in places.items():
         command = [re.sub(rf"(^|=){there}(?=/|$)", rf"\g<1>{tmp_path / here}", word) for word in command]
     command = [str(tmp_path / "store") if word == "store" else word for word in command]
+    command = [re.sub(r"(^|=)[^=]*hosts\.csv$", rf"\g<1>{hosts(tmp_path)}", word) for word in command]
     for day in range(3):
         folder = tmp_path / "logs" / at(day)[:10]
         write_rows(folder / "crawl.jsonl", [seen("https://a.example/", at(day, 12), "ABC"[day])])
