@@ -74,6 +74,14 @@ _NOTES = {
     "too_old": "too old to count",
 }
 
+# What one more crawl a day is worth, by what pages are weighted with.
+_GAINS = {
+    "clicks": "more clicks a day would find a fresh page",
+    "impressions": "more impressions a day would be of a fresh page",
+    "importance": "more of the sum of importance would be fresh",
+    "equal": "more pages would be fresh at any time",
+}
+
 
 def _n(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) else f"{value:,.2f}"
@@ -82,7 +90,7 @@ def _n(value: float) -> str:
 def _judged(judged: dict[str, Any]) -> str:
     """How the night before did, in a line."""
     if not judged["crawls"]:
-        return "nothing: no crawl that can be compared, of a page that was scheduled"
+        return "no crawl yet of a scheduled page that shows whether it had changed"
     text = (
         f"{_n(judged['crawls'])} crawls: {_n(judged['changes_found'])} changes found, "
         f"{judged['changes_predicted']:,.0f} predicted"
@@ -157,8 +165,8 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
     search = manifest["search"]
     row(
         "multiplier",
-        f"{manifest['multiplier']:.6g}: one more crawl a day would keep so many {manifest['weight_by']} a "
-        f"day fresh ({search['status']} after {search['rounds']} rounds)",
+        f"{manifest['multiplier']:.6g} {_GAINS[manifest['weight_by']]} with one more crawl a day "
+        f"({search['status']} after {search['rounds']} rounds)",
     )
     if manifest["expected_freshness"] is not None:
         row(

@@ -245,28 +245,22 @@ def drift_warnings(judged: dict[str, Any]) -> list[str]:
     if not drift["night"] and not drift["week"]:
         return []
     # A drift that lasts is the more serious; one night's is the more urgent while the week looks well.
-    bad, bound, when = (
-        (judged["week"], ONE_WEEK, f"in the last {judged['week']['days']:g} days")
+    bad, when = (
+        (judged["week"], f"in the last {judged['week']['days']:g} days")
         if drift["week"]
-        else (judged, ONE_NIGHT, "tonight")
+        else (judged, "tonight")
     )
     found, predicted = bad["changes_found"], bad["changes_predicted"]
     more = found > predicted
     factor = f"{'at least ' if bad['rate_factor'] >= max(FACTORS) else ''}{bad['rate_factor']:.2f}"
     hosts = [h for h in judged["hosts"] if (h["changes_found"] > h["changes_predicted"]) == more]
-    where = f" Tonight it is greatest on {hosts[0]['host']}." if hosts else ""
+    where = f", most on {hosts[0]['host']}" if hosts else ""
     look = (
-        "See whether digests began to take in what differs at every visit (a new template, tokens, "
-        "advertisements); if pages do change more, lower --half_life_changes or set --half_life_days, so "
-        "that rates follow sooner"
+        "digests may take in what differs at every visit; if not, lower --half_life_changes"
         if more
-        else "See whether the crawler still finds changes (blocked, served from a cache, a digest of too "
-        "little); if pages do change less, set --half_life_days, so that old changes are forgotten"
+        else "the crawler may be blocked or served from a cache; if not, set --half_life_days"
     )
     return [
-        f"drift: {found:,} changes found {when} where {predicted:,.0f} were predicted, on {bad['crawls']:,} "
-        f"crawls, as if pages changed {factor} times as often as thought (bound: "
-        f"{1 / bound.rate_factor:g} to {bound.rate_factor:g}; z = {bad['z']:.1f}, bound {bound.z:g}). The "
-        f"schedule is made of rates that do not hold.{where} {look}; or group pages that change alike with "
-        "--group_columns"
+        f"drift: {found:,} changes found {when}, {predicted:,.0f} predicted: pages change {factor} times as "
+        f"often as thought{where}. Look at it: {look}"
     ]

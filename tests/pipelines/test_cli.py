@@ -222,7 +222,7 @@ def test_the_summary_says_what_a_person_wants_to_know(tmp_path):
         "150 read",
         "1 observations bad_url",
         "60 crawls a day",
-        "multiplier",
+        " more of the sum of importance would be fresh with one more crawl a day (",
         "if all pages had one rate",
         "hosts at limit",
         "unspent",

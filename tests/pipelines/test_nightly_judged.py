@@ -220,7 +220,7 @@ def test_slots_of_an_older_version_are_no_error(folder, log, first, second):
     assert judged["crawls"] == 0
     assert judged["not_judged"]["not_scheduled"] > second.manifest["judged"]["crawls"]
     assert judged["freshness"]["promised"] is None
-    assert "nothing: no crawl that can be compared" in night.printed
+    assert "no crawl yet of a scheduled page" in night.printed
     assert night.digests("state", "schedule", "pages", "slots") == second.digests(
         "state", "schedule", "pages", "slots"
     )
