@@ -26,7 +26,7 @@ from pipelines.options import (
     parse_instant,
 )
 from pipelines.partitions import LOGS, Before, Choice, Ledger
-from pipelines.store import LEDGER, Night, Store, StoreError, ends_at, latest_of, night_id
+from pipelines.store import LEDGER, Night, Store, StoreError, ends_at, latest_of, name_problems, night_id
 from transforms.sinks import make_folder, read_json, write_json
 
 EXIT_OK, EXIT_EMPTY, EXIT_BUSY = 0, 3, 6
@@ -156,6 +156,7 @@ def parse(argv: Sequence[str]) -> NightOptions:
     if not values.store:
         problems.append("--store is missing: give the folder of all nights, e.g. --store=/var/lib/recrawl")
     else:
+        problems += name_problems(values.store)
         try:
             FileSystems.get_filesystem(values.store)
         except ValueError as e:
@@ -188,7 +189,8 @@ def parse(argv: Sequence[str]) -> NightOptions:
         try:
             Settings(PipelineOptions(arguments))
         except OptionsError as error:
-            problems += error.problems
+            # Of its folder for tonight, what is wrong with the store is said already.
+            problems += [p for p in error.problems if not p.startswith(f"--output={options.store.root}")]
     if problems:
         raise OptionsError(problems)
     return options
@@ -464,6 +466,8 @@ def status(argv: Sequence[str], say: Callable[[str], None] = print) -> int:
     """Print the nights of a store. Needs no lock and changes nothing."""
     store = parse(argv).store
     nights = store.nights()
+    for warning in store.damage():
+        say(f"WARNING: {warning}")
     if not nights:
         say(f"{store.root}: no committed night")
         return EXIT_EMPTY

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import math
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
 
+from policies.calibration import Tally
 from policies.errors import RecrawlError
 from transforms import schemas
 from transforms.dividing import Carry
@@ -74,7 +77,74 @@ def _read_manifest(path: str) -> dict[str, Any] | None:
         raise StateError(f"{path}: damaged: {e}. Restore it, or run that night again") from None
     if manifest is not None and not (isinstance(manifest, dict) and {"files", "carry"} <= manifest.keys()):
         raise StateError(f"{path}: not the manifest of a night. Restore it, or run that night again")
+    for name, fine in _values(manifest or {}):
+        if not fine:
+            raise StateError(
+                f"{path}: damaged: {name} is not what a night writes. Restore it, or run that night again"
+            )
     return manifest
+
+
+def _values(manifest: dict[str, Any]) -> Iterator[tuple[str, bool]]:
+    """What a later night reads of a manifest, and whether each is of its kind."""
+    yield (
+        "files",
+        _all(manifest.get("files", []), lambda f: isinstance(f, dict) and {"path", "bytes"} <= f.keys()),
+    )
+    carry = manifest.get("carry") or {"shards": [], "total": 0}
+    yield "carry", isinstance(carry, dict)
+    yield "carry.shards", _all(carry.get("shards"), _is_number)
+    yield "carry.total", _is_number(carry.get("total"))
+    yield (
+        "carry.giants",
+        _by_hash(carry.get("giants", {}), lambda owed: bool(owed) and _all(owed, _is_number)),
+    )
+    yield "split_hosts", _by_hash(manifest.get("split_hosts", {}), lambda n: isinstance(n, int) and n >= 1)
+    yield (
+        "large_hosts",
+        _all(
+            manifest.get("large_hosts", []),
+            lambda h: isinstance(h, dict) and _is_hash(h.get("host_hash")) and _is_number(h.get("pages")),
+        ),
+    )
+    counters = manifest.get("counters", None if "large_hosts" in manifest else {})
+    yield "counters", isinstance(counters, dict) and _all(list(counters.values()), _is_number)
+    options = manifest.get("options", {})
+    yield "options", isinstance(options, dict)
+    yield "options.as_of_us", isinstance(options.get("as_of_us", 0), int)
+    yield "options.as_of", "as_of_us" not in options or isinstance(options.get("as_of"), str)
+    yield "options.horizon_hours", _is_number(options.get("horizon_hours", 24))
+    judged = manifest.get("judged", {})
+    yield "judged", isinstance(judged, dict)
+    yield "judged.nights", _all(judged.get("nights", []), _is_tally)
+
+
+def _all(values: Any, fine: Callable[[Any], bool]) -> bool:
+    return isinstance(values, list) and all(map(fine, values))
+
+
+def _by_hash(values: Any, fine: Callable[[Any], bool]) -> bool:
+    return isinstance(values, dict) and all(_is_hash(h) and fine(value) for h, value in values.items())
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def _is_hash(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch("[0-9a-f]{1,16}", value) is not None
+
+
+def _is_tally(night: Any) -> bool:
+    """Whether it is an entry of `judged.nights`."""
+    if not isinstance(night, dict) or not all(_is_number(night.get(name)) for name in ("as_of_us", "days")):
+        return False
+    return all(
+        _is_number(night.get(f.name))
+        if not isinstance(f.default, tuple)
+        else _all(night.get(f.name), _is_number) and len(night[f.name]) == len(f.default)
+        for f in fields(Tally)
+    )
 
 
 def _check_files(
