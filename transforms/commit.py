@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from transforms.catalogue import DAY_US
 from transforms.dividing import Quotas
 from transforms.judging import account, drift_warnings
 from transforms.learning import Learned
+from transforms.rejects import damaged_sources
 from transforms.scheduling import MAX_NAMED_HOSTS, ShardReport
 from transforms.sharding import Layout
 from transforms.sinks import FileInfo, write_json
@@ -55,6 +56,7 @@ class Guards:
 
 
 MAX_SHRINK = 0.10
+MAX_NAMED_FILES = 3
 
 
 def input_rows(counters: dict[str, int]) -> int:
@@ -92,7 +94,9 @@ def usual_day(rows_by_day: dict[int, int]) -> int:
     return 0
 
 
-def check_shrink(counters: dict[str, int], rows_by_day: dict[int, int], guards: Guards) -> None:
+def check_shrink(
+    counters: dict[str, int], rows_by_day: dict[int, int], guards: Guards, damaged: Sequence[str] = ()
+) -> None:
     """Raise `HistoryShrunkError` if more than a tenth of known pages or of input rows is gone.
 
     A first night reads weeks and the next one a day. So a crawl log whose news mainly follow on the previous
@@ -126,7 +130,7 @@ def check_shrink(counters: dict[str, int], rows_by_day: dict[int, int], guards: 
         expected = then if scheduled is None else min(then, scheduled)
         if now < (1 - MAX_SHRINK) * expected:
             asked = "" if scheduled is None else f", of {scheduled:.0f} that were scheduled"
-            look = "; ".join(damaged_files(counters)) or "Look for missing input files"
+            look = damaged_files(counters, damaged) or "Look for missing input files"
             raise HistoryShrunkError(
                 f"history_shrunk: {now} {what} tonight, {then} last night{asked}: {1 - now / expected:.0%} "
                 f"less, more than {MAX_SHRINK:.0%}. {look}; if this is meant, give --allow_shrink"
@@ -140,19 +144,21 @@ def scheduled_per_day(manifest: dict[str, Any]) -> float | None:
     return None if slots is None or not hours else 24 * slots / hours
 
 
-def damaged_files(counters: dict[str, int]) -> list[str]:
-    """What to say of files that could not be read to their end, kind by kind."""
+def damaged_files(counters: dict[str, int], names: Sequence[str] = ()) -> str:
+    """What to say of files that could not be read to their end; empty if there are none."""
     found = []
     for kind in KINDS:
         n = sum(counters.get(f"{kind}_files_{what}", 0) for what in ("truncated", "unreadable"))
         if n:
-            found.append(
-                f"{n} file{' of {} is' if n == 1 else 's of {} are'} damaged, see rejected/".format(kind)
-            )
-    return found
+            found.append(f"{n} file{'' if n == 1 else 's'} of {kind} {'is' if n == 1 else 'are'} damaged")
+    if not found:
+        return ""
+    more = f" and {len(names) - MAX_NAMED_FILES} more" if len(names) > MAX_NAMED_FILES else ""
+    named = f": {', '.join(names[:MAX_NAMED_FILES])}{more}" if names else ""
+    return f"{', '.join(found)}, see rejected/{named}"
 
 
-def warnings_of(counters: dict[str, int], guards: Guards) -> list[str]:
+def warnings_of(counters: dict[str, int], guards: Guards, damaged: Sequence[str] = ()) -> list[str]:
     """What a person should look at, although the night is done."""
     found = []
     if guards.has_state and not input_rows_of("observations", counters):
@@ -164,7 +170,8 @@ def warnings_of(counters: dict[str, int], guards: Guards) -> list[str]:
             f"{blind} of {fetched} fetches cannot show a change: give the crawl log a digest, changed, "
             "last_modified or not_modified"
         )
-    found += [f"{text}: source names the file, reason what is wrong" for text in damaged_files(counters)]
+    if text := damaged_files(counters, damaged):
+        found.append(text)
     for kind in KINDS:
         rejected, accepted = counters.get(f"{kind}_rejected", 0), counters.get(f"{kind}_accepted", 0)
         if rejected > guards.max_rejected_fraction * (rejected + accepted):
@@ -213,12 +220,13 @@ class WriteManifest(beam.DoFn):
     ) -> Iterator[FileInfo]:
         if counters.get("pages_known", 0):  # else there is nothing to schedule, which has a status of its own
             check_rejected(counters, self._guards)
-        check_shrink(counters, learned.rows_by_day, self._guards)
+        damaged = damaged_sources(self._folder, files) if damaged_files(counters) else []
+        check_shrink(counters, learned.rows_by_day, self._guards, damaged)
         manifest = make_manifest(counters, reports, result, learned, quotas)
         yesterday = account(learned.judged, counters, self._guards.previous, self._guards.as_of_us)
         manifest |= {
             "judged": yesterday,
-            "warnings": warnings_of(counters, self._guards) + drift_warnings(yesterday),
+            "warnings": warnings_of(counters, self._guards, damaged) + drift_warnings(yesterday),
             "large_hosts": large_hosts(reports, counters.get("pages_known", 0), self._layout),
             "split_hosts": self._layout.as_json(),
             "usual_log_day": usual_day(learned.rows_by_day),

@@ -8,6 +8,8 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from apache_beam.io.filesystems import FileSystems
 
 from transforms import schemas
 from transforms.hashing import hash_texts
@@ -16,6 +18,21 @@ from transforms.sinks import FileInfo, write_shard
 
 # A file whose every row is bad is spread over shards in runs of this many rows.
 ROWS_PER_RUN = 1 << 16
+# Reasons that are a file's, not a row's.
+DAMAGES = ("truncated_file", "unreadable_file")
+
+
+def damaged_sources(folder: str, files: Iterable[FileInfo]) -> list[str]:
+    """Paths of input files that could not be read to their end, as the files below `rejected/` name them."""
+    found: set[str] = set()
+    for path in (f.path for f in files if f.path.startswith("rejected/")):
+        with FileSystems.open(
+            FileSystems.join(folder, *path.split("/")), compression_type="uncompressed"
+        ) as file:
+            for batch in pq.ParquetFile(file).iter_batches(columns=["source", "reason"]):
+                whole = pc.is_in(batch.column("reason"), pa.array(DAMAGES))
+                found.update(batch.column("source").filter(whole).to_pylist())
+    return sorted(found)
 
 
 class _Spread(beam.DoFn):

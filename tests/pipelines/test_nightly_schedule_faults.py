@@ -313,8 +313,8 @@ def _hundred(n: int = 100, day: float = 10.0) -> list[dict]:
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory: pytest.TempPathFactory) -> Night:
-    """A first night with 100 pages and as many rows."""
-    return nightly(tmp_path_factory.mktemp("history"), "first", observations=_hundred())
+    """A first night with 100 pages, as many rows, and a crawl of each a day."""
+    return nightly(tmp_path_factory.mktemp("history"), "first", observations=_hundred(), budget=100)
 
 
 class TestHistoryShrunk:
@@ -344,6 +344,18 @@ class TestHistoryShrunk:
     def test_it_may_be_meant(self, first, tmp_path):
         night = self._next(first, tmp_path, 10, ("--allow_shrink",))
         assert night.code == 0 and len(night.rows("pages")) == 100
+
+    def test_a_file_that_ends_early(self, first, tmp_path):
+        """Named where it makes the history shrink, and in the night that is meant all the same."""
+        log = write_rows(tmp_path / "cut.jsonl.gz", _hundred(100, 30.5))
+        log.write_bytes(log.read_bytes()[: log.stat().st_size // 2])
+        given = {"observations": log, "state": first.folder / "state", "as_of": at(31)}
+        text = f"1 file of observations is damaged, see rejected/: {log}"
+        night = nightly(tmp_path, "refused", **given)
+        assert night.code == 5 and text in night.complaints
+        night = nightly(tmp_path, "meant", flags=["--allow_shrink"], **given)
+        assert night.code == 0 and night.manifest["warnings"] == [text]
+        assert f"WARNING: {text}" in night.printed
 
     def test_a_lost_state_file(self, first, tmp_path):
         lost = tmp_path / "state"

@@ -80,7 +80,9 @@ def test_damaged_files_are_named_beside_the_loss_and_in_any_night(counters, word
         _check(_guards(100, slots=100), 50, **counters)
     assert words in str(caught.value)
     warned = warnings_of({"observations_accepted": 100, **counters}, _guards(100))
-    assert [w for w in warned if w.startswith(words)]
+    assert words in warned
+    named = warnings_of({"observations_accepted": 100, **counters}, _guards(100), list("abcde"))
+    assert f"{words}: a, b, c and 2 more" in named
 
 
 def test_an_empty_file_is_not_damaged():
