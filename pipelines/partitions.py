@@ -132,6 +132,15 @@ class Entry:
     def key(self) -> str:
         return identity(self.path)
 
+    def check(self) -> Entry:
+        """Itself. ValueError where it is none that a night writes."""
+        numbers = (self.size, self.modified_us, 0 if self.day is None else self.day)
+        texts = (self.path, self.night, self.seen)
+        if not all(isinstance(n, int) for n in numbers) or not all(isinstance(t, str) for t in texts):
+            raise ValueError(f"not a file that was read: {self}")
+        _moment(self.seen)
+        return self
+
     def same_bytes(self, other: Entry) -> bool:
         return (self.size, self.modified_us) == (other.size, other.modified_us)
 
@@ -157,12 +166,15 @@ class Ledger:
     @staticmethod
     def from_json(value: Any) -> Ledger:
         """Raises KeyError, TypeError or ValueError on anything else than what `as_json` gives."""
+        if not all(isinstance(value[name], dict) for name in ("files", "patterns")):
+            raise ValueError("no list of files by the kind of log")
         names = list(value["columns"])
         files = {
-            kind: {e.key: e for row in rows for e in [Entry(**dict(zip(names, row, strict=True)))]}
+            kind: {e.key: e for row in rows for e in [Entry(**dict(zip(names, row, strict=True))).check()]}
             for kind, rows in value["files"].items()
         }
-        return Ledger(dict(value["patterns"]), files)
+        patterns = {kind: [*map(str, found)] for kind, found in value["patterns"].items()}
+        return Ledger(patterns, files)
 
 
 @dataclass(frozen=True)
@@ -323,10 +335,13 @@ def _unsettled(kind: str, before: Before, late_days: int) -> set[str]:
     return {key for key, entry in entries.items() if entry.night == before.name and not complete(entry)}
 
 
+def _moment(night: str) -> datetime:
+    return datetime.strptime(night, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+
+
 def _recent(entry: Entry, as_of_us: int) -> bool:
-    seen = datetime.strptime(entry.seen, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
     now = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=as_of_us)
-    return now - seen <= timedelta(days=FORGET_DAYS)
+    return now - _moment(entry.seen) <= timedelta(days=FORGET_DAYS)
 
 
 def union(choices: Iterable[tuple[str, str, Choice]]) -> Ledger:

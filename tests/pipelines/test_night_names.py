@@ -253,3 +253,36 @@ def test_a_folder_for_a_manifest(tmp_path):
     (tmp_path / "manifest.json").mkdir()
     with pytest.raises(StoreError, match=r"manifest\.json: damaged: .*directory"):
         Committed(N1, str(tmp_path), 0).manifest()
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"size": "5"},
+        {"modified_us": None},
+        {"day": "q"},
+        {"seen": "x"},
+        {"seen": None},
+        {"path": 1},
+    ],
+)
+def test_a_damaged_list_of_files(row, store, job):
+    assert store.run(midnight(1)).code == 0
+    path = store.root / "nights" / N1 / "files.json"
+    found = json.loads(path.read_text())
+    for rows in found["files"].values():
+        rows[:] = [list((dict(zip(found["columns"], old, strict=True)) | row).values()) for old in rows]
+    path.write_text(json.dumps(found))
+    done = store.run(midnight(2))
+    assert done.code == 1 and f"recrawl: {path}: damaged: " in done.complaints
+    path.unlink()
+    assert store.run(midnight(2)).code == 0
+
+
+@pytest.mark.parametrize("text", ["[]", '"x"', '{"files": [], "patterns": {}, "columns": []}'])
+def test_a_list_of_files_of_another_kind(text, store, job):
+    assert store.run(midnight(1)).code == 0
+    path = store.root / "nights" / N1 / "files.json"
+    path.write_text(text)
+    done = store.run(midnight(2))
+    assert done.code == 1 and f"recrawl: {path}: damaged: " in done.complaints
