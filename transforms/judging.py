@@ -29,7 +29,7 @@ from transforms.catalogue import DAY_US
 from transforms.coding import ShardPages
 
 # Real sites change up to three times as often on a Wednesday as on a Sunday: only whole weeks are compared
-# closely. What breaks from one day to the next shows by the wider bound.
+# closely. A night, and the nights of a week that is not over, have the wider bound.
 WEEK_DAYS = 7.0
 ONE_NIGHT = Bound(z=6.0, rate_factor=2.0)
 ONE_WEEK = Bound(z=4.0, rate_factor=1.25)
@@ -149,6 +149,7 @@ def account(
     week = Tally()
     for night in nights:
         week = week.merge(Tally(**{name: night[name] for name in asdict(week)}))
+    of_week = ONE_WEEK if days >= WEEK_DAYS else ONE_NIGHT
     base = tally.found / tally.crawls if tally.crawls else 0.0
     brier = sums.brier * PROBABILITY_UNIT / tally.crawls if tally.crawls else None
     of_base_rate = base * (1.0 - base) if tally.crawls else None
@@ -191,10 +192,10 @@ def account(
             "changes_predicted": week.predicted,
             **_calibration(week),
         },
-        "bounds": {"night": asdict(ONE_NIGHT), "week": asdict(ONE_WEEK)},
+        "bounds": {"night": asdict(ONE_NIGHT), "week": asdict(of_week)},
         "drift": {
             "night": drifted(tally, ONE_NIGHT),
-            "week": days >= WEEK_DAYS and drifted(week, ONE_WEEK),
+            "week": drifted(week, of_week),
         },
         "nights": nights,
     }
@@ -247,7 +248,7 @@ def drift_warnings(judged: dict[str, Any]) -> list[str]:
     # A drift that lasts is the more serious; one night's is the more urgent while the week looks well.
     bad, when = (
         (judged["week"], f"in the last {judged['week']['days']:g} days")
-        if drift["week"]
+        if drift["week"] and not (drift["night"] and judged["week"]["days"] < WEEK_DAYS)
         else (judged, "tonight")
     )
     found, predicted = bad["changes_found"], bad["changes_predicted"]

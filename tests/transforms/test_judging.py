@@ -138,6 +138,16 @@ def test_a_drift_needs_a_whole_week_or_a_breakdown():
     assert "10 changes found tonight, 600 predicted" in text
 
 
+def test_the_nights_of_a_week_that_is_not_over_warn_together():
+    """Sixty crawls say too little; those of two nights are enough for a breakdown."""
+    first = _night(1, _judged(60, 18, 56), {})
+    assert drift_warnings(first["judged"]) == []
+    second = _night(2, _judged(60, 18, 56), first)
+    (text,) = drift_warnings(second["judged"])
+    assert "112 changes found in the last 2 days, 36 predicted" in text
+    assert second["judged"]["bounds"]["week"] == second["judged"]["bounds"]["night"]
+
+
 def test_a_night_of_a_week_is_a_week():
     manifest = _night(30, _judged(2000, 600, 400), {}, days=8)
     assert drift_warnings(manifest["judged"])
