@@ -18,9 +18,9 @@ from transforms.urls import HostTable
 
 SAMPLED_FILES = 16
 SAMPLED_ROWS = 8192  # of each file
-# A page takes at least so many bytes of a log: a log too small for a giant host is not looked at.
-LEAST_BYTES_PER_PAGE = 16
-_KINDS = ("observations", "pages")
+# Bytes of an input for each page, about: on a first night a crawl log has many rows a page, a catalogue one.
+# A host taken for smaller than it is waits for the second night; one split for nothing stays so.
+_BYTES_PER_PAGE = {"observations": 512, "pages": 16}
 
 
 def choose_layout(inputs: Iterable[Input], previous: Previous, num_shards: int, above: int) -> Layout:
@@ -59,8 +59,10 @@ def choose_layout(inputs: Iterable[Input], previous: Previous, num_shards: int, 
     share: Counter[int] = Counter()
     most = 0.0
     for found in inputs:
-        files = match_files(found.patterns, found.kind, found.required) if found.kind in _KINDS else []
-        size = sum(f.size for f in files) / LEAST_BYTES_PER_PAGE
+        if found.kind not in _BYTES_PER_PAGE:
+            continue
+        files = match_files(found.patterns, found.kind, found.required)
+        size = sum(f.size for f in files) / _BYTES_PER_PAGE[found.kind]
         if num_shards > 1 and size > above:
             most = max(most, size)
             for host, part in _host_shares(files, found.kind).items():

@@ -16,8 +16,9 @@ import pyarrow as pa
 from policies.typing_ import IntArray, UIntArray
 
 MAX_BUFFERED_BYTES = 256 << 20
-# A host is giant from this share of a mean shard on; what is split yesterday stays so down to half of it.
+# A host is giant from this share of a mean shard on; what was split stays so down to a quarter of that.
 GIANT_SHARE = 0.5
+_KEEPS = 0.25
 # Parts for every mean shard that a giant host would fill: each part is then an eighth of a shard.
 PARTS_PER_SHARD = 8
 
@@ -97,7 +98,8 @@ def choose_parts(
     for host, size in sorted(pages.items()):
         fill = size * num_shards / total if total > 0 else 0.0
         old = before.get(host, 0)
-        if fill <= GIANT_SHARE / (2 if old else 1) or size <= above / (2 if old else 1):
+        keeps = _KEEPS if old else 1.0
+        if fill <= GIANT_SHARE * keeps or size <= above * keeps:
             continue
         wanted = 2
         while wanted < PARTS_PER_SHARD * fill:

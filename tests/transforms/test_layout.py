@@ -35,7 +35,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def _choose(log: Path, num_shards: int = 16, above: int = 10_000) -> Layout:
+def _choose(log: Path, num_shards: int = 16, above: int = 1_000) -> Layout:
     return choose_layout([Input("observations", str(log), True)], Previous(), num_shards, above)
 
 
@@ -81,7 +81,8 @@ def test_the_previous_night_decides():
     assert choose_layout([], night, 16, 100_000) == Layout(16, {GIANT: 16})
     manifest["split_hosts"] = {f"{GIANT:016x}": 16}
     assert choose_layout([], night, 16, 100_000) == night.layout
-    assert choose_layout([], night, 16, 10**6) == Layout(16, {})
+    assert choose_layout([], night, 16, 10**6) == night.layout  # it was split, and is no dwarf
+    assert choose_layout([], night, 16, 10**7) == Layout(16, {})
     # Other shards, other parts.
     assert choose_layout([], night, 4, 100_000) == Layout(4, {GIANT: 4})
     assert Previous(files, None).layout is None

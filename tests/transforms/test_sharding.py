@@ -122,7 +122,9 @@ def test_hosts_are_split_by_the_shard_they_would_fill():
     assert choose(30_000.0, above=40_000.0) == {}
     # What was split stays so, in as many parts, while it fits.
     assert choose(2000.0, {1: 8}) == {1: 8}
-    assert choose(1000.0, {1: 8}) == {}
+    assert choose(1000.0, {1: 8}) == {1: 8}
+    assert choose(700.0, {1: 8}) == {}
+    assert choose(2000.0, {1: 8}, above=9000.0) == {}
     assert choose(10_000.0, {1: 8}) == {1: 8}
     assert choose(40_000.0, {1: 4}) == {1: 16}
     assert choose_parts({1: 50.0}, 50.0, 1, 0.0, {}) == {}
