@@ -23,7 +23,7 @@ from policies import search
 from transforms.coders import RecordBatchCoder, ShardTables
 from transforms.normalise import KINDS
 from transforms.reading import packed
-from transforms.sharding import ShardBuffer
+from transforms.sharding import Layout, ShardBuffer
 from transforms.solving import SolveMultiplier, block_to_tables
 from transforms.sources import ROWS, plan_files, read_split
 
@@ -105,7 +105,7 @@ def run(scale: float = 1.0) -> list[Row]:
 
 
 def _shuffled_bytes(logs: str) -> float:
-    coder, buffer = RecordBatchCoder(), ShardBuffer(16, 1 << 18)
+    coder, buffer = RecordBatchCoder(), ShardBuffer(Layout(16, {}), 1 << 18)
     sizes, rows = 0, 0
     for split in plan_files(logs.replace("*", "*-0[1-5]"), "observations"):
         for tag, batch in read_split(split, KINDS["observations"]):
@@ -134,7 +134,7 @@ def _solve(pages: int) -> list[Row]:
                 | beam.Map(tables.__getitem__).with_output_types(ShardTables)
             )
             if solve:
-                blocks | "Solve" >> SolveMultiplier("periodic", pages / 10)
+                blocks | "Solve" >> SolveMultiplier("periodic", pages / 10, 16)
         return time.perf_counter() - begun
 
     seconds(True)
