@@ -24,7 +24,9 @@ _RANK_BITS = 32
 _MARGIN = 64
 
 
-def solve_theta(share: FloatArray, debt: FloatArray, group_start: IntArray, ahead: float = 0.0) -> FloatArray:
+def solve_theta(
+    share: FloatArray, debt: FloatArray, group_start: IntArray, ahead: float | FloatArray = 0.0
+) -> FloatArray:
     """Solve ``sum(min(1, share * theta)) = sum(debt) + ahead`` per group.
 
     The left side is concave, increasing and piecewise linear in theta, so Newton's method from below climbs
@@ -38,7 +40,7 @@ def solve_theta(share: FloatArray, debt: FloatArray, group_start: IntArray, ahea
         Crawls each page is short of, in [0, 1].
     group_start : (g + 1,) int64
         Rows ``group_start[j]:group_start[j + 1]`` are group j; no group is empty.
-    ahead : float
+    ahead : float or (g,) float64
         Crawls that others get before their turn, whom these pages have to make room for.
 
     Returns
