@@ -51,6 +51,7 @@ class Clock:
 def run(argv: list[str]) -> dict[str, float]:
     """Run the night; returns seconds per step."""
     settings = Settings(PipelineOptions(argv))
+    settings.follow(None)
     clock, table = Clock(), HostTable()
     n = settings.num_shards
     layout = Layout(n, {})

@@ -288,7 +288,9 @@ def _locked(options: NightOptions, say: Callable[[str], None]) -> int:
 def changed_options(options: NightOptions, last: Night) -> str:
     """Options that are not those of a committed night: what they are now, and were then."""
     before = last.manifest()["options"]
-    given = Settings(PipelineOptions(options.arguments(options.logs, None))).published()
+    settings = Settings(PipelineOptions(options.arguments(options.logs, None)))
+    settings.follow(last.manifest())
+    given = settings.published()
     # The wrapper chooses those of every night.
     chosen = {"as_of", "as_of_us", "state", "allow_shrink", *LOGS}
     shown = {"budget_per_day": "budget"}

@@ -111,6 +111,7 @@ def build_pipeline(
     settings = Settings(options)
     if previous is None:
         previous = previous_of(settings)
+    settings.follow(previous.manifest)
     inputs = inputs_of(settings)
     layout = layout or Layout(settings.num_shards, {})
     night, chosen = night_of(settings, layout), fold_settings(settings, layout)

@@ -81,8 +81,15 @@ class NightlyOptions(PipelineOptions):
         )
         plan.add_argument(
             "--objective",
-            default="periodic",
-            help=f"what is maximised: {', '.join(objectives.NAMES)} (default: %(default)s)",
+            default="auto",
+            help=f"what is maximised: {', '.join(objectives.NAMES)}; auto takes signals where change signals "
+            "are given or the previous night used them, else periodic (default: %(default)s)",
+        )
+        plan.add_argument(
+            "--max_signal_shift",
+            default="0.005",
+            help="share of a night's slots that the signals of one host may take from other hosts "
+            "(default: %(default)s)",
         )
         plan.add_argument(
             "--weight_by",
@@ -254,7 +261,7 @@ class Settings:
         for name in ("state", "output"):
             check.plain(name)
         self.output_format = check.choice("output_format", OUTPUT_FORMATS)
-        self.objective = check.choice("objective", tuple(objectives.NAMES))
+        self.objective = check.choice("objective", ("auto", *objectives.NAMES))
         self.weight_by = check.choice("weight_by", WEIGHTS)
         self.budget_per_day: float = check.number("budget", 0.0, 1e15, "crawls per day")
         self.horizon_hours: float = check.number("horizon_hours", 0.0, 8784.0, "hours", open_low=True)
@@ -270,6 +277,7 @@ class Settings:
             "request_half_life_days", 0.0, 1e5, "days", open_low=True
         )
         self.max_rejected_fraction: float = check.number("max_rejected_fraction", 0.0, 1.0, "share of rows")
+        self.max_signal_shift: float = check.number("max_signal_shift", 0.0, 1.0, "share of slots")
         self.num_shards: int = check.number("num_shards", 1, 99_999, "shards", whole=True)
         self.split_hosts_above: int = check.number("split_hosts_above", 0, 1e15, "pages", whole=True)
         self.rows_per_batch: int = check.number("rows_per_batch", 1, 1e8, "rows", whole=True)
@@ -299,6 +307,13 @@ class Settings:
             )
         if check.problems:
             raise OptionsError(check.problems)
+
+    def follow(self, previous: dict[str, Any] | None) -> None:
+        """Settle what depends on the manifest of the previous night."""
+        if self.objective == "auto":
+            before = (previous or {}).get("options", {}).get("objective")
+            wanted = "signals" if self.signals or before == "signals" else "periodic"
+            self.objective = wanted if wanted in objectives.NAMES else "periodic"
 
     @property
     def horizon_us(self) -> int:

@@ -88,6 +88,7 @@ class Job:
 
     def __call__(self, argv: Sequence[str], wait: bool = True) -> None:
         settings = Settings(PipelineOptions(list(argv)))
+        settings.follow(None)
         self.before()
         nightly.prepare_output(settings.output)
         self.calls.append(settings)

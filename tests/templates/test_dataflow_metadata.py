@@ -17,7 +17,7 @@ from tests.templates.launching import IMAGE, load_main, metadata, needs_client
 PARAMETERS = {p["name"]: p for p in metadata()["parameters"]}
 # Options of Beam that the template cannot do without and that are no fields of its launch dialogue.
 OF_BEAM = {"sdk_container_image"}
-CHOICES = {"output_format": OUTPUT_FORMATS, "objective": tuple(objectives.NAMES), "weight_by": WEIGHTS}
+CHOICES = {"output_format": OUTPUT_FORMATS, "objective": ("auto", *objectives.NAMES), "weight_by": WEIGHTS}
 
 # By parameter: values that must pass, values that must not.
 EXAMPLES: dict[str, tuple[list[str], list[str]]] = {
@@ -41,7 +41,8 @@ EXAMPLES: dict[str, tuple[list[str], list[str]]] = {
         ["2026-7-1", "01.07.2026", "tomorrow", "2026-07-01 00:00", "1782864000"],
     ),
     "horizon_hours": (["24", "1.5"], ["-24", "1 day"]),
-    "objective": (["periodic", "memoryless", "discrete", "harmonic"], ["best", "periodic "]),
+    "max_signal_shift": (["0.005", "0", "1"], ["0.5 %", "1.5"]),
+    "objective": (["auto", "periodic", "memoryless", "discrete", "harmonic"], ["best", "periodic "]),
     "weight_by": (["auto", "clicks", "impressions", "importance", "equal"], ["click"]),
     "host_max_per_day": (["1000"], ["unlimited", "-5"]),
     "host_min_gap_seconds": (["0", "2.5"], ["1s"]),
