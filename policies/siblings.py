@@ -1,0 +1,267 @@
+"""Siblings as a signal: what the crawls of a page's group found since its own last crawl moves its clock.
+
+Pages of a host often change together: a release, a new template, a quiet August. A page that was crawled t
+days ago has then aged as if
+
+    t (2 + X) / (2 + E)
+
+days had passed, where X is the number of changes that crawls of its group found since, and E the number that
+was expected of them: the rule of a rate that has a gamma prior of shape 2 and mean 1 around the page's own.
+
+X and E are kept by group and day. The days after that of the page's last crawl count, so its own crawl never
+does, and all sums are whole numbers of one unit, which merge in any order.
+
+On some sites this helps, on others it does harm. So each crawl whose outcome was predicted is also a trial:
+the log of the probability that the rule, with the evidence of the night before, gave to what the crawl found,
+minus the log of the one without the rule. A group's gains are added up with a half-life, and the rule is
+applied where they are more than two standard errors above zero and more than one nat. Crawls of one day share
+their siblings and so their luck: the standard error is that of sums of days, and no group can pass with less
+than five days of gains.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from policies.calibration import PROBABILITY_UNIT, Forecast
+from policies.interval_sums import Intervals
+from policies.page_state import NO_TIME, US_PER_DAY
+from policies.typing_ import BoolArray, FloatArray, Int32Array, IntArray
+
+STRENGTH = 2.0
+"""Changes found, and expected, that each clock starts with: how much the group has to say to move it."""
+
+KEPT_DAYS = 90
+HALF_LIFE_DAYS = 30.0
+MIN_PAGES = 20
+"""Smaller groups are left out: what is kept of a group, at most 90 rows, must be small beside its pages."""
+
+MIN_GAIN_NATS = 1.0
+MIN_STANDARD_ERRORS = 2.0
+
+GAIN_UNIT = 2.0**-32
+
+_MOST_NATS = 1024.0  # of one crawl; so that no sum leaves 64 bits
+_DAY_BITS = 20
+_DAY_ZERO = 1 << (_DAY_BITS - 1)
+_WEIGHT = np.exp2(-np.arange(KEPT_DAYS + 1) / HALF_LIFE_DAYS)
+
+
+@dataclass(frozen=True, slots=True)
+class SiblingDays:
+    """What crawls of groups found by day: k rows, ascending in (group, day), each pair once.
+
+    Attributes
+    ----------
+    group : (k,) int64
+    day : (k,) int64
+        Days since 1970-01-01, UTC, within 1,400 years of it.
+    found : (k,) int64
+        Crawls with a prediction that found a change.
+    expected : (k,) int64
+        Sum of their predicted probabilities, units of `policies.calibration.PROBABILITY_UNIT`.
+    gain : (k,) int64
+        What the rule would have gained in log score, units of `GAIN_UNIT` nats.
+    """
+
+    group: IntArray
+    day: IntArray
+    found: IntArray
+    expected: IntArray
+    gain: IntArray
+
+    def __post_init__(self) -> None:
+        sizes = {len(getattr(self, name)) for name in self.__dataclass_fields__}
+        if len(sizes) > 1:
+            raise ValueError(f"columns of sibling days have {sorted(sizes)} rows; give as many of each")
+        key = self._key()
+        if (key[1:] <= key[:-1]).any():
+            raise ValueError("sibling days are not ascending in (group, day); use SiblingDays.gather")
+
+    def __len__(self) -> int:
+        return len(self.group)
+
+    def _key(self) -> IntArray:
+        return _key(self.group, self.day)
+
+    @classmethod
+    def empty(cls) -> SiblingDays:
+        """No crawl yet."""
+        none = np.zeros(0, np.int64)
+        return cls(none, none, none, none, none)
+
+    @classmethod
+    def gather(
+        cls, group: IntArray, day: IntArray, found: IntArray, expected: IntArray, gain: IntArray
+    ) -> SiblingDays:
+        """Rows in any order, those of one group and day added up: five (k,) int64."""
+        key = _key(group, day)
+        order = np.argsort(key, kind="stable")
+        key = key[order]
+        first = np.flatnonzero(np.diff(key, prepend=key[:1] - 1))
+        sums = [np.add.reduceat(v[order], first) if len(key) else v for v in (found, expected, gain)]
+        return cls(group[order][first], day[order][first], *sums)
+
+    def merge(self, other: SiblingDays) -> SiblingDays:
+        """The crawls of both."""
+        names = self.__dataclass_fields__
+        return SiblingDays.gather(*(np.concatenate([getattr(self, n), getattr(other, n)]) for n in names))
+
+    def take(self, rows: IntArray | BoolArray) -> SiblingDays:
+        """Some rows, in the order in which they stand here."""
+        return SiblingDays(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
+
+    def since(self, as_of_day: int) -> SiblingDays:
+        """Without days that are more than `KEPT_DAYS` before `as_of_day`."""
+        return self.take(self.day >= as_of_day - KEPT_DAYS)
+
+    def between(self, group: IntArray, after: IntArray, before: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Changes found and expected in the days after one and before another.
+
+        Parameters
+        ----------
+        group, after, before : (n,) int64
+
+        Returns
+        -------
+        found, expected : (n,) float64, changes
+            0 for groups without rows.
+        """
+        key = self._key()
+        low = np.searchsorted(key, _key(group, np.clip(after, -_DAY_ZERO, _DAY_ZERO - 2) + 1))
+        high = np.maximum(np.searchsorted(key, _key(group, np.clip(before, -_DAY_ZERO, _DAY_ZERO - 1))), low)
+        both = []
+        for values, unit in ((self.found, 1.0), (self.expected, PROBABILITY_UNIT)):
+            total = np.concatenate([np.zeros(1, np.int64), np.cumsum(values)])
+            both.append((total[high] - total[low]) * unit)
+        return both[0], both[1]
+
+    def clock_factor(self, group: IntArray, after: IntArray, before: IntArray) -> FloatArray:
+        """How much faster the clock of a page ran than the days: (n,) float64, arguments as `between`."""
+        found, expected = self.between(group, after, before)
+        factor: FloatArray = (STRENGTH + found) / (STRENGTH + expected)
+        return factor
+
+    def gains(self, n_groups: int, as_of_day: int) -> tuple[FloatArray, FloatArray]:
+        """Gain of each group, older days counting less, and its standard error around 0.
+
+        Parameters
+        ----------
+        n_groups : int
+        as_of_day : int
+            The present; a day `HALF_LIFE_DAYS` before it counts half.
+
+        Returns
+        -------
+        gain, standard_error : (n_groups,) float64, nats
+        """
+        age = np.clip(as_of_day - self.day, 0, KEPT_DAYS)
+        gain = _WEIGHT[age] * (self.gain * GAIN_UNIT)
+        total = np.bincount(self.group, gain, n_groups).astype(np.float64)
+        return total, np.sqrt(np.bincount(self.group, gain * gain, n_groups))
+
+    def pays(self, n_groups: int, as_of_day: int) -> BoolArray:
+        """Groups whose log shows that the rule predicts better than the days alone: (n_groups,) bool."""
+        gain, error = self.gains(n_groups, as_of_day)
+        pays: BoolArray = (gain > MIN_GAIN_NATS) & (gain > MIN_STANDARD_ERRORS * error)
+        return pays
+
+
+def _key(group: IntArray, day: IntArray) -> IntArray:
+    return (group << _DAY_BITS) + (day + _DAY_ZERO)
+
+
+def day_of(at_us: IntArray) -> IntArray:
+    """Days since 1970-01-01 of UTC microseconds; a time that is `NO_TIME` comes out before all others."""
+    return np.where(at_us == NO_TIME, -_DAY_ZERO, at_us // US_PER_DAY)
+
+
+def log_score_gain(
+    change_rate_per_day: FloatArray,
+    information: FloatArray,
+    days: FloatArray,
+    changed: BoolArray,
+    factor: FloatArray,
+) -> FloatArray:
+    """Log of the probability of what a crawl found if its clock ran `factor` times as fast, minus as it ran.
+
+    Parameters
+    ----------
+    change_rate_per_day, information, days : (k,) float64, positive
+        See `policies.calibration.predict`.
+    changed : (k,) bool
+    factor : (k,) float64, positive
+
+    Returns
+    -------
+    (k,) float64, nats, within 1,024 of 0
+    """
+    ratio = change_rate_per_day * days / information
+    with_it, without = (-information * np.log1p(f * ratio) for f in (factor, 1.0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        of_change = np.log(-np.expm1(with_it)) - np.log(-np.expm1(without))
+    # A rate of nearly 0: the probability of a change is the product, which has been rounded away.
+    of_change = np.where(np.isfinite(of_change), of_change, np.log(factor))
+    gain: FloatArray = np.where(changed, of_change, with_it - without)
+    return np.clip(gain, -_MOST_NATS, _MOST_NATS)
+
+
+class SiblingWatch:
+    """Counts a night's crawls by group and day, a run of pages at a time.
+
+    Parameters
+    ----------
+    forecast : Forecast of n pages
+        Crawls of pages without one are not counted: what to expect of them was never said.
+    group : (n,) int32
+        Group of each page.
+    before : SiblingDays
+        Up to the night before. The rule is tried with these alone, as that night could have used it.
+    counted : (G,) bool
+        Groups that are counted, see `MIN_PAGES`.
+
+    Notes
+    -----
+    The sums depend neither on the order of pages and rows nor on the cut into runs. They do depend on when
+    the job ran: it is nights that predict, and what one night expects another may expect otherwise.
+    """
+
+    def __init__(
+        self, forecast: Forecast, group: Int32Array, before: SiblingDays, counted: BoolArray
+    ) -> None:
+        self._forecast, self._group, self._before, self._counted = forecast, group, before, counted
+        self._news: list[SiblingDays] = []
+
+    def __call__(self, first_page: int, intervals: Intervals) -> None:
+        """Count intervals of the pages from `first_page` on; their codes count from there."""
+        forecast = self._forecast
+        page = intervals.page + first_page
+        rows = np.flatnonzero((forecast.row[page] >= 0) & self._counted[self._group[page]])
+        if not len(rows):
+            return
+        of_row = forecast.row[page[rows]]
+        group = self._group[page[rows]].astype(np.int64)
+        rate, information = forecast.change_rate_per_day[of_row], forecast.information[of_row]
+        at_us, gap_us, changed = intervals.at_us[rows], intervals.gap_us[rows], intervals.changed[rows]
+        days, day = gap_us / US_PER_DAY, at_us // US_PER_DAY
+        p = -np.expm1(-information * np.log1p(rate * days / information))
+        factor = self._before.clock_factor(group, (at_us - gap_us) // US_PER_DAY, day)
+        gain = log_score_gain(rate, information, days, changed, factor)
+        self._news.append(
+            SiblingDays.gather(
+                group,
+                day,
+                changed.astype(np.int64),
+                np.rint(p * (1.0 / PROBABILITY_UNIT)).astype(np.int64),
+                np.rint(gain * (1.0 / GAIN_UNIT)).astype(np.int64),
+            )
+        )
+
+    def days(self, as_of_day: int) -> SiblingDays:
+        """What was known before together with the night's crawls; days too old are left out."""
+        total = self._before.since(as_of_day)
+        for news in self._news:
+            total = total.merge(news)
+        return total.since(as_of_day)

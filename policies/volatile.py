@@ -1,0 +1,93 @@
+"""Volatile pages: those whose digest differs at every visit, whatever the gap.
+
+A page with a time stamp, a token or an advertisement in its text is new at each fetch. It looks like a page
+that changes very fast, its estimated rate climbs with each visit, and it would take crawls that cannot make
+anything fresh. Nothing in a crawl log tells such a page from one that truly changes faster than it was ever
+crawled; but if the shortest gap found a change, and so did all others, then crawling at that pace keeps
+nothing fresh in either case.
+
+A page is a candidate if
+
+* at least five intervals ended with a change, and none ever ended without;
+* no change had a date: a date says how old the content is, which is what a volatile page cannot say;
+* the gaps span a factor of four. A page that is crawled at an even pace and always found changed is not one:
+  no shorter gap has been tried.
+
+A candidate is capped at one crawl in thirty days. The first unchanged visit ends it for good.
+
+So that a page that does change fast and is asked for a lot is not put aside too soon, a candidate keeps its
+rate while finding out is worth it: if it changes ``3 / g`` times a day, g being the shortest gap, it would be
+found changed after g in 95 of 100 visits, and a crawl gains at most ``weight g / 3``. Where that is more than
+crawls gain elsewhere (last night's multiplier), shorter gaps are tried first. They bring g down, so it ends.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from policies.evidence import Evidence
+from policies.typing_ import BoolArray, FloatArray, Int32Array
+
+MIN_CHANGES = 5
+MIN_SPAN = 4.0
+CAP_PER_DAY = 1.0 / 30.0
+CHANGES_IN_SHORTEST_GAP = 3.0
+
+NOT_VOLATILE = -1.0
+"""Weight limit of pages that are no candidates."""
+
+
+def weight_limit(
+    n_intervals: Int32Array, n_changes: Int32Array, evidence: Evidence, multiplier: float | None = None
+) -> FloatArray:
+    """Weight up to which each page counts as volatile.
+
+    Parameters
+    ----------
+    n_intervals, n_changes : (n,) int32
+        Plain counts, as in `policies.page_state.PageState`.
+    evidence : Evidence of n pages
+        The gaps of a half-octave bin count as their mean.
+    multiplier : float, requests per crawl, optional
+        What one more crawl gained last night. If None every candidate counts as volatile.
+
+    Returns
+    -------
+    (n,) float64, in the unit of weights
+        `NOT_VOLATILE` for pages that are no candidates, inf for those that are whatever they weigh.
+    """
+    limit: FloatArray = np.full(len(evidence), NOT_VOLATILE)
+    may_be = (n_changes >= MIN_CHANGES) & (n_intervals == n_changes) & (evidence.dated_changes == 0.0)
+    rows = np.flatnonzero(may_be & (np.diff(evidence.bin_start) > 1))
+    if not len(rows):
+        return limit
+    some = evidence.take(rows)
+    mean = some.bin_days / some.bin_weight
+    start = some.bin_start[:-1]
+    shortest, longest = np.minimum.reduceat(mean, start), np.maximum.reduceat(mean, start)
+    wide = longest >= MIN_SPAN * shortest
+    if multiplier is None or not math.isfinite(multiplier):
+        limit[rows[wide]] = np.inf
+    else:
+        limit[rows[wide]] = multiplier * CHANGES_IN_SHORTEST_GAP / shortest[wide]
+    return limit
+
+
+def capped(volatile: BoolArray, cap_per_day: FloatArray, floor_per_day: FloatArray) -> FloatArray:
+    """Caps with those of volatile pages lowered to `CAP_PER_DAY`, but not below a floor.
+
+    A floor is what a team asks for by name; it stands, and is how to have such a page crawled all the same.
+
+    Parameters
+    ----------
+    volatile : (n,) bool
+    cap_per_day, floor_per_day : (n,) float64, per day
+
+    Returns
+    -------
+    (n,) float64, per day
+    """
+    low = np.minimum(cap_per_day, np.maximum(CAP_PER_DAY, floor_per_day))
+    return np.where(volatile, low, cap_per_day)
