@@ -1,0 +1,251 @@
+"""Newton's method for the rates and weights of many pages at once.
+
+The log posterior of one page in its parameters ``theta > 0`` (unannounced change rate, then one weight per
+source) is
+
+    ``sum_j gain_j log theta_j - sum_j loss_j theta_j + sum_r w_r log(1 - exp(-x_r . theta))``
+
+concave in theta. With the gains of a gamma prior it is the posterior in log parameters, whose mode is
+positive and finite for every history.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from policies.errors import NotConvergedError
+from policies.evidence import sum_by
+from policies.typing_ import BoolArray, FloatArray, IntArray
+
+_LARGEST_S = 500.0  # exp(500) is finite, exp(-500) adds nothing
+_SMALLEST_S = 1e-200
+_SETTLED = 1e-6  # of the last relative step; Newton's error after it is of the size of its square
+_SETTLED_SQUARED_ERRORS = 1e-20  # or of the last step in standard errors, squared
+_DOWN, _UP = -0.8, 3.0  # limits of a relative step
+_QUICK_STEPS = 20  # then each step is checked to climb
+_MAX_STEPS = 400
+_BLOCK_ROWS = 32768  # rows that stay in the second-level cache
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Posteriors of `p` pages in `d` parameters.
+
+    Attributes
+    ----------
+    row : (k,) int64
+        Page of each changed row, 0..p-1, ascending.
+    weight : (k,) float64
+    x : (d, k) float64
+        What each parameter is multiplied with: days, then signals by source.
+    gain, loss : (d, p) float64
+        Shapes and exposures; `loss` positive.
+    """
+
+    row: IntArray
+    weight: FloatArray
+    x: FloatArray
+    gain: FloatArray
+    loss: FloatArray
+
+
+def solve(problem: Problem, start: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Mode of each page.
+
+    Parameters
+    ----------
+    problem : Problem
+        Either all gains are positive, or the mode is known to be inside.
+    start : (d, p) float64, positive
+
+    Returns
+    -------
+    theta : (d, p) float64
+    curvature : (d, d, p) float64
+        Minus the second derivative of the log posterior in the logarithms of the parameters.
+    steps : (p,) float64
+        Steps taken.
+
+    Raises
+    ------
+    NotConvergedError
+        More than 400 steps (not known to happen).
+
+    Notes
+    -----
+    A page stops at its own convergence and its sums are added in the order of its rows: what it gets does
+    not depend on the others.
+    """
+    theta, taken = start.copy(), np.zeros(start.shape[1])
+    d, p = theta.shape
+    curvature = np.empty((d, d, p))
+    page, current = np.arange(p, dtype=np.int64), theta.copy()
+    row, weight, x, gain, loss = problem.row, problem.weight, problem.x, problem.gain, problem.loss
+    limit = loss + np.stack([sum_by(row, weight * x[j], p) for j in range(d)]) if p else loss
+    for step in range(_MAX_STEPS):
+        slope, second = row_sums(row, weight, x, current)
+        slope += gain
+        slope -= loss * current
+        for j in range(d):
+            second[j, j] += gain[j]
+        if step == 0:
+            # A step of expectation and maximisation finds the scale; it never falls.
+            current = current + slope / limit
+            continue
+        move = _boxed_step(second, slope)
+        decrement = _dot(slope, move)
+        if step >= _QUICK_STEPS:
+            here = _value(row, weight, x, gain, loss, current)
+            there = _value(row, weight, x, gain, loss, current * (1.0 + move))
+            worse = there < here - 1e-13 * np.abs(here)
+            move = np.where(worse, slope / (limit * current), move)
+        current = current * (1.0 + move)
+        theta[:, page], curvature[:, :, page], taken[page] = current, second, step + 1
+        # What was cut at the limits is no Newton step, and large.
+        done = (np.abs(move).max(axis=0) <= _SETTLED) | (np.abs(decrement) <= _SETTLED_SQUARED_ERRORS)
+        if done.any():
+            open_ = ~done
+            if not open_.any():
+                break
+            page, current, gain, loss, limit = (
+                page[open_],
+                current[:, open_],
+                gain[:, open_],
+                loss[:, open_],
+                limit[:, open_],
+            )
+            keep = open_[row]
+            row, weight, x = (np.cumsum(open_) - 1)[row[keep]], weight[keep], x[:, keep]
+    else:
+        if page.size:
+            raise NotConvergedError(
+                f"signal parameters of {page.size} pages are not converged after {_MAX_STEPS} steps, e.g. "
+                f"{current[:, 0]}; check the evidence for sums that contradict each other"
+            )
+    return theta, curvature, taken
+
+
+def row_sums(
+    row: IntArray, weight: FloatArray, x: FloatArray, theta: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """What the changed rows add to slope and curvature in the logarithms of theta: (d, p), (d, d, p)."""
+    d, p = theta.shape
+    k = len(row)
+    slope, second = np.zeros((d, p)), np.zeros((d, d, p))
+    part = [theta[j][row] for j in range(d)]
+    for j in range(d):
+        part[j] *= x[j]
+    s = part[0].copy()
+    for j in range(1, d):
+        s += part[j]
+    np.clip(s, _SMALLEST_S, _LARGEST_S, out=s)
+    e = np.expm1(s)
+    np.divide(1.0, e, out=s)
+    e += 1.0
+    scratch = np.empty(k)
+    for j in range(d):
+        part[j] *= s  # at most 1
+    for i in range(d):
+        weighted = part[i] * weight
+        slope[i] = sum_by(row, weighted, p)
+        weighted *= e
+        for j in range(i, d):
+            np.multiply(weighted, part[j], out=scratch)
+            second[i, j] = sum_by(row, scratch, p)
+            if i != j:
+                second[j, i] = second[i, j]
+    return slope, second
+
+
+def invert(matrix: FloatArray) -> FloatArray:
+    """Inverses of the positive definite matrices ``matrix[:, :, i]``: (d, d, p)."""
+    d, _, p = matrix.shape
+    lower = _cholesky(matrix)
+    out = np.empty((d, d, p))
+    for j in range(d):
+        unit = np.zeros((d, p))
+        unit[j] = 1.0
+        out[:, j] = _back(lower, unit)
+    for i in range(d):
+        for j in range(i):
+            out[i, j] = out[j, i]
+    return out
+
+
+def _boxed_step(second: FloatArray, slope: FloatArray) -> FloatArray:
+    """Relative Newton step; where one leaves the limits it stops there and the others are solved again."""
+    move = _back(_cholesky(second), slope)
+    bad = np.flatnonzero(((move < _DOWN) | (move > _UP)).any(axis=0))
+    if bad.size:
+        move[:, bad] = _boxed(second[:, :, bad], slope[:, bad], move[:, bad])
+    return move
+
+
+def _boxed(second: FloatArray, slope: FloatArray, move: FloatArray) -> FloatArray:
+    d = len(slope)
+    fixed: BoolArray = np.zeros(slope.shape, dtype=np.bool_)
+    for _ in range(d):
+        fixed |= (move < _DOWN) | (move > _UP)
+        held = np.where(fixed, np.clip(move, _DOWN, _UP), 0.0)
+        matrix, right = second.copy(), slope.copy()
+        for i in range(d):
+            for j in range(d):
+                right[i] -= second[i, j] * held[j]
+                matrix[i, j] = np.where(fixed[i] | fixed[j], float(i == j), second[i, j])
+        right = np.where(fixed, held, right)
+        move = np.where(fixed, held, _back(_cholesky(matrix), right))
+    return np.clip(move, _DOWN, _UP)
+
+
+def _cholesky(matrix: FloatArray) -> list[list[FloatArray]]:
+    """Lower triangular factors, page by page in plain arithmetic: the same bits in any batch."""
+    d = len(matrix)
+    lower: list[list[FloatArray]] = []
+    for i in range(d):
+        line: list[FloatArray] = []
+        for j in range(i):
+            value = matrix[i, j].copy()
+            for m in range(j):
+                value -= line[m] * lower[j][m]
+            line.append(value / lower[j][j])
+        pivot = matrix[i, i].copy()
+        for m in range(i):
+            pivot -= line[m] * line[m]
+        # Rounding can eat a pivot where two parameters only show together; the step stays a climb.
+        line.append(np.sqrt(np.maximum(pivot, 1e-14 * matrix[i, i] + 1e-280)))
+        lower.append(line)
+    return lower
+
+
+def _back(lower: list[list[FloatArray]], right: FloatArray) -> FloatArray:
+    """Solution of ``L L' y = right``, (d, p)."""
+    d = len(lower)
+    y = right.copy()
+    for i in range(d):
+        for j in range(i):
+            y[i] -= lower[i][j] * y[j]
+        y[i] /= lower[i][i]
+    for i in reversed(range(d)):
+        for j in range(i + 1, d):
+            y[i] -= lower[j][i] * y[j]
+        y[i] /= lower[i][i]
+    return y
+
+
+def _dot(a: FloatArray, b: FloatArray) -> FloatArray:
+    total: FloatArray = a[0] * b[0]
+    for j in range(1, len(a)):
+        total = total + a[j] * b[j]
+    return total
+
+
+def _value(
+    row: IntArray, weight: FloatArray, x: FloatArray, gain: FloatArray, loss: FloatArray, theta: FloatArray
+) -> FloatArray:
+    """Log posterior of each page, (p,)."""
+    s = _dot(theta[:, row], x)
+    np.clip(s, _SMALLEST_S, _LARGEST_S, out=s)
+    total: FloatArray = sum_by(row, weight * np.log(-np.expm1(-s)), theta.shape[1])
+    for j in range(len(theta)):
+        total = total + gain[j] * np.log(theta[j]) - loss[j] * theta[j]
+    return total
