@@ -13,46 +13,11 @@ import numpy as np
 
 from policies.demand import BUDGET_UNITS, HostTotals, Kernel, PageBlock, Prepared, exact_units, host_cuts
 from policies.objectives import Objective
-from policies.special import CHUNK, LARGEST_BELOW_ONE
-from policies.tables import Reciprocal
+from policies.ratio_sums import BIN_SHIFT, SLACK, Histogram, RatioSums, ratio_histogram, total_demand
+from policies.special import CHUNK
 from policies.typing_ import BoolArray, FloatArray, IntArray
 
-_BIN_SHIFT: Final = 45  # of a double's bits: sign, exponent and 7 bits of the mantissa remain
-_PLACE_BITS: Final = 10  # further bits: the place of a ratio in its bin
-_LEVEL_SHIFT: Final = 55  # of a weight's bits: levels of 8 octaves
-_LEVEL_BITS: Final = 20  # a weight is kept to a multiple of 2^-20 of the least weight of its level
-_MOMENT_BITS: Final = 20
-_MOMENT_MASK: Final = (1 << _MOMENT_BITS) - 1
-_ROWS: Final = 1 << 15  # sums of this many terms below 2^38 are exact in double precision
-_CUT_KEY: Final = 1 << 40
-_LEVEL_KEY: Final = 1 << 20
 _CAP_BITS: Final = 30
-_SLACK: Final = 1e-5  # more than the rounding of weights to levels
-
-
-@dataclass(frozen=True, slots=True)
-class Histogram:
-    """Sparse integer sums by key, keys ascending: columns (k,) int64 of one sum each."""
-
-    key: IntArray
-    sums: IntArray  # (k, columns)
-
-    @classmethod
-    def empty(cls, columns: int) -> "Histogram":
-        return cls(np.empty(0, dtype=np.int64), np.empty((0, columns), dtype=np.int64))
-
-    def merge(self, other: "Histogram") -> "Histogram":
-        key = np.concatenate([self.key, other.key])
-        if key.size == 0:
-            return self
-        order = np.argsort(key, kind="stable")
-        key = key[order]
-        first = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
-        sums = np.add.reduceat(np.concatenate([self.sums, other.sums])[order], first, axis=0)
-        if sums.shape[1] == 3:  # weight, moment high, moment low
-            sums[:, 1] += sums[:, 2] >> _MOMENT_BITS
-            sums[:, 2] &= _MOMENT_MASK
-        return Histogram(key[first], sums)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +149,7 @@ def survey_prepared(prepared: Prepared, objective: Objective, budget_per_day: fl
     if n_useful < n:
         ratio, weight = ratio[useful], weight[useful]
     least_ratio = float(ratio.min()) if n_useful else math.inf
-    ratios = _ratios(ratio, weight, may_cut) if n_useful else Histogram.empty(3)
+    ratios = ratio_histogram(ratio, weight, may_cut) if n_useful else Histogram.empty(3)
     return Survey(
         objective.name,
         budget_per_day,
@@ -199,53 +164,6 @@ def survey_prepared(prepared: Prepared, objective: Objective, budget_per_day: fl
         ratios,
         caps,
     )
-
-
-def _ratios(ratio: FloatArray, weight: FloatArray, may_cut: BoolArray | None) -> Histogram:
-    bits, weight_bits = ratio.view(np.int64), np.ascontiguousarray(weight).view(np.int64)
-    first_bin = int(bits.min()) >> _BIN_SHIFT
-    bins = (int(bits.max()) >> _BIN_SHIFT) - first_bin + 1
-    first_level = int(weight_bits.min()) >> _LEVEL_SHIFT
-    levels = (int(weight_bits.max()) >> _LEVEL_SHIFT) - first_level + 1
-    scales = np.ldexp(1.0, _LEVEL_BITS + 1023 - 8 * np.arange(first_level, first_level + levels))
-    size = bins * levels * (1 if may_cut is None else 2)
-    dense = size <= 4 * ratio.size
-    sums = np.zeros((3, size if dense else 0), dtype=np.int64)
-    total = Histogram.empty(3)
-    for start in range(0, ratio.size, _ROWS):
-        rows = slice(start, start + _ROWS)
-        level = (weight_bits[rows] >> _LEVEL_SHIFT) - first_level
-        whole = weight[rows] * scales[0] if levels == 1 else weight[rows] * np.take(scales, level)
-        np.rint(whole, out=whole)
-        index = bits[rows] >> _BIN_SHIFT
-        index -= first_bin
-        if levels > 1:
-            level *= bins
-            index += level
-        if may_cut is not None:
-            index += may_cut[rows] * (bins * levels)
-        place = bits[rows] >> (_BIN_SHIFT - _PLACE_BITS)
-        place &= (1 << _PLACE_BITS) - 1
-        if dense:
-            keys = None
-        else:
-            keys, index = np.unique(index, return_inverse=True)
-        length = size if keys is None else keys.size
-        by_bin = np.bincount(index, weights=whole, minlength=length).astype(np.int64)
-        whole *= place
-        moment = np.bincount(index, weights=whole, minlength=length).astype(np.int64)
-        part = np.stack([by_bin, moment >> _MOMENT_BITS, moment & _MOMENT_MASK])
-        if keys is None:
-            sums += part
-        else:
-            total = total.merge(Histogram(keys, part.T))
-    if dense:
-        keys = np.flatnonzero(sums[0])
-        total = Histogram.empty(3).merge(Histogram(keys, sums[:, keys].T))
-    place_of = total.key % bins + first_bin
-    level_of = total.key // bins % levels + first_level
-    cut_of = total.key // (bins * levels)
-    return Histogram(cut_of * _CUT_KEY + level_of * _LEVEL_KEY + place_of, total.sums)
 
 
 def _caps(
@@ -299,7 +217,7 @@ def _least_at_cap(
 
 
 def _by_multiplier(at: FloatArray, units: FloatArray) -> Histogram:
-    keys = np.ascontiguousarray(at).view(np.int64) >> _BIN_SHIFT
+    keys = np.ascontiguousarray(at).view(np.int64) >> BIN_SHIFT
     first, last = int(keys.min()), int(keys.max())
     if last - first > 4 * keys.size:
         return Histogram.empty(1).merge(Histogram(keys, units.astype(np.int64)[:, None]))
@@ -316,63 +234,27 @@ class Bounds:
     """Bounds and an estimate of total demand at any multiplier, from a survey."""
 
     def __init__(self, survey: Survey, objective: Objective) -> None:
-        key = survey.ratios.key
-        weight_sum, high, low = survey.ratios.sums.T
-        level = key % _CUT_KEY // _LEVEL_KEY
-        of_entry = np.ldexp(weight_sum.astype(np.float64), 8 * level - 1023 - _LEVEL_BITS)
-        moment = high * float(1 << _MOMENT_BITS) + low
-        place = (moment / weight_sum + 0.5) / (1 << _PLACE_BITS)
-        group, entry = np.unique(key - level * _LEVEL_KEY, return_inverse=True)
-        self._weight: FloatArray = np.bincount(entry, weights=of_entry).astype(np.float64)
-        place = np.bincount(entry, weights=of_entry * place) / self._weight
-        bin_ = group % _CUT_KEY
-        self._left = (bin_ << _BIN_SHIFT).view(np.float64)
-        self._right = ((bin_ + 1) << _BIN_SHIFT).view(np.float64)
-        self._mean = self._left + (self._right - self._left) * place
-        self._free = group < _CUT_KEY
-        self._cap_at = (survey.caps.key << _BIN_SHIFT).view(np.float64)
+        self._sums = RatioSums(survey.ratios)
+        self._cap_at = (survey.caps.key << BIN_SHIFT).view(np.float64)
         self._cap = survey.caps.sums[:, 0] * (survey.budget_per_day / 2.0**_CAP_BITS)
         self._floors = survey.floor_units / BUDGET_UNITS * survey.budget_per_day
         self._objective = objective
 
     def upper(self, multiplier: float) -> float:
         """No less than the demand, per day."""
-        return self._floors + (1.0 + _SLACK) * self._sum(self._weight, self._left, multiplier)
+        sums = self._sums
+        return self._floors + (1.0 + SLACK) * total_demand(
+            self._objective, sums.weight, sums.left, multiplier
+        )
 
     def lower(self, multiplier: float) -> float:
         """No more than the demand, per day."""
-        free = self._free
+        sums, free = self._sums, ~self._sums.flag
         caps = float(self._cap[self._cap_at >= multiplier].sum())
-        return caps + (1.0 - _SLACK) * self._sum(self._weight[free], self._right[free], multiplier)
-
-    def estimate(self, multiplier: float) -> float:
-        """About the demand, per day, if no constraint but the budget binds."""
-        return self._sum(self._weight, self._mean, multiplier)
+        return caps + (1.0 - SLACK) * total_demand(
+            self._objective, sums.weight[free], sums.right[free], multiplier
+        )
 
     def estimate_near(self, low: float, high: float) -> Callable[[float], float]:
-        """A finer estimate for multipliers in [low, high]: ratios spread over their bins."""
-        # Demand bends most where pages begin to starve, at multiplier * ratio = 1: 32 places there, else 2.
-        bends = (self._mean * high > 0.9) & (self._left * low < 1.0) & self._objective.starves
-        half = np.minimum(self._mean - self._left, self._right - self._mean)
-        weights, ratios = [], []
-        for rows, places in ((~bends, 2), (bends, 32)):
-            at = (np.arange(places) + 0.5) * 2.0 / places - 1.0
-            if places == 2:
-                at = np.array([-1.0, 1.0]) / 3**0.5  # Gauss
-            weights.append(np.repeat(self._weight[rows] / places, places))
-            ratios.append((self._mean[rows, None] + half[rows, None] * at).ravel())
-        weight, ratio = np.concatenate(weights), np.concatenate(ratios)
-        return lambda multiplier: self._sum(weight, ratio, multiplier)
-
-    def _sum(self, weight: FloatArray, ratio: FloatArray, multiplier: float) -> float:
-        c = ratio * multiplier
-        if self._objective.starves:
-            keep = c < 1.0
-            weight, c = weight[keep], np.minimum(c[keep], LARGEST_BELOW_ONE)
-        scratch, total = Reciprocal(), 0.0
-        for start in range(0, c.size, CHUNK):
-            part = slice(start, start + CHUNK)
-            out = np.empty(c[part].size)
-            self._objective.demand(np.ascontiguousarray(weight[part]), c[part].copy(), scratch, out)
-            total += float(out.sum())
-        return total
+        """About the demand, per day, at multipliers in [low, high] if no constraint but the budget binds."""
+        return self._sums.estimate_near(self._objective, low, high)
