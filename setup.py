@@ -8,6 +8,7 @@ from setuptools import find_packages, setup
 DEPENDENCIES = [
     "ada-url>=4,<5",
     "apache-beam>=2.75,<2.76",
+    "defusedxml>=0.7.1,<0.8",
     "fastavro>=1.11,<2",
     "numpy>=2,<2.5",
     "pyarrow>=19,<24",

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from transforms.inputs import InputError, InputFile, is_gzip, local_path, open_file, sniff
 from transforms.normalise import Kind, columns_to_read, rejected_file
+from transforms.tally import Counts
 
 # About one batch of these sizes at a time: large enough for vectorised passes, small enough for memory.
 BATCH_ROWS = 1 << 20
@@ -43,7 +44,7 @@ class Split:
     Attributes
     ----------
     form : str
-        parquet, avro, jsonl, csv; empty where the file is; broken where nothing can be read.
+        parquet, avro, jsonl, csv, sitemap; empty where the file is; broken where nothing can be read.
     groups : tuple of int
         For Parquet the first row group and the one after the last.
     row : int
@@ -63,8 +64,11 @@ class Split:
 Block = RawBlock | pa.RecordBatch
 
 
-def plan(file: InputFile) -> list[Split]:
-    """Look at the beginning (and the footer) of a file and cut it into splits."""
+def plan(file: InputFile, kind: str = "") -> list[Split]:
+    """Look at the beginning (and the footer) of a file and cut it into splits.
+
+    Sitemaps are of a kind, not of a format: whatever such a file holds, it is read as one.
+    """
     if file.size == 0:
         return [Split(file.path, "empty")]
     try:
@@ -75,6 +79,8 @@ def plan(file: InputFile) -> list[Split]:
     if not head:
         return [Split(file.path, "empty")]
     packed = is_gzip(head)
+    if kind == "sitemaps":
+        return [Split(file.path, "sitemap", packed)]
     form = sniff(file.path, head, _unpack(head) if packed else head)
     if form == "parquet":
         return _plan_parquet(file.path)
@@ -122,8 +128,12 @@ def _plan_parquet(path: str) -> list[Split]:
     return splits or [Split(path, "parquet")]
 
 
-def read(split: Split, kind: Kind, metadata: Sequence[str] | None = None) -> Iterator[Block]:
+def read(
+    split: Split, kind: Kind, metadata: Sequence[str] | None = None, notes: Counts | None = None
+) -> Iterator[Block]:
     """Read a split: raw blocks, and batches of `schemas.REJECTED` for what cannot be read.
+
+    `notes` gets what a sitemap says beyond its rows, see `sitemaps.read_sitemap`.
 
     Raises
     ------
@@ -141,6 +151,10 @@ def read(split: Split, kind: Kind, metadata: Sequence[str] | None = None) -> Ite
 
         reader = read_csv if split.form == "csv" else read_jsonl
         yield from reader(split.path, split.gzip, kind, metadata)
+    elif split.form == "sitemap":
+        from transforms.sitemaps import read_sitemap
+
+        yield from read_sitemap(split.path, split.gzip, notes)
 
 
 def _read_parquet(split: Split, kind: Kind, metadata: Sequence[str] | None) -> Iterator[Block]:

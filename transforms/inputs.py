@@ -25,6 +25,8 @@ FORMATS = {
     ".csv": "csv",
     ".tsv": "csv",
 }
+# Of --sitemaps; the ending says nothing else.
+SITEMAPS = (".xml", ".txt", ".rss", ".atom", ".rdf")
 MATCH_THREADS = 16
 _GLOB = re.compile(r"[*?\[]")
 _GZIP = b"\x1f\x8b"
@@ -66,14 +68,15 @@ def match_files(patterns: str, option: str = "input", required: bool = True) -> 
     found: dict[str, InputFile] = {}
     wanted = split_patterns(patterns)
     # A list of thousands of files is as many questions to an object store.
+    known = SITEMAPS if option == "sitemaps" else tuple(sorted(FORMATS))
     with ThreadPoolExecutor(MATCH_THREADS) as pool:
-        matched = list(pool.map(_match, wanted)) if len(wanted) > 1 else [_match(p) for p in wanted]
+        matched = list(pool.map(lambda p: _match(p, known), wanted))
     for pattern, files in zip(wanted, matched, strict=True):
         if not files and (required or not _GLOB.search(pattern)):
             what = "no data file in this folder" if _is_folder(pattern) else "no file matches"
-            known = ", ".join(sorted(FORMATS))
+            endings = ", ".join(known)
             raise InputError(
-                f"--{option}: {what}: {pattern} (data files end in {known}, with or without .gz)"
+                f"--{option}: {what}: {pattern} (data files end in {endings}, with or without .gz)"
             )
         for file in files:
             found.setdefault(identity(file.path), file)
@@ -92,7 +95,7 @@ def _is_folder(pattern: str) -> bool:
     return pattern.endswith("/") or os.path.isdir(pattern)
 
 
-def _match(pattern: str) -> list[InputFile]:
+def _match(pattern: str, known: tuple[str, ...]) -> list[InputFile]:
     folder = _is_folder(pattern)
     if os.path.isfile(pattern):  # as is, though its name may look like a glob
         return [InputFile(pattern, os.path.getsize(pattern), os.path.getmtime(pattern))]
@@ -103,7 +106,8 @@ def _match(pattern: str) -> list[InputFile]:
         files, folder = list_files(pattern + "/**"), True
     if folder:
         base = pattern.rstrip("/") + "/"
-        return [f for f in files if _is_data(f.path[len(base) :] if f.path.startswith(base) else f.path)]
+        inside = ((f, f.path[len(base) :] if f.path.startswith(base) else f.path) for f in files)
+        return [f for f, path in inside if _is_data(path, known)]
     if is_glob:
         files = [f for f in files if not _hidden(PurePosixPath(f.path).name)]
     return files
@@ -126,16 +130,19 @@ def _hidden(name: str) -> bool:
     return name.startswith(("_", "."))
 
 
-def _is_data(inside: str) -> bool:
+def _is_data(inside: str, known: tuple[str, ...]) -> bool:
     """Whether a file of a folder, by its path inside it, is one to read."""
     path = PurePosixPath(inside)
     # A folder such as day=3 or year=2026 is a partition; one that begins with _ or . is a job's own.
-    return not any(_hidden(part) for part in path.parts) and _by_name(path.name) is not None
+    return not any(_hidden(part) for part in path.parts) and _ending(path.name) in known
+
+
+def _ending(path: str) -> str:
+    return PurePosixPath(path.removesuffix(".gz")).suffix.lower()
 
 
 def _by_name(path: str) -> str | None:
-    path = path.removesuffix(".gz")
-    return FORMATS.get(PurePosixPath(path).suffix.lower())
+    return FORMATS.get(_ending(path))
 
 
 def open_file(path: str):  # type: ignore[no-untyped-def]

@@ -14,13 +14,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from policies.lastmods import BAD
 from transforms import columns, schemas, times
 from transforms.inputs import InputError
+from transforms.lastmods import parse_lastmods
 from transforms.urls import REASONS, HostTable, canonical_host, locate, stable_hash
 
 HASHES = [pa.field("url_hash", pa.uint64()), pa.field("host_hash", pa.uint64())]
 SAMPLE_CHARACTERS = 200
 UNKNOWN_SOURCE = "unknown"
+# Source of rows that say when they were received: pings, which name no source.
+PINGED = "indexnow"
+# Rows of a block that are shown in rejected/ although they count, at most.
+MAX_NOTED = 100
 
 Mask = NDArray[np.bool_]
 Rows = int | NDArray[np.int64] | Callable[[], NDArray[np.int64]]
@@ -67,7 +73,14 @@ KINDS = {
             (("url",), ("day", "at"), ("clicks", "impressions")),
             times=("day", "at"),
         ),
-        Kind("signals", schemas.SIGNALS, (("url",), ("signalled_at",)), ("source",), times=("signalled_at",)),
+        Kind(
+            "signals",
+            schemas.SIGNALS,
+            (("url",), ("signalled_at", "received_at")),
+            ("source",),
+            times=("signalled_at", "received_at"),
+        ),
+        Kind("sitemaps", schemas.SITEMAPS, (("url",),), ("lastmod",)),
         Kind("pages", schemas.PAGES, (("url",),), ("importance", "min_rate_per_day", "max_rate_per_day")),
         Kind("hosts", schemas.HOSTS, (("host",), ("max_per_day", "min_gap_seconds")), key="host"),
     )
@@ -125,10 +138,14 @@ def columns_to_read(
 
 @dataclass(frozen=True)
 class Normalised:
-    """What became of a block: `rows.num_rows + rejected.num_rows` is the rows it had."""
+    """What became of a block: `rows.num_rows + rejected.num_rows` is the rows it had.
+
+    `noted` shows rows of which a part says nothing, and which count all the same.
+    """
 
     rows: pa.RecordBatch
     rejected: pa.RecordBatch
+    noted: pa.RecordBatch
 
 
 @dataclass
@@ -140,6 +157,7 @@ class _Block:
     row: Rows
     reason: NDArray[np.uint8] = field(init=False)
     causes: list[tuple[str, str]] = field(default_factory=lambda: [("", "")])
+    noted: NDArray[np.uint8] | None = None
 
     def __post_init__(self) -> None:
         self.reason = np.zeros(self.raw.num_rows, np.uint8)
@@ -158,6 +176,14 @@ class _Block:
         if mask is not None and mask.any():
             self.causes.append((reason, name))
             self.reason[mask & (self.reason == 0)] = len(self.causes) - 1
+
+    def note(self, mask: Mask, reason: str, name: str) -> None:
+        """Mark rows that count although a column of theirs is bad."""
+        rows = np.flatnonzero(mask & (self.reason == 0))[:MAX_NOTED]
+        if len(rows):
+            self.causes.append((reason, name))
+            self.noted = np.zeros(self.raw.num_rows, np.uint8)
+            self.noted[rows] = len(self.causes) - 1
 
     def nulls(self, kind: pa.DataType) -> pa.Array:
         return pa.nulls(self.raw.num_rows, kind)
@@ -200,10 +226,11 @@ def normalise(
     batch = pa.RecordBatch.from_arrays(
         [made[f.name] for f in fields], schema=pa.schema(fields, metadata=schema.metadata)
     )
+    noted = _none() if block.noted is None else _rejected(kind, block, block.noted)
     bad = block.reason != 0
     if not bad.any():
-        return Normalised(batch, _none())
-    return Normalised(batch.filter(pa.array(~bad)), _rejected(kind, block))
+        return Normalised(batch, _none(), noted)
+    return Normalised(batch.filter(pa.array(~bad)), _rejected(kind, block, block.reason), noted)
 
 
 def _none() -> pa.RecordBatch:
@@ -232,9 +259,9 @@ def rejected_rows(source: str, row: Sequence[int], reason: str, samples: Sequenc
     )
 
 
-def _rejected(kind: Kind, block: _Block) -> pa.RecordBatch:
-    rows = np.flatnonzero(block.reason)
-    codes = block.reason[rows]
+def _rejected(kind: Kind, block: _Block, reason: NDArray[np.uint8]) -> pa.RecordBatch:
+    rows = np.flatnonzero(reason)
+    codes = reason[rows]
     samples: list[pa.Array] = []
     order: list[NDArray[np.intp]] = []
     for code in np.unique(codes).tolist():
@@ -349,10 +376,25 @@ def _requests(block: _Block, table: HostTable | None) -> Made:
 
 def _signals(block: _Block, table: HostTable | None) -> Made:
     url, keys = _url(block, table)
-    when = _time(block, "signalled_at")
+    pinged = block.column("signalled_at") is None
+    when = _time(block, "received_at" if pinged else "signalled_at")
     source = block.column("source")
     named = block.nulls(pa.string()) if source is None else columns.clean(columns.text(source)[0])[0]
-    return {"url": url, "signalled_at": when, "source": pc.fill_null(named, UNKNOWN_SOURCE)}, keys
+    return {
+        "url": url,
+        "signalled_at": when,
+        "source": pc.fill_null(named, PINGED if pinged else UNKNOWN_SOURCE),
+    }, keys
+
+
+def _sitemaps(block: _Block, table: HostTable | None) -> Made:
+    url, keys = _url(block, table)
+    texts = block.column("lastmod")
+    begin_us, precision = parse_lastmods(block.nulls(pa.string()) if texts is None else texts)
+    # A bad date takes the signal, never the page.
+    block.note(precision == BAD, "bad_lastmod", "lastmod")
+    dated = pa.array(begin_us, mask=precision <= BAD).cast(schemas.TIME)
+    return {"url": url, "lastmod": dated, "precision": pa.array(precision)}, keys
 
 
 def _pages(block: _Block, table: HostTable | None) -> Made:
@@ -398,6 +440,7 @@ _READERS = {
     "observations": _observations,
     "requests": _requests,
     "signals": _signals,
+    "sitemaps": _sitemaps,
     "pages": _pages,
     "hosts": _hosts,
 }

@@ -31,7 +31,9 @@ from transforms.tally import Counts
 from transforms.urls import HostTable
 
 # Kinds whose rows are pages by their URL; the previous night's rows and hosts have no URL to hash.
-ROW_KINDS = ("observations", "requests", "signals", "pages")
+ROW_KINDS = ("observations", "requests", "signals", "sitemaps", "pages")
+# Reasons of rows that are shown in rejected/ and count all the same.
+NOTED = ("bad_lastmod",)
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ class _Read(beam.DoFn):
     def _read_split(self, kind: str, split: Split) -> Iterator[Any]:
         counts = Counts()
         names: set[str] = set()
-        for tag, batch in read_split(split, KINDS[kind], None, self._table):
+        for tag, batch in read_split(split, KINDS[kind], None, self._table, notes=counts):
             if tag != ROWS:
                 _count_rejected(counts, kind, batch)
                 yield beam.pvalue.TaggedOutput(ReadInputs.REJECTED, batch)
@@ -159,6 +161,8 @@ def unpacked(batch: pa.RecordBatch) -> pa.RecordBatch:
 def _count_rejected(counts: Counts, kind: str, batch: pa.RecordBatch) -> None:
     for entry in pc.value_counts(batch.column("reason")).to_pylist():
         reason, n = entry["values"], entry["counts"]
+        if reason in NOTED:
+            continue  # who compares the dates counts them all
         if reason.endswith("_file"):  # not a row: the rest of a file
             counts.add(f"{kind}_files_{reason.removesuffix('_file')}", n)
         else:

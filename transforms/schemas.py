@@ -35,6 +35,9 @@ REQUESTS = _schema(
     [("url", pa.string()), ("day", pa.int32()), ("clicks", pa.int64()), ("impressions", pa.int64())],
 )
 SIGNALS = _schema("signals", [("url", pa.string()), ("signalled_at", TIME), ("source", pa.string())])
+# What sitemaps list. `lastmod` is where the year, month, day or instant begins that the sitemap names, null
+# where there is none; `precision` is that of policies.lastmods.
+SITEMAPS = _schema("sitemaps", [("url", pa.string()), ("lastmod", TIME), ("precision", pa.int8())])
 # Metadata columns of the catalogue follow these, as strings.
 PAGES = _schema(
     "pages",
@@ -98,6 +101,11 @@ STATE_SIGNALS = _schema(
         ("in_unchanged", pa.int32()),
         ("in_changed", pa.int32()),
     ],
+)
+# One row per page with a usable lastmod in a sitemap, the newest so far, sorted by (host_hash, url_hash).
+STATE_LASTMODS = _schema(
+    "state_lastmods",
+    [("url_hash", pa.uint64()), ("host_hash", pa.uint64()), ("lastmod", TIME), ("precision", pa.int8())],
 )
 # What was scheduled and not yet seen in a log: kept apart from `state`, which depends on the logs alone. With
 # what the night thought of these pages, so that the next one can compare.

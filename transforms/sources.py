@@ -1,4 +1,4 @@
-"""Read a job's inputs: any mix of Parquet, Avro, JSON Lines and CSV files to batches of one schema."""
+"""Read a job's inputs: any mix of Parquet, Avro, JSON Lines, CSV and sitemaps to batches of one schema."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 
 from transforms.formats import BATCH_BYTES, BATCH_ROWS, Split, plan, read
+from transforms.indexnow import without_keys
 from transforms.inputs import InputError, match_files
 from transforms.normalise import KINDS, Kind, normalise
+from transforms.tally import Counts
 from transforms.urls import HostTable
 
 ROWS, REJECTED = "rows", "rejected"
@@ -22,15 +24,18 @@ def read_split(
     metadata: Sequence[str] | None = None,
     table: HostTable | None = None,
     hashes: bool = True,
+    notes: Counts | None = None,
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Read a split to normalised batches: pairs of "rows" or "rejected" and a batch. No Beam needed.
+
+    `notes` gets what a sitemap says beyond its rows, see `sitemaps.read_sitemap`.
 
     Raises
     ------
     InputError
         If the file lacks a column, or a part of a file of hosts cannot be read.
     """
-    for block in read(split, kind, metadata):
+    for block in read(split, kind, metadata, notes):
         if isinstance(block, pa.RecordBatch):
             if kind.name == "hosts":
                 row, reason, sample = (block.column(c)[0].as_py() for c in ("row", "reason", "sample"))
@@ -39,11 +44,12 @@ def read_split(
                     f"{split.path}: {where}{reason}: {sample}. Limits of hosts must all be "
                     "readable: mend the file"
                 )
-            yield REJECTED, block
+            yield REJECTED, without_keys(block) if kind.name == "signals" else block
             continue
         done = normalise(kind, block.batch, split.path, block.row, table, hashes)
-        if done.rejected.num_rows:
-            yield REJECTED, done.rejected
+        for other in (done.rejected, done.noted):
+            if other.num_rows:
+                yield REJECTED, without_keys(other) if kind.name == "signals" else other
         for part in slices(done.rows):
             yield ROWS, part
 
@@ -70,7 +76,7 @@ def plan_files(patterns: str, kind: str, required: bool = True) -> list[Split]:
     """
     files = match_files(patterns, kind, required)
     with ThreadPoolExecutor(PLAN_THREADS) as pool:
-        return [split for splits in pool.map(plan, files) for split in splits]
+        return [split for splits in pool.map(lambda file: plan(file, kind), files) for split in splits]
 
 
 def check_inputs(
@@ -94,5 +100,5 @@ def check_inputs(
             for _ in read_split(split, KINDS[kind]):
                 pass
     for file in found[:files]:
-        for split in plan(file)[:1]:
+        for split in plan(file, kind)[:1]:
             next(read(split, KINDS[kind], metadata_columns), None)

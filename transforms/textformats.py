@@ -20,6 +20,7 @@ import pyarrow.json
 from numpy.typing import NDArray
 
 from transforms.formats import Block, RawBlock, scalars
+from transforms.indexnow import is_indexnow, read_block
 from transforms.inputs import InputError, open_file
 from transforms.normalise import Kind, columns_to_read, rejected_file, rejected_rows
 
@@ -34,41 +35,43 @@ _BOM = b"\xef\xbb\xbf"
 Lines = NDArray[np.int64]
 
 
-class _Problem:
+class Problem:
     """Why a stream of bytes ended early; empty while all is well."""
 
     reason = ""
     sample = ""
 
 
-def _chunks(path: str, gzip: bool, problem: _Problem) -> Iterator[bytes]:
-    """The bytes of a file, unpacked, a few megabytes at a time."""
+def stored(path: str, size: int = 1 << 20) -> Iterator[bytes]:
+    """The bytes of a file as they are stored, `size` at a time."""
     with open_file(path) as f:
-        if not gzip:
-            while chunk := f.read(CHUNK_BYTES):
-                yield chunk
+        while chunk := f.read(size):
+            yield chunk
+
+
+def gunzip(packed: Iterator[bytes], problem: Problem) -> Iterator[bytes]:
+    """Unpack, at most `CHUNK_BYTES` at a time; `problem` says why it ended early."""
+    unpacker = zlib.decompressobj(31)
+    data = next(packed, b"")
+    while data:
+        try:
+            # A limit for each step: what unpacks to a thousand times its size stays bounded, too.
+            chunk = unpacker.decompress(data, CHUNK_BYTES)
+        except zlib.error as e:
+            problem.reason, problem.sample = "unreadable_file", str(e)
             return
-        unpacker = zlib.decompressobj(31)
-        data = f.read(1 << 20)
-        while data:
-            try:
-                # A limit for each step: what unpacks to a thousand times its size stays bounded, too.
-                chunk = unpacker.decompress(data, CHUNK_BYTES)
-            except zlib.error as e:
-                problem.reason, problem.sample = "unreadable_file", str(e)
-                return
-            if chunk:
-                yield chunk
-            data = unpacker.unconsumed_tail
-            if unpacker.eof:
-                # Files may be several gzip members in a row, padded with zeros.
-                data = unpacker.unused_data.lstrip(b"\0") or f.read(1 << 20).lstrip(b"\0")
-                if data:
-                    unpacker = zlib.decompressobj(31)
-            elif not data:
-                data = f.read(1 << 20)
-        if not unpacker.eof:
-            problem.reason, problem.sample = "truncated_file", "the gzip stream ends early"
+        if chunk:
+            yield chunk
+        data = unpacker.unconsumed_tail
+        if unpacker.eof:
+            # Files may be several gzip members in a row, padded with zeros.
+            data = unpacker.unused_data.lstrip(b"\0") or next(packed, b"").lstrip(b"\0")
+            if data:
+                unpacker = zlib.decompressobj(31)
+        elif not data:
+            data = next(packed, b"")
+    if not unpacker.eof and not problem.reason:
+        problem.reason, problem.sample = "truncated_file", "the gzip stream ends early"
 
 
 def _last_line_end(data: bytes, force: bool) -> int:
@@ -92,9 +95,9 @@ def _blocks(
     path: str, gzip: bool, last_end: Callable[[bytes, bool], int]
 ) -> Iterator[tuple[bytes, int] | pa.RecordBatch]:
     """Blocks of whole records with the number of their first line; rejected rows for what has none."""
-    problem = _Problem()
+    problem = Problem()
     held, line, skipping = b"", 1, False
-    for chunk in _chunks(path, gzip, problem):
+    for chunk in gunzip(stored(path), problem) if gzip else stored(path, CHUNK_BYTES):
         if skipping:
             end = chunk.find(b"\n") + 1
             if not end:
@@ -304,6 +307,9 @@ def read_jsonl(path: str, gzip: bool, kind: Kind, metadata: Sequence[str] | None
         block, line = item
         block = block.removeprefix(_BOM) if line == 1 else block
         if not block.strip():
+            continue
+        if kind.name == "signals" and is_indexnow(block):
+            yield from read_block(path, block, line)
             continue
         parsed = _parse_jsonl(block, line, kind, metadata)
         if parsed is None:
