@@ -1,0 +1,302 @@
+"""Freshness with and without change signals, in a closed loop on a real history.
+
+    python -m benchmarks.replay_signals [--budgets 0.2 0.5 1] [--draws 5] [--modes NAME ...] [--flood]
+
+A crawler follows the nightly schedule through the history `docs_sitemap` of the workshop (skipped with a note
+where that is absent; set RECRAWL_SHARED to its folder, or give --data): each night folds the day's crawls and
+sitemap dates, estimates, solves and schedules in this process. Scored is the share of requests that find a
+fresh copy, exact from the times of changes; the first part of the window is not scored. All modes see the
+same changes and signals, so their differences are paired: standard errors are those over blocks of days, and
+for Zipf weights those over draws of the weights besides, added in squares.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.closed_loop import ClosedLoop, Crawls, freshness
+from benchmarks.histories import US_PER_DAY, World, read_polls, read_world, zipf
+from benchmarks.replay_estimators import shared_folder
+from benchmarks.signal_modes import MODES
+from policies.typing_ import FloatArray
+
+GROUPS = {"all": (0, 1), "with signals": (1,), "without": (0,)}
+DECILES = 10
+FLOOD_SOURCE, FLOOD_BUDGET = "flood", 0.5
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run: a mode, a budget in crawls per page and day, and a draw of weights (0: equal ones)."""
+
+    mode: str
+    budget: float
+    draw: int
+
+
+@dataclass(frozen=True)
+class Score:
+    """What is kept of a run.
+
+    Attributes
+    ----------
+    fresh, held : (nights, 2) float64
+        See `closed_loop.freshness`.
+    crawls : Crawls
+        Of the second half of the window.
+    slots : (nights, hosts) int64
+    trust : list of dict
+    seconds : float
+        Per night.
+    """
+
+    fresh: FloatArray
+    held: FloatArray
+    crawls: Crawls
+    slots: np.ndarray
+    trust: list[dict[str, tuple[float, float]]]
+    seconds: float
+
+
+def play(world: World, job: Job, nights: int | None = None) -> Score:
+    """Make one run."""
+    weight = zipf(len(world), job.draw) if job.draw else np.ones(len(world))
+    run = ClosedLoop(world, MODES[job.mode](), job.budget, weight).run(nights)
+    crawls = run.crawls
+    late = (crawls.at_us > (world.start_us + world.end_us) // 2) & ~np.isnan(crawls.predicted)
+    half = Crawls(crawls.page[late], crawls.at_us[late], crawls.changed[late], crawls.predicted[late])
+    fresh, held = freshness(world, crawls, weight)
+    return Score(fresh, held, half, run.slots, run.trust, float(run.seconds.mean()))
+
+
+def play_all(world: World, jobs: Sequence[Job], processes: int) -> dict[Job, Score]:
+    """Make all runs, in the order of `jobs` or at the same time."""
+    if processes <= 1:
+        return {job: play(world, job) for job in jobs}
+    with ProcessPoolExecutor(processes) as pool:
+        return dict(zip(jobs, pool.map(play, [world] * len(jobs), jobs), strict=True))
+
+
+def share(values: FloatArray, held: FloatArray, group: str, first: int) -> float:
+    """Share of the time held that is `values`, from the night `first` on."""
+    columns = list(GROUPS[group])
+    return float(values[first:, columns].sum() / held[first:, columns].sum())
+
+
+def block_error(values: FloatArray, held: FloatArray, group: str, first: int, days: int) -> float:
+    """Standard error of `share`, blocks of days being clusters (Cochran, Sampling Techniques, 6.3)."""
+    columns = list(GROUPS[group])
+    y, x = (v[first:, columns].sum(axis=1) for v in (values, held))
+    block = np.arange(len(y)) // days
+    y, x = np.bincount(block, y), np.bincount(block, x)
+    off = y - y.sum() / x.sum() * x
+    n = len(y)
+    return float(np.sqrt(n / max(n - 1, 1) * (off**2).sum()) / x.sum())
+
+
+def compare(
+    scores: dict[Job, Score],
+    modes: Sequence[str],
+    budget: float,
+    draws: Sequence[int],
+    group: str,
+    first: int,
+    days: int,
+) -> list[str]:
+    """Freshness in percent of the first mode, and differences to it of the others, over draws of weights."""
+    of = {m: [scores[Job(m, budget, d)] for d in draws] for m in modes}
+    base = of[modes[0]]
+    each = [share(s.fresh, s.held, group, first) for s in base]
+    held = sum(s.held / s.held.sum() for s in base)
+    cells = [f"{100 * np.mean(each):.2f}"]
+    for mode in modes[1:]:
+        gains = [s.fresh - b.fresh for s, b in zip(of[mode], base, strict=True)]
+        gain = [share(g, s.held, group, first) for g, s in zip(gains, base, strict=True)]
+        together = sum(g / s.held.sum() for g, s in zip(gains, base, strict=True))
+        error = block_error(together, held, group, first, days)
+        if len(draws) > 1:
+            error = np.hypot(error, np.std(gain, ddof=1) / np.sqrt(len(draws)))
+        cells.append(f"{100 * np.mean(gain):+.2f} ± {100 * error:.2f}")
+    return cells
+
+
+def reliability(world: World, crawls: Crawls) -> list[list[str]]:
+    """Predicted and found changes by decile of the prediction; standard errors over days."""
+    p, found = crawls.predicted, crawls.changed.astype(np.float64)
+    night = (crawls.at_us - world.start_us) // US_PER_DAY
+    edges = np.quantile(p, np.arange(1, DECILES) / DECILES)
+    place = np.searchsorted(edges, p, side="right")
+    rows = []
+    for name, use in [
+        *((str(i + 1), place == i) for i in range(DECILES)),
+        ("all", np.ones(len(p), np.bool_)),
+    ]:
+        if not use.any():
+            continue
+        n = int(use.sum())
+        off = np.bincount(night[use], (found - p)[use])
+        error = float(np.sqrt((off**2).sum())) / n
+        difference = float((found - p)[use].mean())
+        z = difference / error if error > 0 else 0.0
+        rows.append(
+            [
+                name,
+                f"{n:,}",
+                f"{p[use].mean():.4f}",
+                f"{found[use].mean():.4f}",
+                f"{difference:+.4f} ± {error:.4f}",
+                f"{z:+.1f}",
+            ]
+        )
+    return rows
+
+
+def quality(world: World, trust: dict[str, tuple[float, float]]) -> list[list[str]]:
+    """Learned precision and recall of each host beside the history's."""
+    truth = world.true_quality()
+    none = (float("nan"), float("nan"))
+    return [
+        [h, *(f"{v:.3f}" for pair in zip(trust.get(h, none), truth.get(h, none), strict=True) for v in pair)]
+        for h in sorted({*truth, *trust})
+    ]
+
+
+def flood(world: World, job: Job, host: str, pings: int, night: int, after: int) -> list[list[str]]:
+    """What a flood of pings for one host does to the slots of the others and to that host's trust."""
+    flooded = world.flooded(host, pings, night, FLOOD_SOURCE)
+    calm, wet = (play(w, job, night + after) for w in (world, flooded))
+    others = np.arange(len(world.hosts)) != world.hosts.index(host)
+    rows = []
+    for n in sorted({1, min(3, after), after}):
+        one, other = (s.slots[night : night + n][:, others].sum() for s in (calm, wet))
+        trusts = [s.trust[night + n - 1].get(host) for s in (calm, wet)]
+        before = wet.trust[night - 1].get(host)
+        texts = ["-" if t is None else f"{t[0]:.3f}" for t in (before, *trusts)]
+        rows.append([str(n), str(one), str(other), f"{100 * (other - one) / one:+.2f} %", *texts])
+    return rows
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table with a head."""
+    return "\n".join("| " + " | ".join(r) + " |" for r in (head, ["---"] * len(head), *rows))
+
+
+def report(world: World, options: argparse.Namespace) -> str:
+    """Run and tell."""
+    modes, budgets, draws = options.modes, options.budgets, range(1, options.draws + 1)
+    nights = len(world.nights())
+    first = round(options.warm_up * nights)
+    jobs = [Job(m, b, d) for b in budgets for d in (0, *draws) for m in modes]
+    scores = play_all(world, jobs, options.jobs)
+    n_signalled = int(world.signalled.sum())
+    parts = [
+        f"{len(world)} pages, {n_signalled} of them with signals; {len(world.change_page)} changes, "
+        f"{len(world.signals.page)} signals; {nights} nights, scored from the {first + 1}th on; blocks of "
+        f"{options.block_days} days; {np.mean([s.seconds for s in scores.values()]):.3f} s a night."
+    ]
+    rows = []
+    for name, which in (("equal", [0]), (f"Zipf ({len(draws)})", list(draws))):
+        for budget in budgets if which else ():
+            for group in GROUPS:
+                cells = compare(scores, modes, budget, which, group, first, options.block_days)
+                rows.append([name, f"{budget:g}", group, *cells])
+    head = ["weights", "crawls/page/day", "pages", f"{modes[0]}, fresh %", *(f"{m}, gain" for m in modes[1:])]
+    parts.append(markdown(head, rows))
+    for mode in modes:
+        for budget in budgets:
+            score = scores[Job(mode, budget, 0)]
+            parts.append(f"Predicted and found: {mode}, {budget:g} crawls per page and day, second half")
+            head = ["decile", "crawls", "predicted", "found", "difference", "z"]
+            parts.append(markdown(head, reliability(world, score.crawls)))
+            if score.trust[-1]:
+                head = ["host", "precision learned", "true", "recall learned", "true"]
+                parts.append(markdown(head, quality(world, score.trust[-1])))
+    if options.flood:
+        host = options.flood_host or world.hosts[int(world.host[world.signalled][0])]
+        night = round(0.7 * nights)
+        after = min(7, nights - night)
+        for mode in modes:
+            parts.append(
+                f"{options.flood} pings for {host}, whose pages do not change, in the day before night "
+                f"{night + 1}: {mode}, {FLOOD_BUDGET:g} crawls per page and day"
+            )
+            head = [
+                "nights after",
+                "slots of others",
+                "flooded",
+                "moved",
+                "precision before",
+                "after, calm",
+                "flooded",
+            ]
+            parts.append(
+                markdown(head, flood(world, Job(mode, FLOOD_BUDGET, 0), host, options.flood, night, after))
+            )
+    return "\n\n".join(parts)
+
+
+def _instant(text: str, hour: float) -> int:
+    moment = datetime.fromisoformat(text).replace(tzinfo=UTC)
+    return int(moment.timestamp() * 1e6) + round(hour * 3.6e9)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Options."""
+    raw = argparse.RawDescriptionHelpFormatter
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    p.add_argument("--data", type=Path, help="folder of the history (default: docs_sitemap of the workshop)")
+    p.add_argument("--budgets", type=float, nargs="+", default=[0.2, 0.5, 1.0], help="crawls/page/day")
+    p.add_argument("--draws", type=int, default=5, help="draws of Zipf weights, besides equal ones")
+    p.add_argument("--modes", nargs="+", default=list(MODES), choices=list(MODES))
+    p.add_argument("--start", default="2026-01-15")
+    p.add_argument("--end", default="2026-07-01")
+    p.add_argument("--hour", type=float, default=6.0, help="of the day, UTC, when the night runs")
+    p.add_argument("--warm_up", type=float, default=0.4, help="share of the window that is not scored")
+    p.add_argument("--block_days", type=int, default=7)
+    p.add_argument("--spread", type=int, help="seed: spread changes between polls (default: as polled)")
+    p.add_argument("--hosts", nargs="+", help="only pages of these hosts")
+    p.add_argument(
+        "--junk", type=float, default=0.0, help="false signals per page and day for hosts without any"
+    )
+    p.add_argument(
+        "--flood", type=int, nargs="?", const=10_000, default=0, help="pings for one host on one day"
+    )
+    p.add_argument("--flood_host", help="(default: one with signals)")
+    p.add_argument("--jobs", type=int, default=1, help="processes")
+    p.add_argument("--out", type=Path, help="also write the report here")
+    return p
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the report."""
+    options = parser().parse_args(argv)
+    folder = options.data or shared_folder() / "data" / "docs_sitemap"
+    if not (folder / "events.tsv.gz").exists():
+        print(f"skipped: no events.tsv.gz in {folder}; set RECRAWL_SHARED or give --data")
+        return 0
+    start, end = (_instant(t, options.hour) for t in (options.start, options.end))
+    world = read_world(folder, start, end)
+    if options.hosts:
+        world = world.of_hosts(options.hosts)
+    if options.spread is not None:
+        world = world.spread(options.spread, read_polls(folder, "content"))
+    if options.junk:
+        quiet = np.bincount(world.host[world.signalled], minlength=len(world.hosts)) == 0
+        for code in np.flatnonzero(quiet):
+            world = world.with_junk(world.hosts[code], options.junk, "sitemap", int(code))
+    text = report(world, options)
+    print(text)
+    if options.out:
+        options.out.write_text(text + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,252 @@
+"""Nights in a closed loop: scoring against times counted by hand, and the loop against what theory says."""
+
+import gzip
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from benchmarks import replay_signals
+from benchmarks.closed_loop import ClosedLoop, Crawls, freshness
+from benchmarks.histories import US_PER_DAY, SignalLog, World, read_world, zipf
+from benchmarks.replay_estimators import shared_folder
+from benchmarks.signal_modes import Mode, PingedFirst, Planned
+from policies.typing_ import IntArray
+from transforms.urls import HostTable, locate
+
+START = 20_500 * US_PER_DAY
+SHARED = shared_folder()
+
+
+def world_of(
+    n: int, days: int, changes: Sequence[tuple[int, float]], signals: Sequence[tuple[int, float]] = ()
+) -> World:
+    """Pages of two hosts, half each; changes and signals as (page, day), every change to something new."""
+    urls = pa.array([f"https://{'ab'[i >= n // 2]}.test/{i:05d}" for i in range(n)])
+    located = locate(urls, HostTable())
+    page, day = np.array(sorted(changes)).reshape(-1, 2).T
+    heard, at = np.array(sorted(signals)).reshape(-1, 2).T
+    us = START + np.rint(day * US_PER_DAY).astype(np.int64)
+    none = SignalLog(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64), ())
+    log = none.add(heard.astype(np.int64), START + np.rint(at * US_PER_DAY).astype(np.int64), "sitemap")
+    return World(
+        START,
+        START + days * US_PER_DAY,
+        urls,
+        located.url_hash,
+        located.host_hash,
+        np.arange(n) // max(n // 2, 1),
+        ("a.test", "b.test"),
+        np.full(n, START - US_PER_DAY),
+        page.astype(np.int64),
+        us,
+        np.arange(1, len(us) + 1),
+        np.unique(us),
+        log,
+    )
+
+
+def poisson(n: int, days: int, rate_per_day: float, seed: int) -> list[tuple[int, float]]:
+    rng = np.random.Generator(np.random.Philox(key=seed))
+    page = np.repeat(np.arange(n), rng.poisson(rate_per_day * days, n))
+    return list(zip(page.tolist(), (rng.random(len(page)) * days).tolist(), strict=True))
+
+
+def at(*days: float) -> IntArray:
+    return START + np.array([round(d * US_PER_DAY) for d in days], np.int64)
+
+
+def test_freshness_counted_by_hand() -> None:
+    world = world_of(2, 3, [(0, 0.5), (0, 1.25), (1, 2.5)], signals=[(1, 2.5)])
+    page = np.array([0, 0, 0, 1])
+    crawls = Crawls(page, at(-0.5, 1.0, 2.25, 0.0), np.zeros(4, np.bool_), np.zeros(4))
+    fresh, held = freshness(world, crawls, np.array([1.0, 10.0]))
+    # Page 0 is fresh until 0.5, from 1 to 1.25, from 2.25 on; page 1, with signals, until 2.5.
+    assert fresh == pytest.approx(np.array([[0.5, 10.0], [0.25, 10.0], [0.75, 5.0]]))
+    assert held == pytest.approx(np.array([[1.0, 10.0]] * 3))
+
+
+def test_versions_and_next_changes_against_a_loop() -> None:
+    changes = poisson(6, 10, 0.7, seed=1)
+    world = world_of(6, 10, changes)
+    rng = np.random.Generator(np.random.Philox(key=2))
+    page, when = rng.integers(0, 6, 300), START + (rng.random(300) * 12 * US_PER_DAY).astype(np.int64)
+    for p, t, version, following in zip(
+        page, when, world.version(page, when), world.next_change(page, when), strict=True
+    ):
+        mine = [i for i in range(len(world.change_page)) if world.change_page[i] == p]
+        before = [int(world.change_version[i]) for i in mine if world.change_us[i] <= t]
+        after = [int(world.change_us[i]) for i in mine if world.change_us[i] > t]
+        assert version == (before[-1] if before else 0)
+        assert following == (after[0] if after else np.iinfo(np.int64).max)
+    none = world_of(2, 2, [])
+    assert none.version(np.array([1]), at(1.0)).tolist() == [0]
+
+
+def test_pages_alike_are_as_fresh_as_the_formula_says() -> None:
+    """At equal rates and one crawl in two days: 1 - e^-x over x, x = rate times interval."""
+    n, days, rate = 300, 60, 0.4
+    world = world_of(n, days, poisson(n, days, rate, seed=3))
+    run = ClosedLoop(world, Mode(), 0.5, np.ones(n)).run()
+    assert run.slots.sum() == n // 2 * days
+    fresh, held = freshness(world, run.crawls, np.ones(n))
+    x = rate * 2.0
+    expected = -np.expm1(-x) / x
+    daily = fresh[20:].sum(axis=1) / held[20:].sum(axis=1)
+    # Rates are learned, which costs less than two per cent.
+    assert expected - 0.02 < daily.mean() < expected + 4.0 * daily.std() / np.sqrt(len(daily) / 4)
+    late = run.crawls.at_us > START + 30 * US_PER_DAY
+    predicted, found = run.crawls.predicted[late], run.crawls.changed[late]
+    error = np.sqrt((predicted * (1.0 - predicted)).sum()) / len(predicted)
+    assert abs(found.mean() - predicted.mean()) < 4.0 * error
+
+
+def test_what_a_crawl_finds_is_what_changed_since_the_one_before() -> None:
+    world = world_of(40, 12, poisson(40, 12, 0.5, seed=4))
+    crawls = ClosedLoop(world, Mode(), 1.0, zipf(40, 1)).run().crawls
+    for page in range(40):
+        times = crawls.at_us[crawls.page == page]
+        changes = world.change_us[world.change_page == page]
+        counts = np.diff(np.searchsorted(changes, times, side="right"))
+        assert not crawls.changed[crawls.page == page][0]
+        assert (crawls.changed[crawls.page == page][1:] == (counts > 0)).all()
+        assert (np.diff(times) > 0).all()
+    assert np.isnan(crawls.predicted).sum() == 40  # the free crawls
+
+
+def test_the_same_run_twice() -> None:
+    world = world_of(30, 8, poisson(30, 8, 0.5, seed=5), signals=poisson(30, 8, 0.5, seed=6))
+    one, other = (ClosedLoop(world, PingedFirst(), 0.5, zipf(30, 2)).run() for _ in range(2))
+    assert (one.crawls.at_us == other.crawls.at_us).all()
+    assert np.array_equal(one.crawls.predicted, other.crawls.predicted, equal_nan=True)
+
+
+def test_pinged_pages_come_first_and_the_least_valuable_give_way() -> None:
+    planned = Planned(
+        np.array([4, 2, 4, 7]), np.array([10, 20, 30, 40]), np.array([3.0, 1.0, 3.0, 2.0]), np.zeros(4)
+    )
+    pinged = np.zeros(9, np.bool_)
+    pinged[[7, 8]] = True
+    chosen = PingedFirst().choose(planned, pinged)
+    assert chosen.page.tolist() == [7, 8, 4, 4]
+    assert chosen.due_us.tolist() == [10, 20, 30, 40]
+    pinged[:] = True
+    assert len(PingedFirst().choose(planned, pinged).page) == 4
+
+
+def test_perfect_signals_put_first_are_worth_it() -> None:
+    changes = poisson(200, 40, 0.3, seed=7)
+    world = world_of(200, 40, changes, signals=changes)
+    fresh = []
+    for mode in (Mode(), PingedFirst()):
+        found, held = freshness(world, ClosedLoop(world, mode, 0.5, np.ones(200)).run().crawls, np.ones(200))
+        fresh.append(found[16:].sum() / held[16:].sum())
+    # A signal of the day before is crawled within a day: fresh for all but about 0.3 x 0.8 days of 1.
+    assert fresh[1] > fresh[0] + 0.05
+
+
+def test_true_precision_and_recall() -> None:
+    changes = [(0, 1.0), (0, 2.0), (1, 1.0), (1, 3.0)]
+    world = world_of(4, 4, changes, signals=[(0, 1.0), (1, 1.0), (1, 2.0), (1, 3.0)])
+    assert world.true_quality() == {"a.test": (pytest.approx(3 / 4), pytest.approx(3 / 4))}
+
+
+def test_spread_changes_stay_between_their_polls() -> None:
+    world = world_of(20, 10, [(p, float(d)) for p in range(20) for d in range(1, 10)])
+    spread = world.spread(1, world.poll_us)
+    back = world.change_us - spread.change_us
+    # Nothing was looked at before the first poll.
+    assert (
+        (back >= 0).all()
+        and (back < US_PER_DAY).all()
+        and (back[world.change_us > world.poll_us[0]] > 0).all()
+    )
+    assert spread.true_quality() == world.true_quality()
+
+
+def test_a_flood_names_no_page_that_changes() -> None:
+    world = world_of(10, 8, poisson(10, 8, 0.5, seed=8))
+    wet = world.flooded("a.test", 500, 4, "flood")
+    flood = wet.signals.between(START + 3 * US_PER_DAY, START + 4 * US_PER_DAY)
+    assert len(flood.page) == len(wet.signals.page) == 500
+    assert (world.host[flood.page] == 0).all()
+    moved = (world.change_us > START + 3 * US_PER_DAY) & (world.change_us <= START + 4 * US_PER_DAY)
+    assert not set(flood.page.tolist()) & set(world.change_page[moved].tolist())
+    with pytest.raises(ValueError, match=r"every page of a\.test changes"):
+        world_of(2, 8, [(0, 3.5)]).flooded("a.test", 5, 4, "flood")
+
+
+def test_a_history_on_disk(tmp_path: Path) -> None:
+    day = START // 1_000_000
+    files = {
+        "events": [
+            ("page_id", "event_time", "kind", "digest"),
+            ("a.test/x", day, "first", "d0"),
+            ("a.test/x", day + 86_400, "change", "d1"),
+            ("a.test/x", day + 2 * 86_400, "change", "d0"),
+            ("b.test/y", day + 86_400, "first", "e0"),
+        ],
+        "lastmod": [
+            ("page_id", "seen_time", "lastmod", "lastmod_unix"),
+            ("a.test/x", day, "2026-01-01", 0),
+            ("a.test/x", day + 86_400, "2026-01-02", 0),
+            ("b.test/y", day + 86_400, "", ""),
+            ("b.test/y", day + 2 * 86_400, "2026-01-02", 0),
+            ("c.test/z", day + 2 * 86_400, "2026-01-02", 0),
+        ],
+        "polls": [
+            ("poll_time", "what"),
+            *((day + i * 86_400, w) for i in range(3) for w in ("sitemap", "content")),
+        ],
+    }
+    for name, rows in files.items():
+        with gzip.open(tmp_path / f"{name}.tsv.gz", "wt") as file:
+            file.writelines("\t".join(map(str, row)) + "\n" for row in rows)
+    world = read_world(tmp_path, START, START + 4 * US_PER_DAY)
+    assert world.url.to_pylist() == ["https://a.test/x", "https://b.test/y"]
+    assert world.change_version.tolist() == [1, 0]  # back to what it was
+    assert world.first_us.tolist() == [START, START + US_PER_DAY]
+    # The first sight of a date is no signal.
+    assert world.signals.page.tolist() == [0]
+    assert world.signals.at_us.tolist() == [START + US_PER_DAY]
+    assert len(world.poll_us) == 3
+    assert world.of_hosts(["b.test"]).url.to_pylist() == ["https://b.test/y"]
+    assert not len(world.of_hosts(["b.test"]).signals.page)
+    with pytest.raises(ValueError, match="400 days"):
+        read_world(tmp_path, START, START + 400 * US_PER_DAY)
+
+
+def test_errors_of_blocks_hold() -> None:
+    """The error of a ratio over independent days is what simulation gives."""
+    rng = np.random.Generator(np.random.Philox(key=9))
+    held = np.ones((60, 2)) * [1.0, 3.0]
+    shares, errors = [], []
+    for _ in range(300):
+        fresh = held * rng.normal(0.5, 0.1, (60, 1))
+        shares.append(replay_signals.share(fresh, held, "all", 10))
+        errors.append(replay_signals.block_error(fresh, held, "all", 10, 5))
+    assert np.mean(errors) == pytest.approx(np.std(shares), rel=0.15)
+
+
+def test_without_the_history_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert replay_signals.main(["--data", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.startswith("skipped: no events.tsv.gz")
+
+
+@pytest.mark.shared_data
+@pytest.mark.skipif(
+    not (SHARED / "data" / "docs_sitemap").exists(),
+    reason=f"no data/docs_sitemap in {SHARED}; set RECRAWL_SHARED to the folder that holds it",
+)
+def test_a_report_on_the_real_history(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--budgets", "0.5", "--draws", "2", "--end", "2026-02-14", "--flood", "1000"]
+    assert replay_signals.main([*options, "--modes", "no signals", "pinged first"]) == 0
+    text = capsys.readouterr().out
+    assert "| Zipf (2) | 0.5 | with signals |" in text
+    assert "1000 pings for code.claude.com" in text
+    world = read_world(SHARED / "data" / "docs_sitemap", *(START + d * US_PER_DAY for d in (-50, 100)))
+    ((host, (precision, recall)),) = world.true_quality().items()
+    assert host == "code.claude.com"
+    assert 0.85 < recall < precision < 1.0
