@@ -49,8 +49,6 @@ from numpy.typing import NDArray
 
 from policies.interval_sums import Intervals, add_intervals
 from policies.page_state import NO_TIME, Forgetting, PageState, concatenate
-from policies.signal_counts import DISPOSITIONS as SIGNAL_DISPOSITIONS
-from policies.signal_counts import Signals, count_signals
 from policies.typing_ import BoolArray, IntArray
 from policies.visits import (
     GONE,
@@ -65,7 +63,7 @@ from policies.visits import (
     drop_repeats,
 )
 
-__all__ = ["DISPOSITIONS", "MIN_AGE_US", "MIN_GAP_US", "STATUS_NONE", "Observations", "Signals", "fold"]
+__all__ = ["DISPOSITIONS", "MIN_AGE_US", "MIN_GAP_US", "STATUS_NONE", "Observations", "fold"]
 
 MIN_AGE_US = 60_000_000
 
@@ -91,7 +89,6 @@ def fold(
     observations: Observations,
     as_of_us: int,
     *,
-    signals: Signals | None = None,
     half_life_changes: int | None = None,
     half_life_days: float | None = None,
     watch: Callable[[int, Intervals], None] | None = None,
@@ -108,8 +105,6 @@ def fold(
     observations : Observations
     as_of_us : int, microseconds
         Later rows are ignored.
-    signals : Signals, optional
-        Change-indicating signals of the pages.
     half_life_changes : int, optional
         Observed changes after which an interval counts half.
     half_life_days : float, optional, days
@@ -121,8 +116,8 @@ def fold(
     Returns
     -------
     PageState, dict of counters
-        ``observations`` is the sum of `DISPOSITIONS`, ``signals`` that of `signal_counts.DISPOSITIONS`.
-        Beside them ``last_modified_ignored`` counts kept visits with a Last-Modified after their fetch.
+        ``observations`` is the sum of `DISPOSITIONS`. Beside them ``last_modified_ignored`` counts kept
+        visits with a Last-Modified after their fetch.
 
     Raises
     ------
@@ -131,19 +126,15 @@ def fold(
     """
     forgetting = Forgetting(half_life_changes, half_life_days)
     observations.check(len(state))
-    names = ("observations", *DISPOSITIONS, "last_modified_ignored", "signals", *SIGNAL_DISPOSITIONS)
+    names = ("observations", *DISPOSITIONS, "last_modified_ignored")
     counts = dict.fromkeys(names, 0)
     counts["observations"] = len(observations)
     log = Log(state, observations, as_of_us, counts)
-    if signals is not None:
-        signals.check(len(state))
-        signals = signals.by_page()
     parts = []
     for low, high, visits in log.blocks():
         before = state.slice(low, high, log.last_attempt_at_us)
-        news = None if signals is None else signals.slice(low, high)
         visits.page -= low
-        folded, intervals = _fold_block(before, visits, news, as_of_us, forgetting, counts)
+        folded, intervals = _fold_block(before, visits, forgetting, counts)
         parts.append(folded)
         if watch is not None:
             watch(low, intervals)
@@ -151,12 +142,7 @@ def fold(
 
 
 def _fold_block(
-    state: PageState,
-    visits: Visits,
-    signals: Signals | None,
-    as_of_us: int,
-    forgetting: Forgetting,
-    counts: dict[str, int],
+    state: PageState, visits: Visits, forgetting: Forgetting, counts: dict[str, int]
 ) -> tuple[PageState, Intervals]:
     """Fold the visits of a run of pages. `state.last_attempt_at_us` is tonight's already."""
     visits = drop_repeats(state, visits, counts)
@@ -182,17 +168,6 @@ def _fold_block(
 
     ends = (outcome == _UNCHANGED) | (outcome == _CHANGED)
     rows = _rows(ends)
-    observed = _rows(~nothing)
-    found = outcome[observed]
-    table, inside = count_signals(
-        state,
-        signals,
-        as_of_us,
-        (visits.page[observed], visits.at_us[observed], found == _BASELINE, found == _CHANGED),
-        counts,
-    )
-    if inside is not None:
-        inside = inside[ends[observed]]
     at_us, base_us, changed = visits.at_us[rows], base_us[rows], outcome[rows] == _CHANGED
     age_us = None
     n_changed = int(np.count_nonzero(changed))
@@ -205,11 +180,9 @@ def _fold_block(
         counts["changed_undated"] -= n_dated
     counts["changed_undated"] += n_changed
     counts["unchanged"] += len(changed) - n_changed
-    intervals = Intervals(visits.page[rows], at_us, at_us - base_us, changed, age_us, inside)
+    intervals = Intervals(visits.page[rows], at_us, at_us - base_us, changed, age_us)
     sums = add_intervals(state, intervals, after["baseline_at_us"], forgetting)
-    folded = PageState(
-        last_success_at_us=last_success, last_attempt_at_us=last_attempt, **sums, **after, **table
-    )
+    folded = PageState(last_success_at_us=last_success, last_attempt_at_us=last_attempt, **sums, **after)
     return folded, intervals
 
 

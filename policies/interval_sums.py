@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 from policies.evidence import bin_of
 from policies.page_state import (
     BIN_IDS,
-    MAX_SIGNALS,
     NEGLIGIBLE,
-    SIGNAL_STEP,
     US_PER_DAY,
     Forgetting,
     PageState,
@@ -44,8 +42,6 @@ class Intervals:
     changed : (k,) bool
     age_us : (k,) int64, microseconds, or None
         Age of a dated change when it was found, 0 where the change has no date.
-    signals : (k,) int64 or None
-        Signals inside the interval.
     """
 
     page: IntArray
@@ -53,7 +49,6 @@ class Intervals:
     gap_us: IntArray
     changed: BoolArray
     age_us: IntArray | None
-    signals: IntArray | None
 
 
 @dataclass(slots=True)
@@ -95,8 +90,6 @@ def add_intervals(
 
     rows = np.flatnonzero(undated)
     bins = bin_of(intervals.gap_us[rows] / _US_PER_MINUTE).astype(np.int64)
-    if intervals.signals is not None:
-        bins += SIGNAL_STEP * np.minimum(intervals.signals[rows], MAX_SIGNALS)
     keys, old, slot = union(state.bin_page() * BIN_IDS + state.bin_id, page[rows] * BIN_IDS + bins)
     slots = []
     for before in (state.bin_weight, state.bin_days, state.bin_days_squared):

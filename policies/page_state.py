@@ -27,10 +27,8 @@ NO_TIME = np.iinfo(np.int64).min
 
 US_PER_DAY = 86_400_000_000
 
-SIGNAL_STEP = 128
-"""``bin_id = half-octave bin of the gap + SIGNAL_STEP * min(signals in the interval, MAX_SIGNALS)``."""
-MAX_SIGNALS = 15
-BIN_IDS = SIGNAL_STEP * (MAX_SIGNALS + 1)
+BIN_IDS = 128
+"""Half-octave bins of all gaps from a minute on lie below this."""
 
 # Sums below this are set to 0. The smallest interval, one minute, adds 2**-10.5 days: what is below 2**-80
 # could not change a single bit of such a sum, so it makes no difference in which night it was dropped.
@@ -53,14 +51,6 @@ _BIN_COLUMNS = {
     "bin_weight": np.float64,
     "bin_days": np.float64,
     "bin_days_squared": np.float64,
-}
-_SIGNAL_COLUMNS = {
-    "signal_page": np.int64,
-    "signal_source": np.int32,
-    "signal_pending": np.int32,
-    "signal_unchanged": np.int32,
-    "signal_changed": np.int32,
-    "signal_last_at_us": np.int64,
 }
 
 
@@ -91,14 +81,8 @@ class PageState:
     bin_start : (n + 1,) int64
         Bins of page i are ``bin_start[i]:bin_start[i + 1]``, ascending in `bin_id`.
     bin_id : (m,) int32
-        Half-octave bin of the gap of an undated change, plus `SIGNAL_STEP` times the signals in it.
+        Half-octave bin of the gap of an undated change, below `BIN_IDS`.
     bin_weight, bin_days, bin_days_squared : (m,) float64, landmark-weighted; 1, days, days squared
-    signal_page, signal_source : (k,) int64, int32
-        One row for each (page, source) that ever signalled, sorted so.
-    signal_pending, signal_unchanged, signal_changed : (k,) int32
-        Signals in the running interval, in unchanged and in changed intervals. What was pending when the
-        first observation of a page came in is dropped: it says nothing about an interval.
-    signal_last_at_us : (k,) int64, microseconds
     """
 
     exposure_days: FloatArray
@@ -116,17 +100,10 @@ class PageState:
     bin_weight: FloatArray
     bin_days: FloatArray
     bin_days_squared: FloatArray
-    signal_page: IntArray
-    signal_source: Int32Array
-    signal_pending: Int32Array
-    signal_unchanged: Int32Array
-    signal_changed: Int32Array
-    signal_last_at_us: IntArray
 
     def __post_init__(self) -> None:
         sizes = {name: len(self.exposure_days) for name in _PAGE_COLUMNS}
         sizes |= {name: len(self.bin_id) for name in _BIN_COLUMNS}
-        sizes |= {name: len(self.signal_page) for name in _SIGNAL_COLUMNS}
         sizes["bin_start"] = len(self.exposure_days) + 1
         wrong = [
             f"{k} has {len(getattr(self, k))}, not {v}"
@@ -148,7 +125,7 @@ class PageState:
     def empty(cls, n: int) -> PageState:
         """State of n pages that nothing is known about."""
         columns: dict[str, Any] = {k: np.full(n, v, dtype=t) for k, (t, v) in _PAGE_COLUMNS.items()}
-        columns |= {k: np.zeros(0, dtype=t) for k, t in (_BIN_COLUMNS | _SIGNAL_COLUMNS).items()}
+        columns |= {k: np.zeros(0, dtype=t) for k, t in _BIN_COLUMNS.items()}
         return cls(bin_start=np.zeros(n + 1, dtype=np.int64), **columns)
 
     def take(self, rows: IntArray) -> PageState:
@@ -180,16 +157,6 @@ class PageState:
         np.cumsum(size, out=start[1:])
         bins = ranges(self.bin_start[source], size[known])
         columns |= {name: getattr(self, name)[bins] for name in _BIN_COLUMNS}
-        if len(self.signal_page):
-            place = np.full(n, -1, dtype=np.int64)
-            place[source] = known
-            page = place[self.signal_page]
-            there = np.flatnonzero(page >= 0)
-            there = there[np.argsort(page[there], kind="stable")]
-            columns |= {name: getattr(self, name)[there] for name in _SIGNAL_COLUMNS}
-            columns["signal_page"] = page[there]
-        else:
-            columns |= {name: getattr(self, name) for name in _SIGNAL_COLUMNS}
         return PageState(bin_start=start, **columns)
 
     def slice(self, low: int, high: int, last_attempt_at_us: IntArray) -> PageState:
@@ -198,9 +165,6 @@ class PageState:
         columns["last_attempt_at_us"] = last_attempt_at_us[low:high]
         start = self.bin_start[low : high + 1]
         columns |= {name: getattr(self, name)[start[0] : start[-1]] for name in _BIN_COLUMNS}
-        signals = slice(*np.searchsorted(self.signal_page, (low, high)))
-        columns |= {name: getattr(self, name)[signals] for name in _SIGNAL_COLUMNS}
-        columns["signal_page"] = columns["signal_page"] - low
         return PageState(bin_start=start - start[0], **columns)
 
     def expand(self, codes: IntArray, n: int) -> PageState:
@@ -241,11 +205,9 @@ def concatenate(parts: Sequence[PageState]) -> PageState:
         return PageState.empty(0)
     if len(parts) == 1:
         return parts[0]
-    names = (*_PAGE_COLUMNS, *_BIN_COLUMNS, *_SIGNAL_COLUMNS)
+    names = (*_PAGE_COLUMNS, *_BIN_COLUMNS)
     columns: dict[str, Any] = {name: np.concatenate([getattr(p, name) for p in parts]) for name in names}
-    pages = np.cumsum([0] + [len(p) for p in parts[:-1]])
     bins = np.cumsum([0] + [len(p.bin_id) for p in parts])
-    columns["signal_page"] += np.repeat(pages, [len(p.signal_page) for p in parts])
     starts = [p.bin_start[:-1] + first for p, first in zip(parts, bins, strict=False)]
     return PageState(bin_start=np.concatenate([*starts, bins[-1:]]), **columns)
 
@@ -376,7 +338,7 @@ def evidence(
     half_life_days: float | None = None,
     as_of_us: int | None = None,
 ) -> Evidence:
-    """Evidence of all pages with the weights brought to the present; signal counts merged away.
+    """Evidence of all pages with the weights brought to the present.
 
     Parameters
     ----------
@@ -395,9 +357,8 @@ def evidence(
     if forgetting.half_life_days is not None and as_of_us is None:
         raise ValueError("as_of_us is missing; half_life_days needs to know the present")
     exposure, dated = state.exposure_days, state.dated_changes
-    bin_id, start = state.bin_id, state.bin_start
+    start = state.bin_start
     sums = [state.bin_weight, state.bin_days, state.bin_days_squared]
-    page: IntArray | None = None
     if forgetting:
         then = forgetting.landmarks(state.n_changes, state.baseline_at_us)
         present = state.baseline_at_us if as_of_us is None else np.maximum(state.baseline_at_us, as_of_us)
@@ -409,13 +370,7 @@ def evidence(
         keep = sums[0] >= NEGLIGIBLE
         if not keep.all():
             sums = [s[keep] for s in sums]
-            page, bin_id = page[keep], bin_id[keep]
-            start = starts_of(page, len(state))
-    if len(bin_id) and bin_id.max() >= SIGNAL_STEP:
-        page = state.bin_page() if page is None else page
-        key, slot = np.unique(page * SIGNAL_STEP + bin_id % SIGNAL_STEP, return_inverse=True)
-        sums = [np.bincount(slot, weights=s, minlength=len(key)).astype(np.float64) for s in sums]
-        start = starts_of(key // SIGNAL_STEP, len(state))
+            start = starts_of(page[keep], len(state))
     return Evidence(exposure, dated, start, sums[0], sums[1], sums[2])
 
 

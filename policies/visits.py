@@ -244,26 +244,8 @@ def drop_repeats(state: PageState, visits: Visits, counts: dict[str, int]) -> Vi
         return visits
     first = np.ones(k, dtype=np.bool_)
     first[1:] = visits.page[1:] != visits.page[:-1]
-    near = np.zeros(k, dtype=np.bool_)
-    near[1:] = (np.diff(visits.at_us) < MIN_GAP_US) & ~first[1:]
-    starts = np.flatnonzero(first)
-    last = state.last_success_at_us[visits.page[starts]]
-    near[starts] = (last != NO_TIME) & (visits.at_us[starts] - np.maximum(last, -(1 << 62)) < MIN_GAP_US)
-    if not near.any():
-        return visits
-
-    # Chains of rows each near the one before; only their heads are kept for sure.
-    chained = near.copy()
-    chained[:-1] |= near[1:]
-    rows = np.flatnonzero(chained)
-    at_us, head = visits.at_us[rows], ~near[rows]
-    # Where a page's first row is near the visit in the state, that visit heads the chain.
-    behind = np.flatnonzero(first[rows] & near[rows])
-    at_us = np.insert(at_us, behind, state.last_success_at_us[visits.page[rows[behind]]])
-    head = np.insert(head, behind, True)
-    rows = np.insert(rows, behind, -1)
-    keep = _first_of_each_gap(at_us, head)
-    dropped = rows[~keep]
+    last = state.last_success_at_us[visits.page[np.flatnonzero(first)]]
+    dropped = too_near(visits.at_us, first, last, MIN_GAP_US)
     counts["duplicate"] += len(dropped)
     if not len(dropped):
         return visits
@@ -272,8 +254,45 @@ def drop_repeats(state: PageState, visits: Visits, counts: dict[str, int]) -> Vi
     return visits.take(np.flatnonzero(kept))
 
 
-def _first_of_each_gap(at_us: IntArray, head: BoolArray) -> BoolArray:
-    """In each chain keep the head, then always the next row at least `MIN_GAP_US` later.
+def too_near(at_us: IntArray, first: BoolArray, last_us: IntArray, min_gap_us: int) -> IntArray:
+    """Rows less than a gap after the last one kept of their group.
+
+    Parameters
+    ----------
+    at_us : (k,) int64, microseconds, ascending in each group
+    first : (k,) bool
+        Whether a row is the first of its group.
+    last_us : (groups,) int64, microseconds
+        Last row kept of each group before these, `NO_TIME` if none.
+    min_gap_us : int, microseconds
+
+    Returns
+    -------
+    int64, ascending
+    """
+    near = np.zeros(len(at_us), dtype=np.bool_)
+    near[1:] = (np.diff(at_us) < min_gap_us) & ~first[1:]
+    starts = np.flatnonzero(first)
+    near[starts] = (last_us != NO_TIME) & (at_us[starts] - np.maximum(last_us, -(1 << 62)) < min_gap_us)
+    if not near.any():
+        return np.zeros(0, dtype=np.int64)
+
+    # Chains of rows each near the one before; only their heads are kept for sure.
+    chained = near.copy()
+    chained[:-1] |= near[1:]
+    rows = np.flatnonzero(chained)
+    chain_at, head = at_us[rows], ~near[rows]
+    # Where a group's first row is near the one before these, that one heads the chain.
+    behind = np.flatnonzero(first[rows] & near[rows])
+    group = np.searchsorted(starts, rows[behind])
+    chain_at = np.insert(chain_at, behind, last_us[group])
+    head = np.insert(head, behind, True)
+    rows = np.insert(rows, behind, -1)
+    return rows[~_first_of_each_gap(chain_at, head, min_gap_us)]
+
+
+def _first_of_each_gap(at_us: IntArray, head: BoolArray, min_gap_us: int) -> BoolArray:
+    """In each chain keep the head, then always the next row at least a gap later.
 
     Each row points to its successor; paths from the heads are followed in steps that double, so a chain
     of a million rows takes twenty passes.
@@ -281,11 +300,11 @@ def _first_of_each_gap(at_us: IntArray, head: BoolArray) -> BoolArray:
     k = len(at_us)
     axis = np.zeros(k, dtype=np.int64)
     axis[1:] = np.diff(at_us)
-    axis[head] = 2 * MIN_GAP_US
+    axis[head] = 2 * min_gap_us
     np.cumsum(axis, out=axis)
     chain = np.cumsum(head)
     chain = np.append(chain, -1)
-    jump = np.searchsorted(axis, axis + MIN_GAP_US)
+    jump = np.searchsorted(axis, axis + min_gap_us)
     jump[chain[jump] != chain[:-1]] = k
     jump = np.append(jump, k)
     keep = np.append(head, False)

@@ -17,12 +17,14 @@ from policies.errors import RecrawlError
 from transforms import schemas
 from transforms.dividing import Carry
 from transforms.sharding import Layout
+from transforms.signals import of_last_version
 from transforms.sinks import read_json
 
 ROWS_PER_BATCH = 1 << 18
 _FOLDERS = (
     ("state", schemas.STATE),
     ("state/signals", schemas.STATE_SIGNALS),
+    ("state/siblings", schemas.STATE_SIBLINGS),
     ("slots/pages", schemas.SLOTS_PAGES),
     ("slots/hosts", schemas.SLOTS_HOSTS),
 )
@@ -54,6 +56,11 @@ class Previous:
             return Carry()
         giants = {int(h, 16): tuple(owed) for h, owed in carry.get("giants", {}).items()}
         return Carry(tuple(carry["shards"]), carry["total"], giants)
+
+    @property
+    def multiplier(self) -> float | None:
+        """What one more crawl gained that night, requests; None where nothing says it."""
+        return (self.manifest or {}).get("multiplier")
 
     @property
     def layout(self) -> Layout | None:
@@ -114,6 +121,8 @@ def _values(manifest: dict[str, Any]) -> Iterator[tuple[str, bool]]:
     yield "options.as_of_us", isinstance(options.get("as_of_us", 0), int)
     yield "options.as_of", "as_of_us" not in options or isinstance(options.get("as_of"), str)
     yield "options.horizon_hours", _is_number(options.get("horizon_hours", 24))
+    multiplier = manifest.get("multiplier")
+    yield "multiplier", multiplier is None or _is_number(multiplier)
     judged = manifest.get("judged", {})
     yield "judged", isinstance(judged, dict)
     yield "judged.nights", _all(judged.get("nights", []), _is_tally)
@@ -242,7 +251,11 @@ def read_previous_file(element: tuple[str, str]) -> Iterator[pa.RecordBatch]:
     with FileSystems.open(path, compression_type="uncompressed") as source:
         data = source.read()
     try:
-        for batch in pq.ParquetFile(pa.BufferReader(data)).iter_batches(ROWS_PER_BATCH):
+        file = pq.ParquetFile(pa.BufferReader(data))
+        if folder == "state/signals" and "in_unchanged" in file.schema_arrow.names:
+            yield of_last_version(file.read())
+            return
+        for batch in file.iter_batches(ROWS_PER_BATCH):
             for field in schema:
                 if field.name in schemas.ADDED_LATER and field.name not in batch.schema.names:
                     batch = batch.append_column(field, pa.nulls(batch.num_rows, field.type))

@@ -11,11 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from policies import history, page_state, request_history
+from policies import history, page_state, request_history, volatile
 from policies.calibration import Judge
+from policies.interval_sums import Intervals
 from policies.page_state import NO_TIME, Forgetting, PageState
 from policies.request_history import NO_DAY, RequestState
 from policies.signal_counts import Signals
+from policies.signal_fold import SignalFold
+from policies.signal_state import bring_to_present
 from policies.typing_ import BoolArray, Int32Array, IntArray, UIntArray
 from transforms import schemas
 from transforms.catalogue import DAY_US, HostDefaults, join_catalogue, join_hosts
@@ -26,7 +29,9 @@ from transforms.learning import RequestClock
 from transforms.reading import all_batches
 from transforms.sampling import Overview, pages_per_giant, sample_shard
 from transforms.sharding import Layout
-from transforms.state import microseconds, read_state, signals_batch, state_batch, times
+from transforms.siblings import ShardSiblings
+from transforms.signals import read_signals, signal_tables, signals_batch
+from transforms.state import microseconds, read_state, state_batch, times
 from transforms.tally import Counts
 
 
@@ -45,6 +50,12 @@ class FoldSettings:
     num_shards : int
     split_hosts : frozenset of int
         Hashes of hosts of which other shards have pages, too.
+    siblings : str
+        One of `transforms.siblings.MODES`.
+    multiplier : float, requests per crawl, or None
+        That of the night before.
+    signal_delay_us : int, microseconds
+        Signals less than this after an observation are discarded.
     """
 
     as_of_us: int
@@ -54,6 +65,9 @@ class FoldSettings:
     group_columns: tuple[str, ...] = ()
     num_shards: int = 1
     split_hosts: frozenset[int] = frozenset()
+    siblings: str = "auto"
+    multiplier: float | None = None
+    signal_delay_us: int = 0
 
 
 class FoldHistory(beam.DoFn):
@@ -64,14 +78,16 @@ class FoldHistory(beam.DoFn):
     Outputs
     -------
     main : ShardTables
-        "pages" (`schemas.PAGES_TABLE` and metadata), "bins", "hosts".
-    `STATE`, `SIGNALS` : (shard, RecordBatch)
+        "pages" (`schemas.PAGES_TABLE` and metadata), "bins", "hosts"; where hosts sent signals those of
+        `transforms.signals.signal_tables`.
+    `STATE`, `SIGNALS`, `SIBLINGS` : (shard, RecordBatch)
         To be written.
     `OVERVIEW` : Overview
     `COUNTS` : dict of str to int
     """
 
     STATE, SIGNALS, OVERVIEW, COUNTS = "state", "state_signals", "overview", "counts"
+    SIBLINGS = "state_siblings"
 
     def __init__(self, settings: FoldSettings) -> None:
         self._settings = settings
@@ -82,6 +98,7 @@ class FoldHistory(beam.DoFn):
         yield fold.tables(shard, metadata)
         yield beam.pvalue.TaggedOutput(self.STATE, (shard, fold.state()))
         yield beam.pvalue.TaggedOutput(self.SIGNALS, (shard, fold.signals()))
+        yield beam.pvalue.TaggedOutput(self.SIBLINGS, (shard, fold.siblings()))
         yield beam.pvalue.TaggedOutput(self.OVERVIEW, fold.overview())
         yield beam.pvalue.TaggedOutput(self.COUNTS, fold.counts.publish())
 
@@ -183,27 +200,19 @@ class ShardFold:
 
     def _read_state(self, old: pa.Table | None, old_code: IntArray) -> None:
         n = len(self.pages)
-        carried = self._table("state_signals")
         fresh = self._table("signals")
-        names: set[str] = set()
-        for table in (carried, fresh):
-            if table is not None:
-                names |= set(table.column("source").unique().to_pylist())
-        self._sources = sorted(names)
+        new = [] if fresh is None else fresh.column("source").unique().to_pylist()
+        carried = read_signals(self._table("state_signals"), self.pages, new)
+        self._signal_state, self._sources, self._source_code = carried
         self._first_seen: Int32Array = np.full(n, NO_DAY, np.int32)
         if old is None:
             self._history, self._requests = PageState.empty(n), RequestState.empty(n)
             return
         batch = old.combine_chunks().to_batches()[0]
-        signal_page = np.zeros(0, np.int64)
         order = np.argsort(old_code, kind="stable")
         if (order != np.arange(len(order))).any():  # last night had another number of shards
             batch, old_code = batch.take(pa.array(order)), old_code[order]
-        if carried is not None:
-            row_of = np.full(n, -1, np.int64)
-            row_of[old_code] = np.arange(len(old_code))
-            signal_page = row_of[self.pages.code(carried.column("url_hash").to_numpy())]
-        past, requests, first_seen = read_state(batch, carried, self._sources, signal_page)
+        past, requests, first_seen = read_state(batch)
         if len(old_code) == n:
             self._history, self._requests, self._first_seen = past, requests, first_seen
         else:
@@ -221,7 +230,16 @@ class ShardFold:
             at = microseconds(slots.column("last_slot_at"))
             use = (code >= 0) & (at <= self._settings.as_of_us)
             np.maximum.at(self._last_slot, code[use], at[use])
-        self._judge = Judge(forecast_of(slots, code, n), self.pages.host_code)
+        forecast = forecast_of(slots, code, n)
+        self._judge = Judge(forecast, self.pages.host_code)
+        today = self._settings.as_of_us // DAY_US
+        carried = self._table("state_siblings")
+        self._siblings = ShardSiblings(carried, self.pages, forecast, self._settings.siblings, today)
+
+    def _watch(self, first_page: int, intervals: Intervals) -> None:
+        self._judge(first_page, intervals)
+        self._siblings(first_page, intervals)
+        self._news(first_page, intervals)
 
     def _see(self, page: IntArray, day: IntArray) -> None:
         """Note the first day on which a page was seen in a log."""
@@ -235,25 +253,38 @@ class ShardFold:
         settings = self._settings
         forgetting = settings.forgetting
         known_until = self._history.last_success_at_us
+        self._news = self._signal_fold()
         self._history, counts = history.fold(
             self._history,
             rows,
             settings.as_of_us,
-            signals=self._signals(),
             half_life_changes=forgetting.half_life_changes,
             half_life_days=forgetting.half_life_days,
-            watch=self._judge,
+            watch=self._watch,
         )
-        for name, n in counts.items():
+        self._signal_state, signal_counts = self._news.finish(self._history, forgetting)
+        for name, n in (counts | signal_counts).items():
             self.counts.add(name, n)
         self._rows_by_day = _rows_by_day(rows.fetched_at_us // DAY_US)
         seen = rows.fetched_at_us > known_until[rows.page]  # late rows change nothing
         self._see(rows.page[seen], rows.fetched_at_us[seen] // DAY_US)
 
-    def _signals(self) -> Signals | None:
+    def _signal_fold(self) -> SignalFold:
         table = self._table("signals")
-        if table is None:
-            return None
+        page, at_us, source = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int32)
+        if table is not None:
+            page, at_us, source = self._known_signals(table)
+        return SignalFold(
+            self._signal_state,
+            Signals(page, at_us, source),
+            self._history,
+            self.pages.host_code,
+            self._settings.as_of_us,
+            self._settings.signal_delay_us,
+        )
+
+    def _known_signals(self, table: pa.Table) -> tuple[IntArray, IntArray, Int32Array]:
+        """Page, time and source of the signals of pages that were known by then."""
         page = self.pages.code(table.column("url_hash").to_numpy())
         at_us = microseconds(table.column("signalled_at"))
         known = at_us // DAY_US >= self._known_from[page]
@@ -261,9 +292,9 @@ class ShardFold:
         self.counts.add("signals", later)
         self.counts.add("signals_after_as_of", later)
         self.counts.add("signals_unmatched", int((~known).sum()) - later)
-        names = np.asarray(self._sources, dtype=object)
-        source = np.searchsorted(names, table.column("source").to_numpy(zero_copy_only=False))
-        return Signals(page[known], at_us[known], source[known].astype(np.int32))
+        named = table.column("source").combine_chunks().dictionary_encode()
+        codes = np.array([self._source_code[n] for n in named.dictionary.to_pylist()], np.int32)
+        return page[known], at_us[known], codes[named.indices.to_numpy()][known]
 
     def _fold_requests(self) -> None:
         table = self._table("requests")
@@ -298,7 +329,11 @@ class ShardFold:
 
     def signals(self) -> pa.RecordBatch:
         """Tomorrow's `schemas.STATE_SIGNALS`."""
-        return signals_batch(self.pages, self._history, self._sources)
+        return signals_batch(self.pages, self._signal_state, self._sources)
+
+    def siblings(self) -> pa.RecordBatch:
+        """Tomorrow's `schemas.STATE_SIBLINGS`."""
+        return self._siblings.state()
 
     def tables(self, shard: int, metadata: list[str]) -> ShardTables:
         """What the rest of the night needs."""
@@ -346,7 +381,16 @@ class ShardFold:
             "impressions": pa.array(impressions),
             **listed,
         }
-        names = [*schemas.PAGES_TABLE.names, *(n for n in listed if n not in schemas.PAGES_TABLE.names)]
+        last_attempt = self._history.last_attempt_at_us
+        columns |= self._siblings.columns(
+            self._history.last_success_at_us, np.maximum(last_attempt, self._last_slot)
+        )
+        volatile_weight = volatile.weight_limit(
+            self._history.n_intervals, self._history.n_changes, evidence, settings.multiplier
+        )
+        if (volatile_weight >= 0.0).any():
+            columns["volatile_weight"] = pa.array(volatile_weight)
+        names = [*schemas.PAGES_TABLE.names, *(n for n in columns if n not in schemas.PAGES_TABLE.names)]
         bins = pa.RecordBatch.from_arrays(
             [pa.array(evidence.bin_weight), pa.array(evidence.bin_days), pa.array(evidence.bin_days_squared)],
             schema=schemas.BINS_TABLE,
@@ -360,9 +404,21 @@ class ShardFold:
                 "pages": pa.RecordBatch.from_pydict({n: columns[n] for n in names}, metadata=KEPT),
                 "bins": bins,
                 "hosts": hosts,
+                **self._signal_tables(),
             },
         )
         return self._tables
+
+    def _signal_tables(self) -> dict[str, pa.RecordBatch]:
+        settings = self._settings
+        sums = bring_to_present(
+            self._signal_state,
+            self._history,
+            settings.forgetting,
+            settings.as_of_us,
+            settings.signal_delay_us,
+        )
+        return signal_tables(sums, self._sources)
 
     def _is_home(self, host_hash: UIntArray, shard: int) -> BoolArray:
         """Whether this shard counts a host: of a host that is split only one does."""
@@ -381,5 +437,5 @@ class ShardFold:
             int(requests.last_day.max()) if len(requests.last_day) else NO_DAY,
             bool((requests.clicks > 0).any()),
             bool((requests.impressions > 0).any()),
-            judged_of(self._judge, self.pages, giants),
+            judged_of(self._judge, self.pages, giants, self._siblings.sums()),
         )

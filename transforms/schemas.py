@@ -89,23 +89,48 @@ STATE = _schema(
         ("last_request_day", pa.int32()),
     ],
 )
-# One row per (page, source) that ever signalled, sorted by (host_hash, url_hash, source).
+# One row for every page of a host that ever sent a signal, sorted by (host_hash, url_hash); see
+# policies.signal_state. Lists have one entry a source or one a bin; `bin_signals` has one a bin and source.
 STATE_SIGNALS = _schema(
     "state_signals",
     [
         ("url_hash", pa.uint64()),
         ("host_hash", pa.uint64()),
-        ("source", pa.string()),
-        ("last_signal_at", TIME),
-        ("pending", pa.int32()),
-        ("in_unchanged", pa.int32()),
-        ("in_changed", pa.int32()),
+        ("since", TIME),
+        ("exposure_days", pa.float64()),
+        ("dated_changes", pa.float64()),
+        ("watched_days", pa.float64()),
+        ("source", pa.list_(pa.string())),
+        ("pending", pa.list_(pa.int32())),
+        ("unchanged", pa.list_(pa.float64())),
+        ("total", pa.list_(pa.float64())),
+        ("n_unchanged", pa.list_(pa.int32())),
+        ("n_changed", pa.list_(pa.int32())),
+        ("last_signal_at", pa.list_(TIME)),
+        ("bin_id", pa.list_(pa.int32())),
+        ("bin_signals", pa.list_(pa.uint8())),
+        ("bin_weight", pa.list_(pa.float64())),
+        ("bin_days", pa.list_(pa.float64())),
+        ("bin_days_squared", pa.list_(pa.float64())),
     ],
 )
 # One row per page with a usable lastmod in a sitemap, the newest so far, sorted by (host_hash, url_hash).
 STATE_LASTMODS = _schema(
     "state_lastmods",
     [("url_hash", pa.uint64()), ("host_hash", pa.uint64()), ("lastmod", TIME), ("precision", pa.int8())],
+)
+# One row for every host and day with judged crawls, sorted so; `url_hash` is that of a page of the host, so that
+# the row goes where the host's pages go. Sums are whole units, see policies.siblings.
+STATE_SIBLINGS = _schema(
+    "state_siblings",
+    [
+        ("url_hash", pa.uint64()),
+        ("host_hash", pa.uint64()),
+        ("day", pa.int32()),
+        ("found", pa.int64()),
+        ("expected", pa.int64()),
+        ("gain", pa.int64()),
+    ],
 )
 # What was scheduled and not yet seen in a log: kept apart from `state`, which depends on the logs alone. With
 # what the night thought of these pages, so that the next one can compare.
@@ -128,7 +153,9 @@ SLOTS_HOSTS = _schema("slots_hosts", [("host_hash", pa.uint64()), ("last_slot_at
 PREVIOUS_FILE = _schema("previous_file", [("folder", pa.string()), ("path", pa.string())])
 
 # Between the stages of one night, one batch each in a ShardTables. Metadata columns follow PAGES_TABLE's as
-# "meta.<name>". `bins` has the undated changes of all pages, `n_bins` rows a page.
+# "meta.<name>". Shards that need them have more: "volatile_weight" (see policies.volatile), "age_factor" and
+# "since_factor" (see transforms.siblings), all float64. `bins` has the undated changes of all pages, `n_bins`
+# rows a page.
 PAGES_TABLE = _schema(
     "pages_table",
     [
@@ -155,6 +182,40 @@ PAGES_TABLE = _schema(
 BINS_TABLE = _schema(
     "bins_table", [("weight", pa.float64()), ("days", pa.float64()), ("days_squared", pa.float64())]
 )
+# Signals of a shard that has any: pages of hosts that ever sent one (`row` of the pages table), their sources
+# and their changed intervals. `source` is a row of `sources`, `signature` is that of policies.signal_state.
+SIGNAL_PAGES_TABLE = _schema(
+    "signal_pages_table",
+    [
+        ("row", pa.int32()),
+        ("exposure_days", pa.float64()),
+        ("dated_changes", pa.float64()),
+        ("watched_days", pa.float64()),
+        ("running_days", pa.float64()),
+    ],
+)
+SIGNAL_SOURCES_TABLE = _schema(
+    "signal_sources_table",
+    [
+        ("row", pa.int32()),
+        ("source", pa.int8()),
+        ("pending", pa.int32()),
+        ("unchanged", pa.float64()),
+        ("total", pa.float64()),
+        ("last_signal_at", TIME),
+    ],
+)
+SIGNAL_BINS_TABLE = _schema(
+    "signal_bins_table",
+    [
+        ("row", pa.int32()),
+        ("signature", pa.uint32()),
+        ("weight", pa.float64()),
+        ("days", pa.float64()),
+        ("days_squared", pa.float64()),
+    ],
+)
+SOURCES_TABLE = _schema("sources_table", [("name", pa.string())])
 HOSTS_TABLE = _schema(
     "hosts_table",
     [
@@ -187,6 +248,7 @@ PAGES_OUT = _schema(
         ("owed", pa.float64()),
         ("limit", pa.string()),
         ("boundary", pa.bool_()),
+        ("volatile", pa.bool_()),
         ("weight", pa.float64()),
     ],
 )

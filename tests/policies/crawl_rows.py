@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from hypothesis import strategies as st
 
-from policies.history import Observations
+from policies.history import STATUS_NONE, Observations
 from policies.page_state import NO_TIME, US_PER_DAY
 from policies.signal_counts import Signals
 
@@ -44,3 +45,33 @@ def observations(rows: list[Row]) -> Observations:
 def signals_of(rows: list[tuple[int, int, int]]) -> Signals:
     array = np.array(rows, dtype=np.int64).reshape(-1, 3)
     return Signals(array[:, 0].copy(), array[:, 1].copy(), array[:, 2].astype(np.int32))
+
+
+TIMES = st.one_of(
+    st.integers(0, 40).map(lambda d: d * DAY),
+    st.integers(0, 40 * 24 * 60).map(lambda m: m * 60 * SECOND),
+    st.integers(0, 600).map(lambda s: 3 * DAY + s * SECOND),
+    st.integers(0, 40 * DAY),
+)
+STATUSES = st.sampled_from([200, 200, 200, 200, 301, 304, 304, 404, 410, 500, 429, -1, 0, STATUS_NONE])
+
+
+@st.composite
+def logs(draw: Any, max_rows: int = 40) -> tuple[int, list[Row]]:
+    n = draw(st.integers(1, 3))
+    plain = draw(st.booleans())
+    rows = []
+    for _ in range(draw(st.integers(0, max_rows))):
+        at = START + draw(TIMES)
+        columns: Row = {"digest": draw(st.integers(0, 3))}
+        if not plain:
+            columns["status"] = draw(STATUSES)
+            columns["changed"] = draw(st.sampled_from([-1, -1, -1, 0, 1]))
+            columns["not_modified"] = draw(st.sampled_from([False, False, False, True]))
+            ages = st.sampled_from([None, None, -1, 0, 30 * SECOND, 60 * SECOND, DAY // 2, DAY, 3 * DAY])
+            age, fixed = draw(ages), draw(st.one_of(st.none(), st.integers(0, 20)))
+            columns["last_modified"] = NO_TIME if age is None else at - age
+            if fixed is not None:
+                columns["last_modified"] = START + fixed * DAY
+        rows.append(row(draw(st.integers(0, n - 1)), at, **columns))
+    return n, rows

@@ -45,37 +45,15 @@ class Page:
         self.baseline = self.success = self.attempt = self.modified = NO_TIME
         self.digest = 0
         self.gone = False
-        self.intervals: list[tuple[Any, ...]] = []  # (end, gap_us, changed, age_us or None, changes, signals)
+        self.intervals: list[tuple[Any, ...]] = []  # (end, gap_us, changed, age_us or None, changes)
         self.n_changes = 0
-        self.pending: list[tuple[int, int]] = []  # (source, time)
-        self.sources: dict[int, list[int]] = {}  # source: [unchanged, changed, last time]
+        self.opened = NO_TIME  # the first observation
 
-    def fold(
-        self, rows: list[dict[str, Any]], signals: list[tuple[int, int]], as_of: int, counts: Counter[str]
-    ) -> None:
+    def fold(self, rows: list[dict[str, Any]], as_of: int, counts: Counter[str]) -> None:
         started_at = self.success
-        self._signals(signals, as_of, counts)
         for row in sorted(rows, key=sort_key):
             counts["observations"] += 1
             counts[self._row(row, as_of, started_at)] += 1
-
-    def _signals(self, signals: list[tuple[int, int]], as_of: int, counts: Counter[str]) -> None:
-        before = {source: last for source, (_, _, last) in self.sources.items()}
-        seen = set()
-        for source, at in sorted(signals):
-            counts["signals"] += 1
-            if at > as_of:
-                counts["signals_after_as_of"] += 1
-            elif at <= self.success or at < before.get(source, NO_TIME):
-                counts["signals_late"] += 1
-            elif at == before.get(source) or (source, at) in seen:
-                counts["signals_duplicate"] += 1
-            else:
-                counts["signals_counted"] += 1
-                seen.add((source, at))
-                self.pending.append((source, at))
-                entry = self.sources.setdefault(source, [0, 0, at])
-                entry[2] = max(entry[2], at)
 
     def _row(self, row: dict[str, Any], as_of: int, started_at: int) -> str:
         at, kind = row["at"], kind_of(row)
@@ -126,22 +104,35 @@ class Page:
         if self.baseline == NO_TIME:
             opens = kind == "gone" or digest or (kind == "success" and (flag >= 0 or modified != NO_TIME))
             if opens:
-                self.baseline, self.pending = at, [s for s in self.pending if s[1] > at]
+                self.baseline = self.opened = at
                 return "baseline"
             return "no_change_evidence" if kind == "success" else "not_modified_without_baseline"
         if changed is None:
             return "no_change_evidence"
-        inside = [s for s in self.pending if s[1] <= at]
-        self.pending = [s for s in self.pending if s[1] > at]
-        for source, _ in inside:
-            self.sources[source][changed] += 1
         age = None
         if changed and self.baseline < modified <= at - AGE:
             age = at - modified
         self.n_changes += changed
-        self.intervals.append((at, at - self.baseline, changed, age, self.n_changes, len(inside)))
+        self.intervals.append((at, at - self.baseline, changed, age, self.n_changes))
         self.baseline = at
         return "unchanged" if not changed else "changed_undated" if age is None else "changed_dated"
+
+    def weight(
+        self,
+        end: int,
+        count: int,
+        half_life_changes: int | None,
+        half_life_days: float | None,
+        as_of: int | None,
+    ) -> float:
+        """Present weight of an interval that ended at `end` with `count` changes so far."""
+        weight = 1.0
+        if half_life_changes:
+            weight *= 2.0 ** ((count - self.n_changes) / half_life_changes)
+        if half_life_days:
+            assert as_of is not None
+            weight *= 2.0 ** (min(0.0, (end - as_of) / DAY / half_life_days))
+        return weight
 
     def sums(
         self, half_life_changes: int | None, half_life_days: float | None, as_of: int | None
@@ -149,13 +140,8 @@ class Page:
         """Exposure, dated changes and bins with the weights of the present."""
         exposure = dated = 0.0
         bins: dict[int, list[float]] = {}
-        for end, gap, changed, age, count, signals in self.intervals:
-            weight = 1.0
-            if half_life_changes:
-                weight *= 2.0 ** ((count - self.n_changes) / half_life_changes)
-            if half_life_days:
-                assert as_of is not None
-                weight *= 2.0 ** (min(0.0, (end - as_of) / DAY / half_life_days))
+        for end, gap, changed, age, count in self.intervals:
+            weight = self.weight(end, count, half_life_changes, half_life_days, as_of)
             if not changed:
                 exposure += weight * (gap / DAY)
             elif age is not None:
@@ -163,7 +149,7 @@ class Page:
                 dated += weight
             else:
                 days = gap / DAY
-                entry = bins.setdefault(half_octave(gap) + 128 * min(signals, 15), [0.0, 0.0, 0.0])
+                entry = bins.setdefault(half_octave(gap), [0.0, 0.0, 0.0])
                 for i in range(3):
                     entry[i] += weight * days**i
         return exposure, dated, bins

@@ -94,7 +94,7 @@ def _problem(seed=0, pages=700, rows=20_000, hosts=23):
     gap = rng.integers(60_000_000, 9 * DAY_US, rows)
     changed = rng.random(rows) < 0.4
     age = np.where(changed & (rng.random(rows) < 0.5), (gap * rng.random(rows)).astype(np.int64) + 1, 0)
-    return forecast, host, Intervals(page, np.cumsum(gap), gap, changed, np.minimum(age, gap - 1), None)
+    return forecast, host, Intervals(page, np.cumsum(gap), gap, changed, np.minimum(age, gap - 1))
 
 
 def _judge(forecast, host, intervals, cuts):
@@ -103,7 +103,7 @@ def _judge(forecast, host, intervals, cuts):
     for low, high in zip([0, *cuts], [*cuts, len(host)], strict=True):
         at = slice(*np.searchsorted(intervals.page, [low, high]))
         columns = (intervals.at_us, intervals.gap_us, intervals.changed, intervals.age_us)
-        judge(low, Intervals(intervals.page[at] - low, *(c[at] for c in columns), None))
+        judge(low, Intervals(intervals.page[at] - low, *(c[at] for c in columns)))
     return judge
 
 
@@ -172,7 +172,7 @@ def test_sums_of_whole_hosts_merge_in_any_order():
             np.zeros(high - low, np.int32),
         )
         columns = (intervals.at_us, intervals.gap_us, intervals.changed, intervals.age_us)
-        judge(0, Intervals(intervals.page[at] - low, *(c[at] for c in columns), None))
+        judge(0, Intervals(intervals.page[at] - low, *(c[at] for c in columns)))
         parts.append(judge.sums())
     for order in (parts, parts[::-1], parts[1::2] + parts[::2]):
         total = JudgedSums()
@@ -187,7 +187,7 @@ def test_weights_of_any_size_are_counted():
     forecast = Forecast(row, np.full(3, 0.1), np.ones(3), np.array([1e12, 1.0, np.inf]))
     gap = np.full(3, DAY_US)
     judge = Judge(forecast, np.zeros(3, np.int32))
-    judge(0, Intervals(np.arange(3), gap, gap, np.array([True, False, False]), None, None))
+    judge(0, Intervals(np.arange(3), gap, gap, np.array([True, False, False]), None))
     requests = judge.sums().requests
     assert requests.held == 2**84 + 10**12 * 2**40 + 2**40
     assert requests.least == 2**84 + 2**40
@@ -271,7 +271,7 @@ def test_hosts_that_all_change_at_every_visit_share_that():
     forecast = Forecast(np.arange(900, dtype=np.int32), rate, np.full(900, 8.0), np.ones(900))
     gap = np.full(900, DAY_US)
     judge = Judge(forecast, host)
-    judge(0, Intervals(np.arange(900), gap, gap, np.ones(900, np.bool_), None, None))
+    judge(0, Intervals(np.arange(900), gap, gap, np.ones(900, np.bool_), None))
     tally = judge.sums().tally()
     assert drifted(tally, Bound(z=6.0, rate_factor=2.0))
     assert calibrate(tally).rate_factor == 2.0
@@ -291,7 +291,7 @@ def test_the_factor_on_rates_is_found_where_a_ratio_of_changes_cannot_be_high(fa
 def test_nothing_judged_is_nothing_said():
     empty = Judge(Forecast(np.full(4, -1, np.int32), *[np.zeros(0)] * 3), np.zeros(4, np.int32))
     gap = np.full(2, DAY_US)
-    empty(1, Intervals(np.array([0, 2]), gap, gap, np.array([True, False]), None, None))
+    empty(1, Intervals(np.array([0, 2]), gap, gap, np.array([True, False]), None))
     assert empty.sums() == JudgedSums(not_scheduled=2)
     assert empty.furthest(3) == []
     assert calibrate(empty.sums().tally()) is None

@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 
 from policies import history, visits
 from policies.history import DISPOSITIONS, STATUS_NONE, Observations, fold
-from policies.page_state import NO_TIME, SIGNAL_STEP, Forgetting, PageState, evidence, reweighted
-from policies.signal_counts import DISPOSITIONS as SIGNAL_DISPOSITIONS
-from policies.signal_counts import Signals
-from tests.policies.crawl_rows import DAY, FOREVER, SECOND, START, Row, day, observations, row, signals_of
+from policies.page_state import BIN_IDS, NO_TIME, Forgetting, PageState, evidence, reweighted
+from tests.policies.crawl_rows import DAY, FOREVER, SECOND, START, TIMES, Row, day, logs, observations, row
 from tests.policies.slow_history import Page
 
 
@@ -226,134 +224,51 @@ def test_clock_weights_by_hand() -> None:
     np.testing.assert_allclose(now.exposure_days, [0.25 * 1 + 0.5 * 10], rtol=1e-14)
 
 
-def test_signals_are_counted_by_the_outcome_of_their_interval() -> None:
-    rows = [day(0, digest=1), day(2, digest=1), day(4, digest=2)]
-    signals = signals_of(
-        [
-            (0, START - DAY, 0),  # before the baseline: no interval
-            (0, START + DAY, 0),
-            (0, START + DAY, 0),  # repeated
-            (0, START + 2 * DAY, 1),  # at the visit that ends the unchanged interval
-            (0, START + 3 * DAY, 0),
-            (0, START + 5 * DAY, 1),  # pending
-            (0, START + 9 * DAY, 1),  # after as_of
-        ]
-    )
-    state, counts = fold(PageState.empty(1), observations(rows), START + 6 * DAY, signals=signals)
-    assert [counts[c] for c in ("signals", *SIGNAL_DISPOSITIONS)] == [7, 1, 0, 1, 5]
-    assert state.signal_source.tolist() == [0, 1]
-    assert state.signal_pending.tolist() == [0, 1]
-    assert state.signal_unchanged.tolist() == [1, 1]
-    assert state.signal_changed.tolist() == [1, 0]
-    assert (state.signal_last_at_us - START).tolist() == [3 * DAY, 5 * DAY]
-    assert state.bin_id.tolist() == [SIGNAL_STEP * 1 + 22]
-    assert evidence(state).bin_weight.tolist() == [1.0]
-    late = signals_of([(0, START + 4 * DAY, 0), (0, START + 5 * DAY, 1), (0, START + 4 * DAY + 1, 1)])
-    again, counts = fold(state, observations([]), FOREVER, signals=late)
-    assert again.equals(state)
-    assert (counts["signals_late"], counts["signals_duplicate"]) == (2, 1)
-
-
-def test_evidence_merges_bins_that_differ_in_signals_only() -> None:
-    rows = [day(d, digest=d + 1) for d in range(4)]
-    signals = signals_of([(0, START + DAY + i, 0) for i in range(1, 40)])
-    state, _ = fold(PageState.empty(1), observations(rows), FOREVER, signals=signals)
-    assert state.bin_id.tolist() == [20, 15 * SIGNAL_STEP + 20]
-    merged = evidence(state)
-    assert merged.bin_weight.tolist() == [3.0] and merged.bin_start.tolist() == [0, 1]
-
-
 # ---- against the slow fold, over nights, in any order
 
-TIMES = st.one_of(
-    st.integers(0, 40).map(lambda d: d * DAY),
-    st.integers(0, 40 * 24 * 60).map(lambda m: m * 60 * SECOND),
-    st.integers(0, 600).map(lambda s: 3 * DAY + s * SECOND),
-    st.integers(0, 40 * DAY),
-)
-STATUSES = st.sampled_from([200, 200, 200, 200, 301, 304, 304, 404, 410, 500, 429, -1, 0, STATUS_NONE])
-
-
-@st.composite
-def logs(draw: Any, max_rows: int = 40) -> tuple[int, list[Row]]:
-    n = draw(st.integers(1, 3))
-    plain = draw(st.booleans())
-    rows = []
-    for _ in range(draw(st.integers(0, max_rows))):
-        at = START + draw(TIMES)
-        columns: Row = {"digest": draw(st.integers(0, 3))}
-        if not plain:
-            columns["status"] = draw(STATUSES)
-            columns["changed"] = draw(st.sampled_from([-1, -1, -1, 0, 1]))
-            columns["not_modified"] = draw(st.sampled_from([False, False, False, True]))
-            ages = st.sampled_from([None, None, -1, 0, 30 * SECOND, 60 * SECOND, DAY // 2, DAY, 3 * DAY])
-            age, fixed = draw(ages), draw(st.one_of(st.none(), st.integers(0, 20)))
-            columns["last_modified"] = NO_TIME if age is None else at - age
-            if fixed is not None:
-                columns["last_modified"] = START + fixed * DAY
-        rows.append(row(draw(st.integers(0, n - 1)), at, **columns))
-    return n, rows
-
-
-SIGNALS = st.lists(st.tuples(st.integers(0, 2), TIMES, st.integers(0, 2)), max_size=25)
 CHANGES = st.sampled_from([None, 1, 2, 3, 12])
 DAYS = st.sampled_from([None, None, 1.0, 7.3, 60.0])
 
 
 @settings(deadline=None, max_examples=120)
-@given(logs(), SIGNALS, CHANGES, DAYS, st.one_of(TIMES, st.just(50 * DAY)))
+@given(logs(), CHANGES, DAYS, st.one_of(TIMES, st.just(50 * DAY)))
 def test_equals_the_slow_fold(
     log: tuple[int, list[Row]],
-    signal_rows: list[tuple[int, int, int]],
     half_life_changes: int | None,
     half_life_days: float | None,
     last_day: int,
 ) -> None:
     n, rows = log
     as_of = START + last_day
-    signal_rows = [(p % n, START + t, s) for p, t, s in signal_rows]
     half_lives = {"half_life_changes": half_life_changes, "half_life_days": half_life_days}
-    state, counts = fold(
-        PageState.empty(n), observations(rows), as_of, signals=signals_of(signal_rows), **half_lives
-    )
+    state, counts = fold(PageState.empty(n), observations(rows), as_of, **half_lives)
     assert sum(counts[d] for d in DISPOSITIONS) == counts["observations"] == len(rows)
-    assert sum(counts[d] for d in SIGNAL_DISPOSITIONS) == counts["signals"] == len(signal_rows)
     now = evidence(state, as_of_us=as_of, **half_lives)
     now.check()
     expected: Counter[str] = Counter()
-    table = []
     for p in range(n):
         page = Page()
-        mine = [s[2:0:-1] for s in signal_rows if s[0] == p]
-        page.fold([r for r in rows if r["page"] == p], mine, as_of, expected)
+        page.fold([r for r in rows if r["page"] == p], as_of, expected)
         assert state.baseline_at_us[p] == page.baseline
         assert state.last_success_at_us[p] == page.success
         assert state.last_attempt_at_us[p] == page.attempt
         assert state.last_modified_at_us[p] == page.modified
         assert (state.digest[p], state.gone[p]) == (page.digest, page.gone)
         assert (state.n_intervals[p], state.n_changes[p]) == (len(page.intervals), page.n_changes)
-        for source, (unchanged, changed, last) in sorted(page.sources.items()):
-            table.append((p, source, sum(s == source for s, _ in page.pending), unchanged, changed, last))
         exposure, dated, bins = page.sums(half_life_changes, half_life_days, as_of)
         np.testing.assert_allclose(now.exposure_days[p], exposure, rtol=1e-12)
         np.testing.assert_allclose(now.dated_changes[p], dated, rtol=1e-12)
         ids = state.bin_id[state.bin_start[p] : state.bin_start[p + 1]]
         assert ids.tolist() == sorted(bins)
-        merged: dict[int, Any] = {}
-        for b, sums in bins.items():
-            merged[b % SIGNAL_STEP] = merged.get(b % SIGNAL_STEP, 0.0) + np.array(sums)
         part = slice(now.bin_start[p], now.bin_start[p + 1])
         got = np.stack([now.bin_weight[part], now.bin_days[part], now.bin_days_squared[part]], axis=1)
-        np.testing.assert_allclose(got, np.reshape([merged[b] for b in sorted(merged)], (-1, 3)), rtol=1e-12)
+        np.testing.assert_allclose(got, np.reshape([bins[b] for b in sorted(bins)], (-1, 3)), rtol=1e-12)
     assert {k: v for k, v in counts.items() if v and k != "last_modified_ignored"} == +expected
-    columns = ("page", "source", "pending", "unchanged", "changed", "last_at_us")
-    assert list(zip(*(getattr(state, f"signal_{c}").tolist() for c in columns), strict=True)) == table
 
 
 @settings(deadline=None, max_examples=120)
 @given(
     logs(),
-    SIGNALS,
     CHANGES,
     DAYS,
     st.lists(TIMES, max_size=6),
@@ -362,7 +277,6 @@ def test_equals_the_slow_fold(
 )
 def test_many_nights_equal_one(
     log: tuple[int, list[Row]],
-    signal_rows: list[tuple[int, int, int]],
     half_life_changes: int | None,
     half_life_days: float | None,
     cuts: list[int],
@@ -370,21 +284,18 @@ def test_many_nights_equal_one(
     whole_log_again: bool,
 ) -> None:
     n, rows = log
-    signal_rows = [(p % n, START + t, s) for p, t, s in signal_rows]
     half_lives = {"half_life_changes": half_life_changes, "half_life_days": half_life_days}
     end = START + 50 * DAY
-    one, _ = fold(PageState.empty(n), observations(rows), end, signals=signals_of(signal_rows), **half_lives)
+    one, _ = fold(PageState.empty(n), observations(rows), end, **half_lives)
 
     state, low = PageState.empty(n), START - 1
     for high in [*sorted(START + c for c in cuts), end]:
         if whole_log_again:  # every night reads all logs up to now and beyond
-            tonight, tonight_signals = rows[:], signal_rows[:]
+            tonight = rows[:]
         else:
             tonight = [r for r in rows if low < r["at"] <= high]
-            tonight_signals = [s for s in signal_rows if low < s[1] <= high]
         random.shuffle(tonight)
-        random.shuffle(tonight_signals)
-        state, _ = fold(state, observations(tonight), high, signals=signals_of(tonight_signals), **half_lives)
+        state, _ = fold(state, observations(tonight), high, **half_lives)
         low = high
     assert state.equals(one)
 
@@ -516,7 +427,7 @@ def test_key_of_more_than_63_bits_sorts_alike() -> None:
     )
     assert counts == counts4
     assert wide.take(np.array([0, 1, n - 2, n - 1])).equals(small)
-    assert np.isfinite(small.exposure_days).all() and (small.bin_id < SIGNAL_STEP).all()
+    assert np.isfinite(small.exposure_days).all() and (small.bin_id < BIN_IDS).all()
 
 
 def test_a_million_rows_of_one_page() -> None:
@@ -548,10 +459,7 @@ def filled(n: int, seed: int = 0) -> PageState:
         START + rng.integers(0, 30 * DAY, k),
         digest=rng.integers(0, 3, k).astype(np.uint64),
     )
-    signals = Signals(
-        rng.integers(0, n, n), START + rng.integers(0, 30 * DAY, n), rng.integers(0, 3, n).astype("i4")
-    )
-    return fold(PageState.empty(n), rows, FOREVER, signals=signals, half_life_changes=2)[0]
+    return fold(PageState.empty(n), rows, FOREVER, half_life_changes=2)[0]
 
 
 def test_expand_then_take_is_the_identity() -> None:
@@ -587,9 +495,7 @@ def test_inputs_are_not_changed() -> None:
 
 
 def test_empty_inputs() -> None:
-    state, counts = fold(
-        PageState.empty(0), observations([]), FOREVER, signals=signals_of([]), half_life_changes=3
-    )
+    state, counts = fold(PageState.empty(0), observations([]), FOREVER, half_life_changes=3)
     assert len(state) == 0 and not any(counts.values())
     state = filled(5)
     again, _ = fold(state, observations([]), FOREVER, half_life_changes=2)

@@ -1,0 +1,289 @@
+"""Signals of a shard between arrays, files and the tables of a night."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from policies.page_state import NO_TIME, ranges, starts_of
+from policies.signal_evidence import SignalEvidence
+from policies.signal_state import (
+    SignalState,
+    SignalSums,
+    choose_sources,
+    counts_of,
+    signature_of,
+)
+from policies.typing_ import FloatArray, IntArray
+from transforms import schemas
+from transforms.coders import KEPT, ShardTables
+from transforms.coding import ShardPages
+from transforms.state import list_column, list_start, microseconds, times
+
+
+def signals_batch(pages: ShardPages, state: SignalState, sources: Sequence[str]) -> pa.RecordBatch:
+    """The `schemas.STATE_SIGNALS` rows of a shard: names, not codes, which other shards do not share."""
+    per_page, per_bin = np.diff(state.source_start), np.diff(state.bin_start)
+    # Signals of each bin: one number for every source of its page, in order.
+    bin_row = state.bin_row()
+    slots = ranges(state.source_start[bin_row], per_page[bin_row])
+    count = counts_of(np.repeat(state.signature, per_page[bin_row]), state.source[slots])
+    count_start = np.zeros(len(state) + 1, np.int64)
+    np.cumsum(per_page * per_bin, out=count_start[1:])
+
+    def by_source(values: Any) -> pa.Array:
+        return list_column(state.source_start, values)
+
+    def by_bin(values: Any) -> pa.Array:
+        return list_column(state.bin_start, values)
+
+    columns = {
+        "url_hash": pa.array(pages.url_hash[state.page]),
+        "host_hash": pa.array(pages.host_hash[state.page]),
+        "since": times(state.since_us),
+        "exposure_days": pa.array(state.exposure_days),
+        "dated_changes": pa.array(state.dated_changes),
+        "watched_days": pa.array(state.watched_days),
+        "source": by_source(pa.array(list(sources), pa.string()).take(pa.array(state.source))),
+        "pending": by_source(state.pending),
+        "unchanged": by_source(state.unchanged),
+        "total": by_source(state.total),
+        "n_unchanged": by_source(state.n_unchanged),
+        "n_changed": by_source(state.n_changed),
+        "last_signal_at": by_source(times(state.last_at_us)),
+        "bin_id": by_bin(state.bin_id),
+        "bin_signals": list_column(count_start, count.astype(np.uint8)),
+        "bin_weight": by_bin(state.bin_weight),
+        "bin_days": by_bin(state.bin_days),
+        "bin_days_squared": by_bin(state.bin_days_squared),
+    }
+    names = schemas.STATE_SIGNALS.names
+    return pa.RecordBatch.from_arrays([columns[n] for n in names], schema=schemas.STATE_SIGNALS)
+
+
+def read_signals(
+    carried: pa.Table | None, pages: ShardPages, new: Sequence[str]
+) -> tuple[SignalState, list[str], dict[str, int]]:
+    """The arrays of a shard's signal state.
+
+    Parameters
+    ----------
+    carried : Table of `schemas.STATE_SIGNALS`, or None
+    pages : ShardPages
+    new : sequence of str
+        Sources of tonight's signals.
+
+    Returns
+    -------
+    SignalState
+    sources : list of str
+        Name of each code.
+    code : dict of str to int
+        Code of every source, see `policies.signal_state.choose_sources`.
+    """
+    if carried is None or not carried.num_rows:
+        return SignalState.empty(), *choose_sources((), new)
+    batch = carried.combine_chunks().to_batches()[0]
+    named = batch.column("source").flatten().dictionary_encode()
+    names = named.dictionary.to_pylist()
+    sources, code = choose_sources(names, new)
+    codes = np.array([code[name] for name in names], np.int32)
+    page = pages.code(batch.column("url_hash").to_numpy())
+    start = list_start(batch.column("source"))
+    distinct = len(set(codes.tolist())) == len(codes)
+    # Names that become one source are told apart until `recode` has merged their signals.
+    local = codes if distinct else np.arange(len(names), dtype=np.int32)
+    source = local[named.indices.to_numpy()]
+    bin_start = list_start(batch.column("bin_id"))
+
+    def flat(name: str) -> Any:
+        return batch.column(name).flatten().to_numpy()
+
+    per_page, per_bin = np.diff(start), np.diff(bin_start)
+    bin_row = np.repeat(np.arange(len(page)), per_bin)
+    slots = ranges(start[bin_row], per_page[bin_row])
+    bits = signature_of(flat("bin_signals").astype(np.int64), source[slots])
+    signature = np.bincount(np.repeat(np.arange(len(bin_row)), per_page[bin_row]), bits, len(bin_row))
+    state = SignalState(
+        page=page,
+        since_us=microseconds(batch.column("since")),
+        exposure_days=batch.column("exposure_days").to_numpy(),
+        dated_changes=batch.column("dated_changes").to_numpy(),
+        watched_days=batch.column("watched_days").to_numpy(),
+        source_start=start,
+        source=source,
+        pending=flat("pending"),
+        unchanged=flat("unchanged"),
+        total=flat("total"),
+        n_unchanged=flat("n_unchanged"),
+        n_changed=flat("n_changed"),
+        last_at_us=microseconds(batch.column("last_signal_at").flatten()),
+        bin_start=bin_start,
+        bin_id=flat("bin_id"),
+        signature=signature.astype(np.uint32),
+        bin_weight=flat("bin_weight"),
+        bin_days=flat("bin_days"),
+        bin_days_squared=flat("bin_days_squared"),
+    )
+    order = np.argsort(page, kind="stable")
+    if (order != np.arange(len(order))).any():  # last night had another number of shards
+        state = state.take(order)
+    return (state if distinct else state.recode(codes.tolist())), sources, code
+
+
+def of_last_version(rows: pa.Table) -> pa.RecordBatch:
+    """`schemas.STATE_SIGNALS` from one row a page and source, as nights wrote them before signals were used.
+
+    What is pending goes on; counts of ended intervals say too little and are left behind. A host's era begins
+    with the oldest last signal there: later intervals of its pages are known in full.
+
+    Parameters
+    ----------
+    rows : Table
+        url_hash, host_hash, source, last_signal_at and pending of one file, sorted by the first three.
+    """
+    url, host = rows.column("url_hash").to_numpy(), rows.column("host_hash").to_numpy()
+    last_us = microseconds(rows.column("last_signal_at"))
+    hosts, host_of = np.unique(host, return_inverse=True)
+    since = np.full(len(hosts), np.iinfo(np.int64).max)
+    np.minimum.at(since, host_of, last_us)
+    first = np.ones(len(url), np.bool_)
+    first[1:] = (url[1:] != url[:-1]) | (host[1:] != host[:-1])
+    start = starts_of(np.cumsum(first) - 1, int(np.count_nonzero(first)))
+    none = np.zeros(int(np.count_nonzero(first)))
+    empty = pa.array([[]] * len(none), pa.list_(pa.float64()))
+    zeros = np.zeros(len(url))
+    columns: dict[str, Any] = {
+        "url_hash": pa.array(url[first]),
+        "host_hash": pa.array(host[first]),
+        "since": times(since[host_of][first]),
+        **{name: pa.array(none) for name in ("exposure_days", "dated_changes", "watched_days")},
+        "source": list_column(start, rows.column("source").combine_chunks()),
+        "pending": list_column(start, rows.column("pending").to_numpy()),
+        **{name: list_column(start, zeros) for name in ("unchanged", "total")},
+        **{name: list_column(start, zeros.astype(np.int32)) for name in ("n_unchanged", "n_changed")},
+        "last_signal_at": list_column(start, times(last_us)),
+    }
+    schema = schemas.STATE_SIGNALS
+    return pa.RecordBatch.from_arrays(
+        [columns.get(f.name, empty).cast(f.type) for f in schema], schema=schema
+    )
+
+
+def signal_tables(sums: SignalSums, sources: Sequence[str]) -> dict[str, pa.RecordBatch]:
+    """The tables of a shard's signals; none where no page has any."""
+    if not len(sums.page):
+        return {}
+    row = pa.array(sums.page.astype(np.int32))
+    tables = {
+        "signal_pages": (
+            schemas.SIGNAL_PAGES_TABLE,
+            [row, sums.exposure_days, sums.dated_changes, sums.watched_days, sums.running_days],
+        ),
+        "signal_sources": (
+            schemas.SIGNAL_SOURCES_TABLE,
+            [
+                sums.page[sums.source_row].astype(np.int32),
+                sums.source.astype(np.int8),
+                sums.pending,
+                sums.unchanged,
+                sums.total,
+                times(sums.last_at_us),
+            ],
+        ),
+        "signal_bins": (
+            schemas.SIGNAL_BINS_TABLE,
+            [
+                sums.page[sums.bin_row].astype(np.int32),
+                sums.signature,
+                sums.bin_weight,
+                sums.bin_days,
+                sums.bin_days_squared,
+            ],
+        ),
+        "sources": (schemas.SOURCES_TABLE, [pa.array(list(sources), pa.string())]),
+    }
+    return {
+        name: pa.RecordBatch.from_arrays(
+            [c if isinstance(c, pa.Array) else pa.array(c) for c in columns], schema=schema
+        ).replace_schema_metadata(KEPT)
+        for name, (schema, columns) in tables.items()
+    }
+
+
+@dataclass(frozen=True)
+class ShardSignals:
+    """What a shard knows of signals: m pages of hosts that ever sent one, S sources.
+
+    Attributes
+    ----------
+    row : (m,) int64, ascending
+        Rows of the "pages" table.
+    sources : list of S str, sorted
+    evidence : SignalEvidence of m pages
+        Of ended intervals.
+    pending : (m, S) float64
+        Signals since the last observation.
+    signals : (m, S) float64, weight
+        Signals of ended intervals and of the running one, for rates.
+    watched_days : (m,) float64, days
+        Time in which those would have been heard.
+    last_at_us : (m, S) int64, microseconds, `NO_TIME` if none
+        The last signal counted.
+    """
+
+    row: IntArray
+    sources: list[str]
+    evidence: SignalEvidence
+    pending: FloatArray
+    signals: FloatArray
+    watched_days: FloatArray
+    last_at_us: IntArray
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+def signal_evidence_of(tables: ShardTables) -> ShardSignals | None:
+    """The signals of a shard, from the tables of `signal_tables`; None where it has none."""
+    named = tables.tables
+    if "signal_pages" not in named:
+        return None
+    pages, by_source, bins = named["signal_pages"], named["signal_sources"], named["signal_bins"]
+    sources = named["sources"].column("name").to_pylist()
+    row = pages.column("row").to_numpy().astype(np.int64)
+    at = np.searchsorted(row, by_source.column("row").to_numpy()), by_source.column("source").to_numpy()
+
+    def dense(values: Any, fill: Any = 0.0) -> Any:
+        full = np.full((len(row), len(sources)), fill)
+        full[at] = values
+        return full
+
+    pending = dense(by_source.column("pending").to_numpy())
+    running = pages.column("running_days").to_numpy()
+    signature = bins.column("signature").to_numpy()
+    evidence = SignalEvidence(
+        exposure_days=pages.column("exposure_days").to_numpy(),
+        dated_changes=pages.column("dated_changes").to_numpy(),
+        unchanged_signals=dense(by_source.column("unchanged").to_numpy()),
+        row_page=np.searchsorted(row, bins.column("row").to_numpy()),
+        row_weight=bins.column("weight").to_numpy(),
+        row_days=bins.column("days").to_numpy(),
+        row_days_squared=bins.column("days_squared").to_numpy(),
+        row_signals=np.stack([counts_of(signature, s) for s in range(len(sources))], axis=1).astype(float),
+    )
+    # A running interval of no length is one that nobody listened to: its signals are no rate.
+    heard = np.where((running > 0.0)[:, None], pending, 0.0)
+    return ShardSignals(
+        row,
+        sources,
+        evidence,
+        pending,
+        dense(by_source.column("total").to_numpy()) + heard,
+        pages.column("watched_days").to_numpy() + running,
+        dense(microseconds(by_source.column("last_signal_at")), NO_TIME),
+    )
