@@ -191,7 +191,8 @@ class ClosedLoop:
         settings = FoldSettings(as_of_us, FORGETTING, clock, HostDefaults(None, 0.0, US_PER_DAY))
         fold = ShardFold(settings, batches)
         folded = fold.tables(0, [])
-        learned = learn(merge_overviews([fold.overview()]), clock, "importance")
+        with_signals = {"with_signals": True} if mode.objective == "signals" else {}
+        learned = learn(merge_overviews([fold.overview()]), clock, "importance", **with_signals)
         estimated = mode.estimate(folded, learned, clock)
         objective = objectives.get(mode.objective)
         result, (allocation,) = search.solve(solver_block(estimated), objective, budget)

@@ -29,7 +29,7 @@ from policies.typing_ import FloatArray
 
 GROUPS = {"all": (0, 1), "with signals": (1,), "without": (0,)}
 DECILES = 10
-FLOOD_SOURCE, FLOOD_BUDGET = "flood", 0.5
+FLOOD_SOURCES, FLOOD_BUDGET = ("sitemap", "indexnow"), 0.5
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Score:
 def play(world: World, job: Job, nights: int | None = None) -> Score:
     """Make one run."""
     weight = zipf(len(world), job.draw) if job.draw else np.ones(len(world))
-    run = ClosedLoop(world, MODES[job.mode](), job.budget, weight).run(nights)
+    run = ClosedLoop(world, MODES[job.mode](world), job.budget, weight).run(nights)
     crawls = run.crawls
     late = (crawls.at_us > (world.start_us + world.end_us) // 2) & ~np.isnan(crawls.predicted)
     half = Crawls(crawls.page[late], crawls.at_us[late], crawls.changed[late], crawls.predicted[late])
@@ -159,28 +159,53 @@ def reliability(world: World, crawls: Crawls) -> list[list[str]]:
 
 
 def quality(world: World, trust: dict[str, tuple[float, float]]) -> list[list[str]]:
-    """Learned precision and recall of each host beside the history's."""
+    """Learned precision and recall of each source beside those of all signals of its host in the history."""
     truth = world.true_quality()
     none = (float("nan"), float("nan"))
-    return [
-        [h, *(f"{v:.3f}" for pair in zip(trust.get(h, none), truth.get(h, none), strict=True) for v in pair)]
-        for h in sorted({*truth, *trust})
-    ]
+    rows = []
+    for name, learned in sorted(trust.items()):
+        pairs = zip(learned, truth.get(name.split(",")[0], none), strict=True)
+        rows.append([name, *(f"{v:.3f}" for pair in pairs for v in pair)])
+    return rows
 
 
-def flood(world: World, job: Job, host: str, pings: int, night: int, after: int) -> list[list[str]]:
-    """What a flood of pings for one host does to the slots of the others and to that host's trust."""
-    flooded = world.flooded(host, pings, night, FLOOD_SOURCE)
+def flood(world: World, job: Job, flooded: World, host: str, night: int, after: int) -> list[list[str]]:
+    """What a flood of pings for one host does to the slots of the others and to the trust in that host."""
     calm, wet = (play(w, job, night + after) for w in (world, flooded))
     others = np.arange(len(world.hosts)) != world.hosts.index(host)
     rows = []
     for n in sorted({1, min(3, after), after}):
-        one, other = (s.slots[night : night + n][:, others].sum() for s in (calm, wet))
-        trusts = [s.trust[night + n - 1].get(host) for s in (calm, wet)]
-        before = wet.trust[night - 1].get(host)
-        texts = ["-" if t is None else f"{t[0]:.3f}" for t in (before, *trusts)]
-        rows.append([str(n), str(one), str(other), f"{100 * (other - one) / one:+.2f} %", *texts])
+        slots = [s.slots[night : night + n] for s in (calm, wet)]
+        one, other = (s[:, others].sum() for s in slots)
+        moved = 100.0 * (one - other) / np.array([one, slots[0].sum()])
+        cells = [str(n), str(one), str(other), *(f"{m:.2f} %" for m in moved)]
+        for source in flooded.signals.sources:
+            nights = (wet.trust[night - 1], calm.trust[night + n - 1], wet.trust[night + n - 1])
+            found = [t.get(f"{host}, {source}") for t in nights]
+            cells.append(" / ".join("-" if f is None else f"{f[0]:.3f}" for f in found))
+        rows.append(cells)
     return rows
+
+
+def report_flood(world: World, options: argparse.Namespace) -> list[str]:
+    """Floods of a source that the history has and of a new one, in every mode."""
+    nights = len(world.nights())
+    host = options.flood_host or world.hosts[int(world.host[world.signalled][0])]
+    night = round(0.7 * nights)
+    after = min(7, nights - night)
+    parts = []
+    for source in FLOOD_SOURCES:
+        flooded = world.flooded(host, options.flood, night, source)
+        trusts = (f"precision of {s}: before / after without / with" for s in flooded.signals.sources)
+        head = ["nights", "slots of others", "flooded", "moved, of theirs", "of all", *trusts]
+        for mode in options.modes:
+            parts.append(
+                f"{options.flood} pings from {source} for pages of {host} that do not change, in the day "
+                f"before night {night + 1}: {mode}, {FLOOD_BUDGET:g} crawls per page and day"
+            )
+            job = Job(mode, FLOOD_BUDGET, 0)
+            parts.append(markdown(head, flood(world, job, flooded, host, night, after)))
+    return parts
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -216,29 +241,10 @@ def report(world: World, options: argparse.Namespace) -> str:
             head = ["decile", "crawls", "predicted", "found", "difference", "z"]
             parts.append(markdown(head, reliability(world, score.crawls)))
             if score.trust[-1]:
-                head = ["host", "precision learned", "true", "recall learned", "true"]
+                head = ["host, source", "precision learned", "true", "recall learned", "true"]
                 parts.append(markdown(head, quality(world, score.trust[-1])))
     if options.flood:
-        host = options.flood_host or world.hosts[int(world.host[world.signalled][0])]
-        night = round(0.7 * nights)
-        after = min(7, nights - night)
-        for mode in modes:
-            parts.append(
-                f"{options.flood} pings for {host}, whose pages do not change, in the day before night "
-                f"{night + 1}: {mode}, {FLOOD_BUDGET:g} crawls per page and day"
-            )
-            head = [
-                "nights after",
-                "slots of others",
-                "flooded",
-                "moved",
-                "precision before",
-                "after, calm",
-                "flooded",
-            ]
-            parts.append(
-                markdown(head, flood(world, Job(mode, FLOOD_BUDGET, 0), host, options.flood, night, after))
-            )
+        parts += report_flood(world, options)
     return "\n\n".join(parts)
 
 
@@ -291,6 +297,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         quiet = np.bincount(world.host[world.signalled], minlength=len(world.hosts)) == 0
         for code in np.flatnonzero(quiet):
             world = world.with_junk(world.hosts[code], options.junk, "sitemap", int(code))
+    missing = [m for m in options.modes if not MODES[m].available()]
+    if missing:
+        print(f"left out: {', '.join(missing)}: this version has no objective for them\n")
+        options.modes = [m for m in options.modes if m not in missing]
     text = report(world, options)
     print(text)
     if options.out:

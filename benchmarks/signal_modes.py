@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
-from policies import estimation
+from benchmarks.histories import World
+from policies import estimation, objectives
 from policies.typing_ import BoolArray, FloatArray, IntArray
 from transforms.coders import ShardTables
 from transforms.learning import Learned, RequestClock, estimate_shard
@@ -52,6 +54,14 @@ class Mode:
     name = "no signals"
     objective = "periodic"
     hears = False
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    @classmethod
+    def available(cls) -> bool:
+        """Whether this version has the mode's objective."""
+        return cls.objective in objectives.NAMES
 
     def estimate(self, folded: ShardTables, learned: Learned, clock: RequestClock) -> ShardTables:
         """Rates of a folded shard."""
@@ -98,7 +108,7 @@ class Mode:
         return 1.0 - estimation.predict_unchanged(rate, information, since_days + ahead_days)
 
     def trust(self, estimated: ShardTables) -> dict[str, tuple[float, float]]:
-        """Learned precision and recall of the signals of each host that has any."""
+        """Learned precision and recall of every source of signals, by "host, source"."""
         return {}
 
 
@@ -126,4 +136,120 @@ class PingedFirst(Mode):
         return Planned(chosen, planned.due_us[order], np.zeros(n), np.zeros(n))
 
 
-MODES: dict[str, type[Mode]] = {m.name: m for m in (Mode, PingedFirst)}
+class LearnedTrust(Mode):
+    """Signals as the job uses them: as far as they have proved right."""
+
+    name = "learned"
+    objective = "signals"
+    hears = True
+
+    def predict(
+        self,
+        estimated: ShardTables,
+        row: IntArray,
+        since_days: FloatArray,
+        ahead_days: FloatArray,
+        first: BoolArray,
+    ) -> FloatArray:
+        plain = super().predict(estimated, row, since_days, ahead_days, first)
+        signals, pages = estimated.tables.get("signals"), estimated.tables["pages"]
+        if signals is None or not signals.num_rows:
+            return plain
+        has = signals.column("row").to_numpy()
+        at = np.minimum(np.searchsorted(has, row), len(has) - 1)
+        use = np.flatnonzero(has[at] == row)
+        at = at[use]
+        heard = np.where(first[use], signals.column("clock_of_signals").to_numpy()[at], 0.0)
+        unsignalled = signals.column("unsignalled_rate_per_day").to_numpy()[at]
+        rate, information = (
+            pages.column(n).to_numpy()[row[use]] for n in ("change_rate_per_day", "information")
+        )
+        # Until the night no more came than is known; what comes after it may be signalled or not.
+        clock = unsignalled * since_days[use] + heard + rate * ahead_days[use]
+        plain[use] = -np.expm1(-information * np.log1p(clock / information))
+        return plain
+
+    def trust(self, estimated: ShardTables) -> dict[str, tuple[float, float]]:
+        trust = estimated.tables.get("trust")
+        if trust is None:
+            return {}
+        hosts = estimated.tables["hosts"].column("host").take(trust.column("host_code")).to_pylist()
+        sources, precision, recall = (
+            trust.column(n).to_pylist() for n in ("source", "signal_precision", "signal_recall")
+        )
+        return {f"{h}, {s}": (p, r) for h, s, p, r in zip(hosts, sources, precision, recall, strict=True)}
+
+
+class Blind(LearnedTrust):
+    """Every signal is taken for a change; how many changes come without one is learned all the same."""
+
+    name = "blind"
+
+    def estimate(self, folded: ShardTables, learned: Learned, clock: RequestClock) -> ShardTables:
+        estimated = super().estimate(folded, learned, clock)
+        signals = estimated.tables.get("signals")
+        if signals is None:
+            return estimated
+        unsignalled, rate = (
+            signals.column(f"{n}_rate_per_day").to_numpy() for n in ("unsignalled", "signal")
+        )
+        pending = signals.column("signals_since_crawl").to_numpy() > 0
+        certain = np.full(len(rate), np.inf)
+        return with_parameters(estimated, unsignalled, rate, certain, np.where(pending, np.inf, 0.0))
+
+
+class Told(LearnedTrust):
+    """Precision and recall of each host as the whole history has them; change rates are learned."""
+
+    name = "told"
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._quality = world.true_quality()
+
+    def estimate(self, folded: ShardTables, learned: Learned, clock: RequestClock) -> ShardTables:
+        estimated = super().estimate(folded, learned, clock)
+        signals = estimated.tables.get("signals")
+        if signals is None:
+            return estimated
+        pages, hosts = estimated.tables["pages"], estimated.tables["hosts"]
+        row = signals.column("row").to_numpy()
+        code = pages.column("host_code").to_numpy()[row]
+        of_host = [self._quality.get(h, (0.0, 0.0)) for h in hosts.column("host").to_pylist()]
+        precision, recall = np.array(of_host)[code].T
+        change = pages.column("change_rate_per_day").to_numpy()[row]
+        weight = -np.log1p(-precision)
+        rate = np.divide(recall * change, precision, out=np.zeros(len(row)), where=precision > 0.0)
+        pending = signals.column("signals_since_crawl").to_numpy()
+        heard = np.where(pending > 0, weight * np.maximum(pending, 1), 0.0)
+        return with_parameters(estimated, (1.0 - recall) * change, rate, weight, heard)
+
+
+def with_parameters(
+    estimated: ShardTables,
+    unsignalled_rate_per_day: FloatArray,
+    signal_rate_per_day: FloatArray,
+    signal_weight: FloatArray,
+    clock_of_signals: FloatArray,
+) -> ShardTables:
+    """The same pages with signals, (m,) each, with other parameters."""
+    signals, pages = estimated.tables["signals"], estimated.tables["pages"]
+    change = pages.column("change_rate_per_day").to_numpy().copy()
+    true = -np.expm1(-signal_weight) * signal_rate_per_day
+    change[signals.column("row").to_numpy()] = unsignalled_rate_per_day + true
+    new = {
+        "unsignalled_rate_per_day": unsignalled_rate_per_day,
+        "signal_rate_per_day": signal_rate_per_day,
+        "signal_weight": signal_weight,
+        "clock_of_signals": clock_of_signals,
+    }
+    for name, values in new.items():
+        signals = signals.set_column(
+            signals.schema.get_field_index(name), signals.schema.field(name), pa.array(values)
+        )
+    at = pages.schema.get_field_index("change_rate_per_day")
+    pages = pages.set_column(at, pages.schema.field(at), pa.array(change))
+    return ShardTables(estimated.shard, {**estimated.tables, "signals": signals, "pages": pages})
+
+
+MODES: dict[str, type[Mode]] = {m.name: m for m in (Mode, PingedFirst, LearnedTrust, Blind, Told)}

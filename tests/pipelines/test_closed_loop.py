@@ -12,8 +12,9 @@ from benchmarks import replay_signals
 from benchmarks.closed_loop import ClosedLoop, Crawls, freshness
 from benchmarks.histories import US_PER_DAY, SignalLog, World, read_world, zipf
 from benchmarks.replay_estimators import shared_folder
-from benchmarks.signal_modes import Mode, PingedFirst, Planned
+from benchmarks.signal_modes import LearnedTrust, Mode, PingedFirst, Planned, with_parameters
 from policies.typing_ import IntArray
+from transforms.coders import ShardTables
 from transforms.urls import HostTable, locate
 
 START = 20_500 * US_PER_DAY
@@ -89,7 +90,7 @@ def test_pages_alike_are_as_fresh_as_the_formula_says() -> None:
     """At equal rates and one crawl in two days: 1 - e^-x over x, x = rate times interval."""
     n, days, rate = 300, 60, 0.4
     world = world_of(n, days, poisson(n, days, rate, seed=3))
-    run = ClosedLoop(world, Mode(), 0.5, np.ones(n)).run()
+    run = ClosedLoop(world, Mode(world), 0.5, np.ones(n)).run()
     assert run.slots.sum() == n // 2 * days
     fresh, held = freshness(world, run.crawls, np.ones(n))
     x = rate * 2.0
@@ -105,7 +106,7 @@ def test_pages_alike_are_as_fresh_as_the_formula_says() -> None:
 
 def test_what_a_crawl_finds_is_what_changed_since_the_one_before() -> None:
     world = world_of(40, 12, poisson(40, 12, 0.5, seed=4))
-    crawls = ClosedLoop(world, Mode(), 1.0, zipf(40, 1)).run().crawls
+    crawls = ClosedLoop(world, Mode(world), 1.0, zipf(40, 1)).run().crawls
     for page in range(40):
         times = crawls.at_us[crawls.page == page]
         changes = world.change_us[world.change_page == page]
@@ -118,7 +119,7 @@ def test_what_a_crawl_finds_is_what_changed_since_the_one_before() -> None:
 
 def test_the_same_run_twice() -> None:
     world = world_of(30, 8, poisson(30, 8, 0.5, seed=5), signals=poisson(30, 8, 0.5, seed=6))
-    one, other = (ClosedLoop(world, PingedFirst(), 0.5, zipf(30, 2)).run() for _ in range(2))
+    one, other = (ClosedLoop(world, PingedFirst(world), 0.5, zipf(30, 2)).run() for _ in range(2))
     assert (one.crawls.at_us == other.crawls.at_us).all()
     assert np.array_equal(one.crawls.predicted, other.crawls.predicted, equal_nan=True)
 
@@ -127,20 +128,63 @@ def test_pinged_pages_come_first_and_the_least_valuable_give_way() -> None:
     planned = Planned(
         np.array([4, 2, 4, 7]), np.array([10, 20, 30, 40]), np.array([3.0, 1.0, 3.0, 2.0]), np.zeros(4)
     )
+    world = world_of(2, 2, [])
     pinged = np.zeros(9, np.bool_)
     pinged[[7, 8]] = True
-    chosen = PingedFirst().choose(planned, pinged)
+    chosen = PingedFirst(world).choose(planned, pinged)
     assert chosen.page.tolist() == [7, 8, 4, 4]
     assert chosen.due_us.tolist() == [10, 20, 30, 40]
     pinged[:] = True
-    assert len(PingedFirst().choose(planned, pinged).page) == 4
+    assert len(PingedFirst(world).choose(planned, pinged).page) == 4
+
+
+def signals_of(world: World) -> ShardTables:
+    """Two pages with signals of four."""
+    pages = pa.record_batch(
+        {"host_code": [0, 0, 1, 1], "change_rate_per_day": [0.5, 0.3, 0.2, 0.1], "information": [2.0] * 4}
+    )
+    signals = pa.record_batch(
+        {
+            "row": [0, 2],
+            "unsignalled_rate_per_day": [0.1, 0.05],
+            "signal_rate_per_day": [0.5, 0.2],
+            "signal_weight": [1.6, 1.4],
+            "clock_of_signals": [3.2, 0.0],
+            "signals_since_crawl": [2, 0],
+        }
+    )
+    hosts = pa.record_batch({"host": list(world.hosts)})
+    return ShardTables(0, {"pages": pages, "signals": signals, "hosts": hosts})
+
+
+def test_what_is_predicted_of_pages_with_signals() -> None:
+    world = world_of(4, 4, [(0, 1.0)], signals=[(0, 1.0)])
+    tables, row = signals_of(world), np.array([0, 0, 1, 2])
+    since, ahead = np.array([2.0, 0.0, 2.0, 2.0]), np.array([0.5, 0.25, 0.5, 0.0])
+    found = LearnedTrust(world).predict(tables, row, since, ahead, np.array([True, False, True, True]))
+    # Posterior of shape 2: the first crawl has the signals that are pending, the next one of the night not.
+    clock = np.array([0.1 * 2.0 + 3.2 + 0.5 * 0.5, 0.5 * 0.25, 0.3 * 2.5, 0.05 * 2.0])
+    assert found == pytest.approx(1.0 - (1.0 + clock / 2.0) ** -2.0)
+
+
+def test_parameters_that_a_mode_puts_in() -> None:
+    world = world_of(4, 4, [(0, 1.0)], signals=[(0, 1.0)])
+    certain = np.full(2, np.inf)
+    tables = with_parameters(
+        signals_of(world), np.array([0.1, 0.0]), np.array([0.4, 0.3]), certain, np.array([np.inf, 0.0])
+    )
+    assert tables.tables["pages"].column("change_rate_per_day").to_pylist() == [0.5, 0.3, 0.3, 0.1]
+    predicted = LearnedTrust(world).predict(
+        tables, np.array([0, 2]), np.ones(2), np.zeros(2), np.ones(2, bool)
+    )
+    assert predicted.tolist() == [1.0, 0.0]
 
 
 def test_perfect_signals_put_first_are_worth_it() -> None:
     changes = poisson(200, 40, 0.3, seed=7)
     world = world_of(200, 40, changes, signals=changes)
     fresh = []
-    for mode in (Mode(), PingedFirst()):
+    for mode in (Mode(world), PingedFirst(world)):
         found, held = freshness(world, ClosedLoop(world, mode, 0.5, np.ones(200)).run().crawls, np.ones(200))
         fresh.append(found[16:].sum() / held[16:].sum())
     # A signal of the day before is crawled within a day: fresh for all but about 0.3 x 0.8 days of 1.
@@ -235,6 +279,7 @@ def test_without_the_history_it_says_so(tmp_path: Path, capsys: pytest.CaptureFi
     assert capsys.readouterr().out.startswith("skipped: no events.tsv.gz")
 
 
+@pytest.mark.slow
 @pytest.mark.shared_data
 @pytest.mark.skipif(
     not (SHARED / "data" / "docs_sitemap").exists(),
@@ -245,7 +290,7 @@ def test_a_report_on_the_real_history(capsys: pytest.CaptureFixture[str]) -> Non
     assert replay_signals.main([*options, "--modes", "no signals", "pinged first"]) == 0
     text = capsys.readouterr().out
     assert "| Zipf (2) | 0.5 | with signals |" in text
-    assert "1000 pings for code.claude.com" in text
+    assert "1000 pings from indexnow for pages of code.claude.com" in text
     world = read_world(SHARED / "data" / "docs_sitemap", *(START + d * US_PER_DAY for d in (-50, 100)))
     ((host, (precision, recall)),) = world.true_quality().items()
     assert host == "code.claude.com"
