@@ -66,8 +66,8 @@ def night_of(settings: Settings, layout: Layout) -> Night:
     return Night(settings.as_of_us, settings.horizon_us, settings.objective, layout, settings.budget_per_day)
 
 
-def fold_settings(settings: Settings, layout: Layout) -> FoldSettings:
-    """What folding needs to know of the options."""
+def fold_settings(settings: Settings, layout: Layout, multiplier: float | None = None) -> FoldSettings:
+    """What folding needs to know of the options, and last night's multiplier."""
     return FoldSettings(
         settings.as_of_us,
         Forgetting(settings.half_life_changes or None, settings.half_life_days),
@@ -76,6 +76,8 @@ def fold_settings(settings: Settings, layout: Layout) -> FoldSettings:
         settings.group_columns,
         layout.num_shards,
         frozenset(layout.parts),
+        settings.siblings,
+        multiplier,
     )
 
 
@@ -114,7 +116,8 @@ def build_pipeline(
     settings.follow(previous.manifest)
     inputs = inputs_of(settings)
     layout = layout or Layout(settings.num_shards, {})
-    night, chosen = night_of(settings, layout), fold_settings(settings, layout)
+    night = night_of(settings, layout)
+    chosen = fold_settings(settings, layout, previous.multiplier)
     clock = chosen.clock
 
     read = pipeline | "ReadInputs" >> ReadInputs(inputs, previous, layout, settings.rows_per_batch)
@@ -128,17 +131,23 @@ def build_pipeline(
         | "GroupByShard" >> beam.GroupByKey()
         | "FoldHistory"
         >> beam.ParDo(FoldHistory(chosen), AsSingleton(metadata)).with_outputs(
-            FoldHistory.STATE, FoldHistory.SIGNALS, FoldHistory.OVERVIEW, FoldHistory.COUNTS, main="tables"
+            FoldHistory.STATE,
+            FoldHistory.SIGNALS,
+            FoldHistory.SIBLINGS,
+            FoldHistory.OVERVIEW,
+            FoldHistory.COUNTS,
+            main="tables",
         )
     )
     hint = {
         "tables": ShardTables,
         FoldHistory.STATE: tuple[int, pa.RecordBatch],
         FoldHistory.SIGNALS: tuple[int, pa.RecordBatch],
+        FoldHistory.SIBLINGS: tuple[int, pa.RecordBatch],
         FoldHistory.OVERVIEW: Overview,
         FoldHistory.COUNTS: dict[str, int],
     }
-    tables, state, signals, overviews, fold_counts = (hinted(folded[n], t) for n, t in hint.items())
+    tables, state, signals, siblings, overviews, fold_counts = (hinted(folded[n], t) for n, t in hint.items())
     counts.append(fold_counts)
 
     learned = overviews | "LearnPriors" >> LearnPriors(clock, settings.weight_by, settings.num_shards)
@@ -189,6 +198,7 @@ def build_pipeline(
     files = [
         state | "WriteState" >> _WriteShards(settings, "state"),
         signals | "WriteSignals" >> _WriteShards(settings, "state/signals"),
+        siblings | "WriteSiblings" >> _WriteShards(settings, "slots/siblings"),
         hinted(sequenced["pages"], shard_rows)
         | "WritePages" >> _WriteShards(settings, "pages", settings.output_format),
         hinted(sequenced[SequenceCrawls.SCHEDULE], shard_rows)

@@ -13,6 +13,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from policies import objectives
 from transforms.inputs import split_patterns
 from transforms.normalise import KINDS
+from transforms.siblings import MODES as SIBLINGS
 from transforms.times import END_US, FIRST_US
 
 LOCAL_RUNNERS = ("", "directrunner", "fnapirunner")
@@ -121,6 +122,12 @@ class NightlyOptions(PipelineOptions):
             "--request_half_life_days",
             default="28",
             help="days after which requests count half (default: %(default)s)",
+        )
+        learn.add_argument(
+            "--siblings",
+            default="auto",
+            help="whether changes found on a page's host since its own last crawl move what is due first: "
+            "auto (hosts where predictions were better for it), on, off (default: %(default)s)",
         )
         safety = parser.add_argument_group("safety")
         safety.add_argument(
@@ -276,6 +283,7 @@ class Settings:
         self.request_half_life_days: float = check.number(
             "request_half_life_days", 0.0, 1e5, "days", open_low=True
         )
+        self.siblings = check.choice("siblings", SIBLINGS)
         self.max_rejected_fraction: float = check.number("max_rejected_fraction", 0.0, 1.0, "share of rows")
         self.max_signal_shift: float = check.number("max_signal_shift", 0.0, 1.0, "share of slots")
         self.num_shards: int = check.number("num_shards", 1, 99_999, "shards", whole=True)

@@ -259,6 +259,11 @@ class SiblingWatch:
             )
         )
 
+    @property
+    def gain(self) -> int:
+        """What the rule would have gained on the night's crawls, units of `GAIN_UNIT` nats."""
+        return sum(int(news.gain.sum()) for news in self._news)
+
     def days(self, as_of_day: int) -> SiblingDays:
         """What was known before together with the night's crawls; days too old are left out."""
         total = self._before.since(as_of_day)

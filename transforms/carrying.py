@@ -24,9 +24,9 @@ ROWS_PER_BATCH = 1 << 18
 _FOLDERS = (
     ("state", schemas.STATE),
     ("state/signals", schemas.STATE_SIGNALS),
-    ("state/siblings", schemas.STATE_SIBLINGS),
     ("slots/pages", schemas.SLOTS_PAGES),
     ("slots/hosts", schemas.SLOTS_HOSTS),
+    ("slots/siblings", schemas.SLOTS_SIBLINGS),
 )
 _SCHEMAS = dict(_FOLDERS)
 

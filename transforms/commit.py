@@ -226,6 +226,7 @@ class WriteManifest(beam.DoFn):
         yesterday = account(learned.judged, counters, self._guards.previous, self._guards.as_of_us)
         manifest |= {
             "judged": yesterday,
+            "siblings": learned.judged.siblings.account(),
             "warnings": warnings_of(counters, self._guards, damaged) + drift_warnings(yesterday),
             "large_hosts": large_hosts(reports, counters.get("pages_known", 0), self._layout),
             "split_hosts": self._layout.as_json(),

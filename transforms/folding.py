@@ -87,7 +87,7 @@ class FoldHistory(beam.DoFn):
     """
 
     STATE, SIGNALS, OVERVIEW, COUNTS = "state", "state_signals", "overview", "counts"
-    SIBLINGS = "state_siblings"
+    SIBLINGS = "slots_siblings"
 
     def __init__(self, settings: FoldSettings) -> None:
         self._settings = settings
@@ -233,7 +233,7 @@ class ShardFold:
         forecast = forecast_of(slots, code, n)
         self._judge = Judge(forecast, self.pages.host_code)
         today = self._settings.as_of_us // DAY_US
-        carried = self._table("state_siblings")
+        carried = self._table("slots_siblings")
         self._siblings = ShardSiblings(carried, self.pages, forecast, self._settings.siblings, today)
 
     def _watch(self, first_page: int, intervals: Intervals) -> None:
@@ -332,7 +332,7 @@ class ShardFold:
         return signals_batch(self.pages, self._signal_state, self._sources)
 
     def siblings(self) -> pa.RecordBatch:
-        """Tomorrow's `schemas.STATE_SIBLINGS`."""
+        """Tomorrow's `schemas.SLOTS_SIBLINGS`."""
         return self._siblings.state()
 
     def tables(self, shard: int, metadata: list[str]) -> ShardTables:

@@ -27,6 +27,7 @@ from policies.calibration import (
 from policies.typing_ import IntArray
 from transforms.catalogue import DAY_US
 from transforms.coding import ShardPages
+from transforms.siblings import SiblingSums
 
 # Real sites change up to three times as often on a Wednesday as on a Sunday: only whole weeks are compared
 # closely. A night, and the nights of a week that is not over, have the wider bound.
@@ -58,11 +59,14 @@ class Judged:
         The at most `MAX_NAMED_HOSTS` hosts where the last two are furthest apart.
     split : dict of str to HostSums
         Hosts of which several shards have pages: not in `furthest`, nor in the sums over hosts.
+    siblings : SiblingSums
+        What the crawls of a host said of its other pages.
     """
 
     sums: JudgedSums = field(default_factory=JudgedSums)
     furthest: tuple[tuple[str, int, float, int], ...] = ()
     split: Mapping[str, HostSums] = field(default_factory=dict)
+    siblings: SiblingSums = field(default_factory=SiblingSums)
 
     def merge(self, other: Judged) -> Judged:
         """The crawls of both, of other hosts each but for split ones; in any order."""
@@ -73,6 +77,7 @@ class Judged:
             self.sums.merge(other.sums),
             _furthest(self.furthest + other.furthest),
             dict(sorted(split.items())),
+            self.siblings.merge(other.siblings),
         )
 
     def whole(self) -> Judged:
@@ -80,7 +85,8 @@ class Judged:
         hosts = [h for h in self.split.values() if h.crawls]
         columns = np.array([astuple(h) for h in hosts], np.int64).reshape(-1, 4).T
         named = tuple(_named(name, sums) for name, sums in self.split.items() if sums.crawls)
-        return Judged(self.sums.merge(sums_over_hosts(columns)), _furthest(self.furthest + named))
+        sums = self.sums.merge(sums_over_hosts(columns))
+        return Judged(sums, _furthest(self.furthest + named), siblings=self.siblings)
 
 
 def _named(host: str, sums: HostSums) -> tuple[str, int, float, int]:
@@ -114,7 +120,12 @@ def forecast_of(slots: pa.Table | None, code: IntArray | None, n_pages: int) -> 
     return Forecast(row, np.maximum(rate, _SMALLEST_RATE), information, weight)
 
 
-def judged_of(judge: Judge, pages: ShardPages, split_hosts: Collection[int] = ()) -> Judged:
+def judged_of(
+    judge: Judge,
+    pages: ShardPages,
+    split_hosts: Collection[int] = (),
+    siblings: SiblingSums | None = None,
+) -> Judged:
     """What a shard's judge found, with the names of hosts; `split_hosts` are hashes."""
     start = pages.host_start[:-1]
     apart = np.flatnonzero(np.isin(pages.host_hash[start], np.array(sorted(split_hosts), np.uint64)))
@@ -124,7 +135,7 @@ def judged_of(judge: Judge, pages: ShardPages, split_hosts: Collection[int] = ()
 
     furthest = tuple(_named(name(c), judge.host(c)) for c in judge.furthest(MAX_NAMED_HOSTS, apart))
     split = {name(c): judge.host(c) for c in apart.tolist()}
-    return Judged(judge.sums(apart), furthest, split)
+    return Judged(judge.sums(apart), furthest, split, siblings or SiblingSums())
 
 
 def account(

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from apache_beam.pvalue import AsSingleton
 
-from policies import prior, request_history, requests, search
+from policies import prior, request_history, requests, search, volatile
 from policies.evidence import Evidence
 from policies.typing_ import FloatArray, IntArray, UIntArray
 from transforms.coders import ShardTables
@@ -287,6 +287,7 @@ DROPPED = (
     "importance",
     "group_hash",
     "first_seen_day",
+    "volatile_weight",
 )
 
 
@@ -327,7 +328,8 @@ def estimate_shard(
     -------
     ShardTables
         "pages" with the evidence replaced by change_rate_per_day, information, request_rate_per_day,
-        impression_rate_per_day and weight; "hosts" as they were.
+        impression_rate_per_day and weight, volatile pages capped and, where there are any, marked in
+        "volatile"; "hosts" as they were.
     """
     pages, hosts = folded.tables["pages"], folded.tables["hosts"]
     evidence = evidence_of(pages, folded.tables["bins"])
@@ -345,7 +347,16 @@ def estimate_shard(
         "impression_rate_per_day": pa.array(impressions),
         "weight": pa.array(_weight(pages, learned, clicks, impressions)),
     }
+    if "volatile_weight" in pages.schema.names:
+        columns |= _volatile(pages, columns["weight"].to_numpy())
     return ShardTables(folded.shard, {"pages": pa.RecordBatch.from_pydict(columns), "hosts": hosts})
+
+
+def _volatile(pages: pa.RecordBatch, weight: FloatArray) -> dict[str, pa.Array]:
+    """Which pages are volatile, and the caps of all."""
+    found = weight <= pages.column("volatile_weight").to_numpy()
+    cap, floor = (pages.column(f"{name}_per_day").to_numpy() for name in ("cap", "floor"))
+    return {"volatile": pa.array(found), "cap_per_day": pa.array(volatile.capped(found, cap, floor))}
 
 
 def _change_rates(

@@ -116,11 +116,21 @@ class ScheduledShard:
             (last == NO_TIME) | (last <= night.as_of_us - RETRY_NEW_DAYS * DAY_US)
         )
         since = (night.as_of_us - np.where(self._is_new, night.as_of_us, last)) / DAY_US
-        self._since_days = np.where(self._is_new, np.nan, since)
+        self._since_days = np.where(self._is_new, np.nan, since * self._factor("since_factor"))
         crawled = microseconds(self._pages.column("last_crawl_at"))
         age = np.where(crawled == NO_TIME, np.inf, (night.as_of_us - crawled) / DAY_US)
-        self._value = objective.crawl_value(change, weight, np.maximum(age, 0.0))
+        age = np.maximum(age, 0.0) * self._factor("age_factor")
+        self._value = objective.crawl_value(change, weight, age)
         self._sequence = self._sequence_all(plan)
+
+    def _factor(self, name: str) -> FloatArray | float:
+        """How much faster than the days the clock of each page ran, for what its siblings found."""
+        return self._pages.column(name).to_numpy() if name in self._pages.schema.names else 1.0
+
+    def _volatile(self) -> BoolArray:
+        if "volatile" not in self._pages.schema.names:
+            return np.zeros(self._pages.num_rows, np.bool_)
+        return self._pages.column("volatile").to_numpy(zero_copy_only=False)
 
     def _sequence_all(self, plan: Quotas) -> sequencing.Sequence:
         horizon_us, pages = self._night.horizon_us, self._shard_pages()
@@ -190,6 +200,7 @@ class ScheduledShard:
             "owed": pa.array(self._owed()),
             "limit": pa.array(limit, pa.string()),
             "boundary": pa.array((intervals > 0) & ((changes == 0) | (changes == intervals))),
+            "volatile": pa.array(self._volatile()),
             "weight": pa.array(self._weight),
         }
         fields = [schemas.PAGES_OUT.field(n) for n in schemas.PAGES_OUT.names]
@@ -271,6 +282,7 @@ class ScheduledShard:
         counts.add("slots_used", int((sequence.page >= 0).sum()))
         counts.add("pages_new", int(self._is_new.sum()))
         counts.add("pages_never_crawled", int((self._attempt == NO_TIME).sum()))
+        counts.add("pages_volatile", int(self._volatile().sum()))
         for code, name in enumerate(search.LIMIT_NAMES):
             counts.add(f"pages_limit_{name}", int((limit == code).sum()))
         by_reason = np.bincount(sequence.reason, minlength=len(sequencing.REASONS))

@@ -119,19 +119,6 @@ STATE_LASTMODS = _schema(
     "state_lastmods",
     [("url_hash", pa.uint64()), ("host_hash", pa.uint64()), ("lastmod", TIME), ("precision", pa.int8())],
 )
-# One row for every host and day with judged crawls, sorted so; `url_hash` is that of a page of the host, so that
-# the row goes where the host's pages go. Sums are whole units, see policies.siblings.
-STATE_SIBLINGS = _schema(
-    "state_siblings",
-    [
-        ("url_hash", pa.uint64()),
-        ("host_hash", pa.uint64()),
-        ("day", pa.int32()),
-        ("found", pa.int64()),
-        ("expected", pa.int64()),
-        ("gain", pa.int64()),
-    ],
-)
 # What was scheduled and not yet seen in a log: kept apart from `state`, which depends on the logs alone. With
 # what the night thought of these pages, so that the next one can compare.
 SLOTS_PAGES = _schema(
@@ -148,6 +135,20 @@ SLOTS_PAGES = _schema(
 # Columns that nights of an older version did not write; they are read as null.
 ADDED_LATER = ("change_rate_per_day", "information", "weight")
 SLOTS_HOSTS = _schema("slots_hosts", [("host_hash", pa.uint64()), ("last_slot_at", TIME)])
+# What became of the predictions, see policies.siblings: one row for each host and day of the last 90 with
+# judged crawls, sorted by (host_hash, day). `url_hash` is the host's first page in the shard: where that page
+# goes, the rows go when a host is split anew. `expected` counts in 2**-32 changes, `gain` in 2**-32 nats.
+SLOTS_SIBLINGS = _schema(
+    "slots_siblings",
+    [
+        ("url_hash", pa.uint64()),
+        ("host_hash", pa.uint64()),
+        ("day", pa.int32()),
+        ("found", pa.int64()),
+        ("expected", pa.int64()),
+        ("gain", pa.int64()),
+    ],
+)
 
 # A file of the previous night that holds just the rows of one shard: the shard reads it where it needs it.
 PREVIOUS_FILE = _schema("previous_file", [("folder", pa.string()), ("path", pa.string())])

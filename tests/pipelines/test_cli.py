@@ -131,6 +131,7 @@ def test_all_problems_at_once():
         ("--as_of=1751328000", "ISO 8601"),
         ("--weight_by=fame", "clicks"),
         ("--objective=periodical", "periodic"),
+        ("--siblings=maybe", "auto"),
     ],
 )
 def test_a_bad_value_is_named_with_what_is_expected(argument, said):
