@@ -22,7 +22,7 @@ DEFAULT_SIGNAL_WEIGHT = 0.29
 """Before anything is known three of four changes come without a signal, and one of four signals is true."""
 
 DEFAULT_STRENGTH = 1.0
-PAGE_MISSED_STRENGTH = 2.0
+PAGE_MISSED_STRENGTH = 8.0
 PAGE_WEIGHT_STRENGTH = 4.0
 """Gamma shapes: of a group's share and weights around the prior, of a page's around those of its group."""
 
@@ -80,6 +80,11 @@ class Pooled:
     missed_share: FloatArray
     signal_weight: FloatArray
     covariance: FloatArray
+
+    def one(self, group: int) -> "Pooled":
+        """One of the groups alone."""
+        part = slice(group, group + 1)
+        return Pooled(self.missed_share[part], self.signal_weight[part], self.covariance[part])
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +154,8 @@ def fit_pooled(
     rate, group = _checked(evidence, change_rate_per_day, group, n_groups)
     if len(prior.signal_weight) != evidence.n_sources:
         raise ValueError(
-            f"the prior has {len(prior.signal_weight)} sources, the evidence {evidence.n_sources}; give as many"
+            f"the prior has {len(prior.signal_weight)} sources, the evidence {evidence.n_sources}; "
+            "give as many"
         )
     strength = np.append(prior.missed_strength, prior.weight_strength)
     mean = np.append(prior.missed_share, prior.signal_weight)
