@@ -17,7 +17,7 @@ _NOTHING = 1e-6  # crawls a day
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 # These say where a night's data lies and when it was, not how it is decided.
 _PLACES = {"as_of", "as_of_us", "state", "output_format", "num_shards"}
-_INPUTS = {"observations", "requests", "pages", "hosts", "signals"}
+_INPUTS = {"observations", "requests", "pages", "hosts", "signals", "sitemaps"}
 _LABELS = {
     "change_observed": ("change rate, observed", "new evidence of the page itself"),
     "change_learned": ("change rate, learned", "no new evidence: the prior, or age"),

@@ -78,6 +78,7 @@ def fold_settings(settings: Settings, layout: Layout, multiplier: float | None =
         frozenset(layout.parts),
         settings.siblings,
         multiplier,
+        sitemap_pages=settings.sitemap_pages,
     )
 
 
@@ -134,6 +135,7 @@ def build_pipeline(
             FoldHistory.STATE,
             FoldHistory.SIGNALS,
             FoldHistory.SIBLINGS,
+            FoldHistory.LASTMODS,
             FoldHistory.OVERVIEW,
             FoldHistory.COUNTS,
             main="tables",
@@ -209,6 +211,9 @@ def build_pipeline(
         | "WriteHostSlots" >> _WriteShards(settings, "slots/hosts"),
         read[ReadInputs.REJECTED] | "WriteRejected" >> WriteRejected(settings.output, settings.num_shards),
     ]
+    if settings.sitemaps or previous.has_lastmods:
+        lastmods = hinted(folded[FoldHistory.LASTMODS], shard_rows)
+        files.append(lastmods | "WriteLastmods" >> _WriteShards(settings, "state/lastmods"))
     all_files = files | "GatherFiles" >> beam.Flatten()
     counters = (
         counts

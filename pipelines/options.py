@@ -54,7 +54,17 @@ class NightlyOptions(PipelineOptions):
             help="page catalogue: url, importance, min_rate_per_day, max_rate_per_day, metadata columns",
         )
         inputs.add_argument("--hosts", help="politeness limits: host, max_per_day, min_gap_seconds")
-        inputs.add_argument("--signals", help="change signals: url, signalled_at, source")
+        inputs.add_argument("--signals", help="change signals: url, signalled_at, source; or IndexNow logs")
+        inputs.add_argument(
+            "--sitemaps",
+            help="sitemaps as fetched: XML, RSS, Atom or plain text, .gz; a lastmod that has moved since the "
+            "night before is a signal",
+        )
+        inputs.add_argument(
+            "--sitemap_pages",
+            action="store_true",
+            help="URLs of --sitemaps are pages, as if --pages had them (default: unknown ones are left out)",
+        )
         inputs.add_argument(
             "--state",
             help="the state/ folder of the previous night; its siblings slots/ and "
@@ -255,6 +265,8 @@ class Settings:
         self.pages: str | None = values["pages"]
         self.hosts: str | None = values["hosts"]
         self.signals: str | None = values["signals"]
+        self.sitemaps: str | None = values["sitemaps"]
+        self.sitemap_pages: bool = bool(values["sitemap_pages"])
         self.state: str | None = values["state"]
         self.output: str = (values["output"] or "").rstrip("/") or (values["output"] or "")[:1]
         for name, what in (
@@ -293,6 +305,8 @@ class Settings:
         self.group_columns: tuple[str, ...] = tuple(
             c.strip() for c in (values["group_columns"] or "").split(",") if c.strip()
         )
+        if self.sitemap_pages and not self.sitemaps:
+            check.problems.append("--sitemap_pages needs --sitemaps: the pages are those that they list")
         if self.group_columns and not self.pages:
             check.problems.append("--group_columns needs --pages: the columns are the catalogue's")
         self.as_of_us = 0

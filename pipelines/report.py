@@ -137,7 +137,7 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
             if counters.get(k)
         ),
     )
-    for kind in ("requests", "signals", "pages", "hosts"):
+    for kind in ("requests", "signals", "sitemaps", "pages", "hosts"):
         if f"{kind}_accepted" in counters:
             found = ((counters.get(f"{kind}_{what}", 0), note) for what, note in _NOTES.items())
             said = [f"{_n(n)} {note}" for n, note in found if n]

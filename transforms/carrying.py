@@ -24,6 +24,7 @@ ROWS_PER_BATCH = 1 << 18
 _FOLDERS = (
     ("state", schemas.STATE),
     ("state/signals", schemas.STATE_SIGNALS),
+    ("state/lastmods", schemas.STATE_LASTMODS),
     ("slots/pages", schemas.SLOTS_PAGES),
     ("slots/hosts", schemas.SLOTS_HOSTS),
     ("slots/siblings", schemas.SLOTS_SIBLINGS),
@@ -61,6 +62,11 @@ class Previous:
     def multiplier(self) -> float | None:
         """What one more crawl gained that night, requests; None where nothing says it."""
         return (self.manifest or {}).get("multiplier")
+
+    @property
+    def has_lastmods(self) -> bool:
+        """Whether that night carried what sitemaps claimed."""
+        return any(folder == "state/lastmods" for folder, _ in self.files)
 
     @property
     def layout(self) -> Layout | None:

@@ -25,6 +25,7 @@ from transforms.catalogue import DAY_US, HostDefaults, join_catalogue, join_host
 from transforms.coders import KEPT, ShardTables
 from transforms.coding import code_pages
 from transforms.judging import forecast_of, judged_of
+from transforms.lastmods import compare_lastmods, lastmods_batch
 from transforms.learning import RequestClock
 from transforms.reading import all_batches
 from transforms.sampling import Overview, pages_per_giant, sample_shard
@@ -56,6 +57,8 @@ class FoldSettings:
         That of the night before.
     signal_delay_us : int, microseconds
         Signals less than this after an observation are discarded.
+    sitemap_pages : bool
+        Whether what sitemaps list are pages, as if the catalogue had them.
     """
 
     as_of_us: int
@@ -68,26 +71,28 @@ class FoldSettings:
     siblings: str = "auto"
     multiplier: float | None = None
     signal_delay_us: int = 0
+    sitemap_pages: bool = False
 
 
 class FoldHistory(beam.DoFn):
     """Folds one shard. Holds the shard's rows and state in memory, about 100 bytes a row.
 
-    Input: (shard, all batches of the shard: observations, requests, signals, pages, hosts, state, slots).
+    Input: (shard, all batches of the shard: observations, requests, signals, sitemaps, pages, hosts, state,
+    slots).
 
     Outputs
     -------
     main : ShardTables
         "pages" (`schemas.PAGES_TABLE` and metadata), "bins", "hosts"; where hosts sent signals those of
         `transforms.signals.signal_tables`.
-    `STATE`, `SIGNALS`, `SIBLINGS` : (shard, RecordBatch)
+    `STATE`, `SIGNALS`, `SIBLINGS`, `LASTMODS` : (shard, RecordBatch)
         To be written.
     `OVERVIEW` : Overview
     `COUNTS` : dict of str to int
     """
 
     STATE, SIGNALS, OVERVIEW, COUNTS = "state", "state_signals", "overview", "counts"
-    SIBLINGS = "slots_siblings"
+    SIBLINGS, LASTMODS = "slots_siblings", "state_lastmods"
 
     def __init__(self, settings: FoldSettings) -> None:
         self._settings = settings
@@ -99,6 +104,7 @@ class FoldHistory(beam.DoFn):
         yield beam.pvalue.TaggedOutput(self.STATE, (shard, fold.state()))
         yield beam.pvalue.TaggedOutput(self.SIGNALS, (shard, fold.signals()))
         yield beam.pvalue.TaggedOutput(self.SIBLINGS, (shard, fold.siblings()))
+        yield beam.pvalue.TaggedOutput(self.LASTMODS, (shard, fold.lastmods()))
         yield beam.pvalue.TaggedOutput(self.OVERVIEW, fold.overview())
         yield beam.pvalue.TaggedOutput(self.COUNTS, fold.counts.publish())
 
@@ -155,7 +161,9 @@ class ShardFold:
         self._by_kind = by_kind
         old = self._table("state")
         observations = self._seen_so_far()
-        self.pages, old_code, seen_code = code_pages(old, [*observations, *by_kind.get("pages", [])])
+        listed = [*by_kind.get("pages", []), *(by_kind.get("sitemaps", []) if settings.sitemap_pages else [])]
+        self.pages, old_code, seen_code = code_pages(old, [*observations, *listed])
+        self._compare_lastmods()
         self._read_state(old, old_code)
         self._read_slots()
         rows = _observations(seen_code, observations)
@@ -179,6 +187,15 @@ class ShardFold:
                 self.counts.add("after_as_of", later)
             kept.append(batch)
         return kept
+
+    def _compare_lastmods(self) -> None:
+        """Add to the signals the pages whose lastmod has moved."""
+        rows, carried = self._table("sitemaps"), self._table("state_lastmods")
+        as_of_us = self._settings.as_of_us
+        self._lastmods, moved = compare_lastmods(self.pages, rows, carried, as_of_us, self.counts)
+        self._by_kind.pop("sitemaps", None)
+        if moved is not None:
+            self._by_kind.setdefault("signals", []).append(moved)
 
     def _first_days(self, rows: history.Observations, old_code: IntArray, listed_code: IntArray) -> IntArray:
         """Day since which each page is known: from the state or the catalogue, ever; else from tonight's log.
@@ -334,6 +351,10 @@ class ShardFold:
     def siblings(self) -> pa.RecordBatch:
         """Tomorrow's `schemas.SLOTS_SIBLINGS`."""
         return self._siblings.state()
+
+    def lastmods(self) -> pa.RecordBatch:
+        """Tomorrow's `schemas.STATE_LASTMODS`."""
+        return lastmods_batch(self.pages, self._lastmods)
 
     def tables(self, shard: int, metadata: list[str]) -> ShardTables:
         """What the rest of the night needs."""

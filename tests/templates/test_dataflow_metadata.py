@@ -29,6 +29,8 @@ EXAMPLES: dict[str, tuple[list[str], list[str]]] = {
     "pages": (["gs://site/pages.parquet"], ["pages.parquet"]),
     "hosts": (["gs://site/hosts.csv"], ["https://site/hosts.csv"]),
     "signals": (["gs://site/signals/*.jsonl"], ["gs:/site/signals"]),
+    "sitemaps": (["gs://site/sitemaps/*.xml.gz"], ["https://site.test/sitemap.xml"]),
+    "sitemap_pages": (["true", "false"], ["yes", "1"]),
     "state": (
         ["gs://nights/2026-06-30/state", "gs://nights/2026-06-30/state/"],
         ["gs://nights", "gs://nights/", "state", "gs://nights/a,gs://nights/b"],
@@ -140,7 +142,7 @@ def test_every_parameter_has_examples_and_an_anchored_regex():
 def test_regexes_accept_examples_that_the_job_accepts(name: str, value: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("pipelines.options.FileSystems.get_filesystem", lambda _: None)
     assert accepts(name, value)
-    given: dict[str, Any] = {**LEAST, "pages": "gs://p/1", name: value}
+    given: dict[str, Any] = {**LEAST, "pages": "gs://p/1", "sitemaps": "gs://s/1", name: value}
     Settings(PipelineOptions(list(load_main().arguments([f"--{k}={v}" for k, v in given.items()]))))
 
 
