@@ -53,6 +53,10 @@ class Crawls:
     changed: BoolArray
     predicted: FloatArray
 
+    def take(self, rows: BoolArray | IntArray) -> Crawls:
+        """Some of the crawls, in the order of `rows`."""
+        return Crawls(self.page[rows], self.at_us[rows], self.changed[rows], self.predicted[rows])
+
 
 @dataclass
 class Run:

@@ -71,9 +71,8 @@ def play(world: World, job: Job, nights: int | None = None) -> Score:
     run = ClosedLoop(world, MODES[job.mode](world), job.budget, weight).run(nights)
     crawls = run.crawls
     late = (crawls.at_us > (world.start_us + world.end_us) // 2) & ~np.isnan(crawls.predicted)
-    half = Crawls(crawls.page[late], crawls.at_us[late], crawls.changed[late], crawls.predicted[late])
     fresh, held = freshness(world, crawls, weight)
-    return Score(fresh, held, half, run.slots, run.trust, float(run.seconds.mean()))
+    return Score(fresh, held, crawls.take(late), run.slots, run.trust, float(run.seconds.mean()))
 
 
 def play_all(world: World, jobs: Sequence[Job], processes: int) -> dict[Job, Score]:
@@ -237,9 +236,13 @@ def report(world: World, options: argparse.Namespace) -> str:
     for mode in modes:
         for budget in budgets:
             score = scores[Job(mode, budget, 0)]
-            parts.append(f"Predicted and found: {mode}, {budget:g} crawls per page and day, second half")
-            head = ["decile", "crawls", "predicted", "found", "difference", "z"]
-            parts.append(markdown(head, reliability(world, score.crawls)))
+            of_signalled = world.signalled[score.crawls.page]
+            for name, use in (("all pages", of_signalled >= 0), ("pages with signals", of_signalled)):
+                parts.append(
+                    f"Predicted and found, {name}: {mode}, {budget:g} crawls per page and day, second half"
+                )
+                head = ["decile", "crawls", "predicted", "found", "difference", "z"]
+                parts.append(markdown(head, reliability(world, score.crawls.take(use))))
             if score.trust[-1]:
                 head = ["host, source", "precision learned", "true", "recall learned", "true"]
                 parts.append(markdown(head, quality(world, score.trust[-1])))
