@@ -17,7 +17,7 @@ from policies.typing_ import BoolArray, FloatArray
 
 NEVER_FRESH: Final = 745.0  # e^-745 is the last number above 0
 _MAX_STEPS: Final = 200
-_TOLERANCE: Final = 1e-10  # of an expansion, relative, inside its reach
+_TOLERANCE: Final = 2e-10  # of an expansion, relative, inside its reach
 _LARGEST_SHARE: Final = 1.0 - 2.0**-53
 
 
@@ -30,7 +30,7 @@ class Point:
     depth : (n,) float64
         Where the series are centred.
     reach : (n,) float64, >= 0
-        How far from there they hold to about 1e-10.
+        How far from there they hold to a few 1e-10, relative.
     u0, u1, u2, u3, u4 : (n,) float64
         Threshold, and coefficients of its series.
     h0 : (n,) float64
@@ -99,33 +99,44 @@ def _series(r: FloatArray, kappa: FloatArray, u: FloatArray, terms: signal_terms
     point = Point(
         x, np.zeros(u.size), u, u1, u2 / 2.0, u3 / 6.0, u4 / 24.0, h, h1, h2 / 2.0, h3 / 6.0, h4 / 24.0
     )
-    point.reach[:] = _reach(r, kappa, point)
+    point.reach[:] = _reach(r, kappa, point, terms)
     return point
 
 
-def _reach(r: FloatArray, kappa: FloatArray, point: Point) -> FloatArray:
-    """How far the series go: the next coefficient guessed from the last ones, and the kinks of h.
-
-    Where the clock passes m kappa, derivative m + 1 of h jumps by r^m.
-    """
-    x, u = point.depth, point.u0
-    # Coefficients fall like 1/scale; the fifth is taken as the largest that one of the others leads to.
-    inverse = 1.0 / x
-    for c, k in ((point.h2, 2.0), (point.h3, 3.0), (point.h4, 4.0)):
-        inverse = np.maximum(inverse, np.abs(c) ** (1.0 / k))
+def _reach(r: FloatArray, kappa: FloatArray, point: Point, terms: signal_terms.Terms) -> FloatArray:
+    """How far from its centre a series holds to `_TOLERANCE`; 0 where that is not known."""
+    u = point.u0
+    last = np.floor(u / kappa)  # index of the last term, that is of the last kink passed
+    # The smooth part: the next coefficient guessed from the size of the others.
+    smooth, rough = 1.0 / point.depth, np.zeros(u.size)
     for c, k in ((point.u2, 2.0), (point.u3, 3.0), (point.u4, 4.0)):
-        inverse = np.maximum(inverse, np.abs(c / u) ** (1.0 / k))
-    reach = _TOLERANCE**0.2 / inverse
-    below = np.floor(u / kappa)
-    for m in (below, below + 1.0):
-        distance = np.abs(u - m * kappa)
-        # r^m d^(m+1) / (m+1)! against the tolerance times h, with (m+1)! >= ((m+1)/e)^(m+1).
-        order = m + 1.0
-        harmless = np.exp((np.log(_TOLERANCE * point.h0) - m * np.log(r)) / order) * order / np.e
-        limit = np.where(m >= 1.0, np.maximum(distance, harmless), np.inf)
-        reach = np.minimum(reach, 0.999 * limit / point.u1)
+        smooth = np.maximum(smooth, np.abs(c / u) ** (1.0 / k))
+    for c, k in ((point.h2, 2.0), (point.h3, 3.0), (point.h4, 4.0)):
+        rough = np.maximum(rough, np.abs(c) ** (1.0 / k))
+    # Signals: the fifth derivative of h is r^4 times the sum of fourth differences of Poisson probabilities,
+    # which stays below about 2. Far from the start h is linear.
+    linear = (terms.d1 > 0.0) & (terms.d2 == 0.0) & (terms.d3 == 0.0) & (terms.d4 == 0.0)
+    signals = np.where(linear, np.inf, (60.0 * _TOLERANCE * r * point.h0) ** 0.2 / (r * point.u1))
+    # Kinks: where the clock passes m kappa, derivative m + 1 of h jumps by r^m; those from the fifth
+    # derivative on are in the bound above.
+    kinks = np.full(u.size, np.inf)
+    for m, factorial in ((1.0, 2.0), (2.0, 6.0), (3.0, 24.0)):
+        harmless = (_TOLERANCE * point.h0 * r * factorial) ** (1.0 / (m + 1.0)) / r
+        kinks = np.minimum(kinks, _depth_within(point, np.abs(u - m * kappa) + harmless))
+    kinks = np.where(linear, np.inf, kinks)
+    reach = np.minimum(_TOLERANCE**0.2 / np.maximum(rough, 1e-300), np.minimum(signals, kinks))
+    # Between steps: h is constant from where its last term is 1 to where the next begins.
+    over = r * (u - last * kappa) - last - 8.0 * np.sqrt(last) - 32.0
+    flat = _depth_within(point, np.minimum(over / r, (last + 1.0) * kappa - u))
+    reach = np.minimum(np.maximum(reach, flat), _TOLERANCE**0.2 / smooth)
     reach = np.where(point.depth > 8.0, 0.0, reach)  # only rounding is left of 1 - E H
-    return np.where(np.isfinite(reach), reach, 0.0)
+    return np.where(np.isfinite(reach), np.maximum(reach, 0.0), 0.0)
+
+
+def _depth_within(point: Point, change: FloatArray) -> FloatArray:
+    """Change of depth that moves the threshold by less than `change`."""
+    depth: FloatArray = 0.999 * change / (point.u1 + np.abs(point.u2 * change / point.u1))
+    return depth
 
 
 def move(point: Point, depth: FloatArray) -> FloatArray:

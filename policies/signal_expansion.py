@@ -80,7 +80,6 @@ class Expansion:
         if rows.size == 0:
             return u, rate
         point, goal = take(take(self.point, block), rows), depth[rows]
-        h = np.empty(rows.size)
         inside = np.abs(goal - point.depth) <= point.reach
         with np.errstate(over="ignore", invalid="ignore"):
             clock = signal_clock.move(point, goal)
@@ -94,7 +93,9 @@ class Expansion:
             near = np.abs(goal - point.depth[outside]) <= np.minimum(20.0 * point.reach[outside], 0.1 * goal)
             far = np.flatnonzero(~(near & (start > 0.0) & np.isfinite(start)))
             start[far] = signal_clock.guess(r[far], kappa[far], goal[far])
-            clock[outside], h[outside] = signal_clock.solution(r, kappa, goal, start)
+            found = signal_clock.solve(r, kappa, goal, start, loose=True)
+            clock[outside] = signal_clock.move(found, goal)
+            h[outside] = signal_clock.move_h(found, goal)
         u[rows] = clock
         rate[rows] = pages.unsignalled_rate_per_day[rows] / h
         return u, rate

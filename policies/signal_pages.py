@@ -118,7 +118,8 @@ def useful_changes(pages: SignalPages) -> FloatArray:
     """Change rate per day with rates below TINY_RATE as 0."""
     a, g = pages.unsignalled_rate_per_day, pages.signal_rate_per_day
     signalled = np.where(g < TINY_RATE, 0.0, g) * -np.expm1(-pages.signal_weight)
-    return np.where(a < TINY_RATE, 0.0, a) + signalled
+    changes: FloatArray = np.where(a < TINY_RATE, 0.0, a) + signalled
+    return changes
 
 
 def depth_of(pages: SignalPages, kind: ByteArray, multiplier: FloatArray) -> FloatArray:

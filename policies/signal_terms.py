@@ -223,8 +223,8 @@ def _long(r: FloatArray, kappa: FloatArray, run: FloatArray, signals: FloatArray
         before = int(ends[start - 1]) if start else 0
         stop = max(start + 1, int(np.searchsorted(ends, before + _PAIRS, side="right")))
         rows = np.repeat(np.arange(start, stop), pairs[start:stop])
-        i = np.arange(rows.size) - np.repeat(ends[start:stop] - pairs[start:stop] - before, pairs[start:stop])
-        i = i + full[rows]
+        first = np.repeat(ends[start:stop] - pairs[start:stop] - before, pairs[start:stop])
+        i = full[rows] + (np.arange(rows.size) - first)
         clock = np.maximum(run[rows] + kappa[rows] * (signals[rows] - i), 0.0)
         t, below, *differences = _pair(i, r[rows], clock)
         columns = (below, np.exp(-np.minimum(kappa[rows] * i, _NEVER_FRESH)) * t, *differences)
@@ -353,7 +353,7 @@ def _third_order(kappa: FloatArray) -> FloatArray:
 
 
 def _forgetting_table() -> tuple[FloatArray, FloatArray]:
-    """log b, and the decay of h to its asymptote per jump: -Re(z - b), z the root of z e^z = b e^b next to b."""
+    """log b, and how fast h comes to its asymptote per jump: b - Re z, with z e^z = b e^b, z next to b."""
     log_b = np.linspace(np.log(1e-9), np.log(1e7), 400)
     b = np.exp(log_b)
     target = b + log_b + 2j * np.pi
