@@ -39,7 +39,7 @@ from transforms.tally import AddCounts
 
 # What `transforms.sinks` names its files, and those that a night left which was stopped.
 OWN_FILE = re.compile(r"(\.tmp-[0-9a-f]+-)?shard-\d+-of-\d+\.")
-OUTPUTS = ("pages", "schedule", "state", "slots", "rejected")
+OUTPUTS = ("pages", "hosts", "schedule", "state", "slots", "rejected")
 
 
 class _WriteShards(beam.PTransform):
@@ -63,7 +63,14 @@ def _union_columns(columns: Any) -> list[str]:
 
 def night_of(settings: Settings, layout: Layout) -> Night:
     """What sequencing needs to know of the options."""
-    return Night(settings.as_of_us, settings.horizon_us, settings.objective, layout, settings.budget_per_day)
+    return Night(
+        settings.as_of_us,
+        settings.horizon_us,
+        settings.objective,
+        layout,
+        settings.budget_per_day,
+        settings.max_signal_shift,
+    )
 
 
 def fold_settings(settings: Settings, layout: Layout, multiplier: float | None = None) -> FoldSettings:
@@ -79,6 +86,7 @@ def fold_settings(settings: Settings, layout: Layout, multiplier: float | None =
         settings.siblings,
         multiplier,
         sitemap_pages=settings.sitemap_pages,
+        signal_delay_us=round(settings.signal_delay_minutes * 60_000_000),
     )
 
 
@@ -120,6 +128,7 @@ def build_pipeline(
     night = night_of(settings, layout)
     chosen = fold_settings(settings, layout, previous.multiplier)
     clock = chosen.clock
+    with_signals = settings.objective == "signals"
 
     read = pipeline | "ReadInputs" >> ReadInputs(inputs, previous, layout, settings.rows_per_batch)
     counts = [read[ReadInputs.COUNTS]]
@@ -152,7 +161,9 @@ def build_pipeline(
     tables, state, signals, siblings, overviews, fold_counts = (hinted(folded[n], t) for n, t in hint.items())
     counts.append(fold_counts)
 
-    learned = overviews | "LearnPriors" >> LearnPriors(clock, settings.weight_by, settings.num_shards)
+    learned = overviews | "LearnPriors" >> LearnPriors(
+        clock, settings.weight_by, settings.num_shards, with_signals
+    )
     groups = None
     if settings.group_columns:
         groups = AsSingleton(tables | "LearnGroupMeans" >> LearnGroupMeans(learned))
@@ -178,6 +189,13 @@ def build_pipeline(
     result = blocks | "SolveMultiplier" >> SolveMultiplier(
         settings.objective, settings.budget_per_day, settings.num_shards
     )
+    without = None
+    if with_signals:  # what the signals buy is told from a search that does not know them
+        without = AsSingleton(
+            blocks
+            | "SolveWithoutSignals"
+            >> SolveMultiplier("periodic", settings.budget_per_day, settings.num_shards)
+        )
     plan = blocks | "DivideSlots" >> DivideSlots(night, previous.carry, result)
     sequenced = tables | "SequenceCrawls" >> beam.ParDo(
         SequenceCrawls(night, clock),
@@ -186,7 +204,9 @@ def build_pipeline(
         AsSingleton(result),
         AsSingleton(plan),
         shares,
+        without,
     ).with_outputs(
+        SequenceCrawls.HOSTS,
         SequenceCrawls.SCHEDULE,
         SequenceCrawls.SLOTS_PAGES,
         SequenceCrawls.SLOTS_HOSTS,
@@ -203,6 +223,8 @@ def build_pipeline(
         siblings | "WriteSiblings" >> _WriteShards(settings, "slots/siblings"),
         hinted(sequenced["pages"], shard_rows)
         | "WritePages" >> _WriteShards(settings, "pages", settings.output_format),
+        hinted(sequenced[SequenceCrawls.HOSTS], shard_rows)
+        | "WriteHosts" >> _WriteShards(settings, "hosts", settings.output_format),
         hinted(sequenced[SequenceCrawls.SCHEDULE], shard_rows)
         | "WriteSchedule" >> _WriteShards(settings, "schedule", settings.output_format),
         hinted(sequenced[SequenceCrawls.SLOTS_PAGES], shard_rows)
@@ -239,6 +261,7 @@ def build_pipeline(
             AsSingleton(result),
             AsSingleton(learned),
             AsSingleton(plan),
+            without,
         ).with_output_types(FileInfo)
     )
     return {

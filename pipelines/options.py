@@ -73,7 +73,8 @@ class NightlyOptions(PipelineOptions):
         outputs = parser.add_argument_group("outputs")
         outputs.add_argument(
             "--output",
-            help="folder for pages/, schedule/, state/, slots/, rejected/ and manifest.json (required)",
+            help="folder for pages/, hosts/, schedule/, state/, slots/, rejected/ and manifest.json "
+            "(required)",
         )
         outputs.add_argument(
             "--output_format",
@@ -132,6 +133,12 @@ class NightlyOptions(PipelineOptions):
             "--request_half_life_days",
             default="28",
             help="days after which requests count half (default: %(default)s)",
+        )
+        learn.add_argument(
+            "--signal_delay_minutes",
+            default="0",
+            help="signals less than this after a crawl of their page are discarded: the crawl has most likely "
+            "seen what they are about (default: %(default)s)",
         )
         learn.add_argument(
             "--siblings",
@@ -295,6 +302,7 @@ class Settings:
         self.request_half_life_days: float = check.number(
             "request_half_life_days", 0.0, 1e5, "days", open_low=True
         )
+        self.signal_delay_minutes: float = check.number("signal_delay_minutes", 0.0, 1e5, "minutes")
         self.siblings = check.choice("siblings", SIBLINGS)
         self.max_rejected_fraction: float = check.number("max_rejected_fraction", 0.0, 1.0, "share of rows")
         self.max_signal_shift: float = check.number("max_signal_shift", 0.0, 1.0, "share of slots")
@@ -334,8 +342,8 @@ class Settings:
         """Settle what depends on the manifest of the previous night."""
         if self.objective == "auto":
             before = (previous or {}).get("options", {}).get("objective")
-            wanted = "signals" if self.signals or before == "signals" else "periodic"
-            self.objective = wanted if wanted in objectives.NAMES else "periodic"
+            given = self.signals or self.sitemaps
+            self.objective = "signals" if given or before == "signals" else "periodic"
 
     @property
     def horizon_us(self) -> int:

@@ -15,7 +15,7 @@ sources, see `choose_sources`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -180,11 +180,16 @@ class SignalState:
             Code of each old code, below `MAX_SOURCES`. Sources with the same one become one: its signals are
             those of all, intervals still tell up to `MAX_COUNT` apart.
         """
-        codes = np.asarray(new, dtype=np.int64)
+        codes = np.asarray(new, dtype=np.int32)
         if not len(self.source) or (codes == np.arange(len(codes))).all():
             return self
+        signature = _recoded(self.signature, codes)
+        return replace(self, source=codes[self.source], signature=signature).regrouped()
+
+    def regrouped(self) -> SignalState:
+        """This state with rows of one page and source made one, and so changed intervals that look alike."""
         columns: dict[str, Any] = {name: getattr(self, name) for name in _PAGE_COLUMNS}
-        key, slot = np.unique(self.source_row() * MAX_SOURCES + codes[self.source], return_inverse=True)
+        key, slot = np.unique(self.source_row() * MAX_SOURCES + self.source, return_inverse=True)
         row = key // MAX_SOURCES
         columns["source_start"] = starts_of(row, len(self))
         columns["source"] = (key - row * MAX_SOURCES).astype(np.int32)
@@ -195,9 +200,8 @@ class SignalState:
         np.maximum.at(last, slot, self.last_at_us)
         columns["last_at_us"] = last
 
-        signature = _recoded(self.signature, codes)
-        order = np.lexsort((self.bin_id, signature, self.bin_row()))
-        rows, signature, bin_id = self.bin_row()[order], signature[order], self.bin_id[order]
+        order = np.lexsort((self.bin_id, self.signature, self.bin_row()))
+        rows, signature, bin_id = self.bin_row()[order], self.signature[order], self.bin_id[order]
         first = np.ones(len(order), dtype=np.bool_)
         first[1:] = (np.diff(rows) != 0) | (signature[1:] != signature[:-1]) | (np.diff(bin_id) != 0)
         slot = np.empty(len(order), dtype=np.int64)
@@ -227,7 +231,7 @@ def _merged(state: SignalState, names: Iterable[str], slot: IntArray, n: int) ->
     }
 
 
-def _recoded(signature: NDArray[np.uint32], codes: IntArray) -> NDArray[np.uint32]:
+def _recoded(signature: NDArray[np.uint32], codes: Int32Array) -> NDArray[np.uint32]:
     new = np.zeros(len(signature), dtype=np.uint32)
     for code in np.unique(codes).tolist():
         count = np.zeros(len(signature), dtype=np.int64)

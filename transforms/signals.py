@@ -12,6 +12,7 @@ import pyarrow as pa
 from policies.page_state import NO_TIME, ranges, starts_of
 from policies.signal_evidence import SignalEvidence
 from policies.signal_state import (
+    MAX_SOURCES,
     SignalState,
     SignalSums,
     choose_sources,
@@ -94,10 +95,7 @@ def read_signals(
     codes = np.array([code[name] for name in names], np.int32)
     page = pages.code(batch.column("url_hash").to_numpy())
     start = list_start(batch.column("source"))
-    distinct = len(set(codes.tolist())) == len(codes)
-    # Names that become one source are told apart until `recode` has merged their signals.
-    local = codes if distinct else np.arange(len(names), dtype=np.int32)
-    source = local[named.indices.to_numpy()]
+    source = codes[named.indices.to_numpy()]
     bin_start = list_start(batch.column("bin_id"))
 
     def flat(name: str) -> Any:
@@ -106,8 +104,17 @@ def read_signals(
     per_page, per_bin = np.diff(start), np.diff(bin_start)
     bin_row = np.repeat(np.arange(len(page)), per_bin)
     slots = ranges(start[bin_row], per_page[bin_row])
-    bits = signature_of(flat("bin_signals").astype(np.int64), source[slots])
-    signature = np.bincount(np.repeat(np.arange(len(bin_row)), per_page[bin_row]), bits, len(bin_row))
+    place = np.repeat(np.arange(len(bin_row)), per_page[bin_row])
+    distinct = len(set(codes.tolist())) == len(codes)
+    if distinct:
+        bits = signature_of(flat("bin_signals").astype(np.int64), source[slots])
+        signature = np.bincount(place, bits, len(bin_row)).astype(np.uint32)
+    else:  # several names became one source: its signals in an interval are those of all
+        number = np.bincount(
+            place * MAX_SOURCES + source[slots], flat("bin_signals"), len(bin_row) * MAX_SOURCES
+        )
+        bits = signature_of(number.astype(np.int64).reshape(-1, MAX_SOURCES), np.arange(MAX_SOURCES))
+        signature = bits.sum(axis=1, dtype=np.uint32)
     state = SignalState(
         page=page,
         since_us=microseconds(batch.column("since")),
@@ -124,7 +131,7 @@ def read_signals(
         last_at_us=microseconds(batch.column("last_signal_at").flatten()),
         bin_start=bin_start,
         bin_id=flat("bin_id"),
-        signature=signature.astype(np.uint32),
+        signature=signature,
         bin_weight=flat("bin_weight"),
         bin_days=flat("bin_days"),
         bin_days_squared=flat("bin_days_squared"),
@@ -132,7 +139,7 @@ def read_signals(
     order = np.argsort(page, kind="stable")
     if (order != np.arange(len(order))).any():  # last night had another number of shards
         state = state.take(order)
-    return (state if distinct else state.recode(codes.tolist())), sources, code
+    return (state if distinct else state.regrouped()), sources, code
 
 
 def of_last_version(rows: pa.Table) -> pa.RecordBatch:

@@ -132,6 +132,7 @@ def test_all_problems_at_once():
         ("--weight_by=fame", "clicks"),
         ("--objective=periodical", "periodic"),
         ("--siblings=maybe", "auto"),
+        ("--signal_delay_minutes=-1", "minutes"),
     ],
 )
 def test_a_bad_value_is_named_with_what_is_expected(argument, said):
