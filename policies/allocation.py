@@ -9,6 +9,7 @@ from policies.demand import BUDGET_UNITS, HostTotals, Kernel, PageBlock, Prepare
 from policies.limits import solve_hosts
 from policies.objectives import Objective
 from policies.result import SearchResult, Status
+from policies.signal_rates import freshness_at_rate
 from policies.special import CHUNK
 from policies.typing_ import BoolArray, ByteArray, FloatArray
 
@@ -121,16 +122,24 @@ def freshness_sums(
     objective : Objective
     crawl_rate_per_day : (n,) float64
     uniform_rate_per_day : float
-        Budget over number of pages, to compare with.
+        Budget over number of pages, to compare with; such a crawler looks at no signals.
     """
     scale = 2.0**_FRESHNESS_BITS
     requests = fresh = uniform = 0
+    signals = block.signals if objective.uses_signals else None
+    if signals is not None:
+        pages = signals.pages(block.request_rate_per_day)
+        of_signals = freshness_at_rate(pages, crawl_rate_per_day[signals.row])
     for start in range(0, len(block), CHUNK):
         rows = slice(start, start + CHUNK)
         weight = block.request_rate_per_day[rows] * scale
         change = block.change_rate_per_day[rows]
         requests += exact_units(weight)
-        fresh += exact_units(weight * objective.freshness(crawl_rate_per_day[rows], change))
+        at_rate = objective.freshness(crawl_rate_per_day[rows], change)
+        if signals is not None:
+            first, last = np.searchsorted(signals.row, [rows.start, rows.stop])
+            at_rate[signals.row[first:last] - start] = of_signals[first:last]
+        fresh += exact_units(weight * at_rate)
         same = np.full(change.shape, uniform_rate_per_day)
         uniform += exact_units(weight * objective.freshness(same, change))
     return FreshnessSums(requests, fresh, uniform)
@@ -168,6 +177,7 @@ def shard_total_per_day(block: PageBlock, objective: Objective, result: SearchRe
 def allocate_prepared(prepared: Prepared, objective: Objective, result: SearchResult) -> Allocation:
     """`allocate` for a block that is prepared already, and a budget > 0."""
     block, hosts = prepared.block, prepared.hosts
+    prepared.expand(result.expanded_at)
     n = len(block)
     kernel = Kernel(prepared, objective, result.budget_per_day)
     rates, starved = np.empty(n), np.empty(n, dtype=np.bool_)

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from policies.objectives import Objective
+from policies.signal_block import SignalBlock, SignalRows, SignalWindow
 from policies.special import CHUNK, LARGEST_BELOW_ONE
 from policies.tables import Reciprocal
 from policies.typing_ import BoolArray, FloatArray, IntArray
@@ -40,6 +41,9 @@ class PageBlock:
         Rows host_start[j]:host_start[j + 1] are the pages of host j.
     host_limit_per_day : (h,) float64 or None
         Largest sum of crawl rates of a host; inf is none.
+    signals : SignalBlock or None
+        Pages with change-indicating signals; only the objective "signals" looks at them. Their change rate
+        is then that of the signals' model, not `change_rate_per_day`.
     """
 
     change_rate_per_day: FloatArray
@@ -48,6 +52,7 @@ class PageBlock:
     cap_per_day: FloatArray | None = None
     host_start: IntArray | None = None
     host_limit_per_day: FloatArray | None = None
+    signals: SignalBlock | None = None
 
     def __len__(self) -> int:
         return int(self.change_rate_per_day.shape[0])
@@ -61,6 +66,8 @@ class PageBlock:
             _check("floor_per_day", self.floor_per_day, n, LARGEST_RATE)
         if self.cap_per_day is not None:
             _check("cap_per_day", self.cap_per_day, n, np.inf)
+        if self.signals is not None:
+            self.signals.validate(n)
         if self.host_limit_per_day is None:
             return
         start = self.host_start
@@ -101,9 +108,11 @@ class Prepared:
         None where no host limit lies below the budget.
     scaled : (h,) bool or None
         Hosts whose floors were scaled down; None if there are none.
+    signals : SignalRows or None
+        Pages whose signals matter to the objective; None if there are none.
     """
 
-    __slots__ = ("block", "cap", "ceiling", "floor", "hosts", "scaled")
+    __slots__ = ("block", "cap", "ceiling", "floor", "hosts", "scaled", "signals")
 
     def __init__(self, block: PageBlock, objective: Objective, budget_per_day: float) -> None:
         self.block = block
@@ -129,6 +138,14 @@ class Prepared:
                 self.scaled = factor < 1.0
                 floor = floor * np.repeat(factor, self.hosts.pages)
         self.floor, self.cap = floor, cap
+        self.signals: SignalRows | None = None
+        if objective.uses_signals and block.signals is not None:
+            self.signals = SignalRows.of(block.signals, block.request_rate_per_day)
+
+    def expand(self, multiplier: float) -> None:
+        """Makes evaluations near `multiplier` cheap for pages with signals."""
+        if self.signals is not None:
+            self.signals.expand(multiplier)
 
     @property
     def scaled_hosts(self) -> int:
@@ -232,11 +249,14 @@ class Kernel:
         "_sub",
         "_units",
         "_weight",
+        "_window",
         "inverter",
         "objective",
         "ratio",
         "rows",
         "scale",
+        "signal_row",
+        "signal_rows",
         "weight",
     )
 
@@ -249,6 +269,9 @@ class Kernel:
         self._active = np.empty(CHUNK, dtype=np.bool_)
         self.rows = slice(0, 0)
         self.ratio = self.weight = self._ratio[:0]
+        self._window: SignalWindow | None = None
+        self.signal_rows = slice(0, 0)
+        self.signal_row: IntArray = np.empty(0, dtype=np.int64)
 
     def load(self, start: int) -> int:
         """Takes rows start:start + CHUNK; returns how many there are."""
@@ -258,14 +281,38 @@ class Kernel:
         self.ratio = self._ratio[: change.size]
         self.objective.ratio(change, block.request_rate_per_day[self.rows], self.ratio)
         self.weight = self.objective.weight(change)
+        if self._prepared.signals is not None:
+            self._load_signals(self._prepared.signals)
         return change.size
+
+    def _load_signals(self, signals: SignalRows) -> None:
+        """Pages with signals among the loaded rows; to the objective they are pages that no crawl helps."""
+        first, last = (int(at) for at in np.searchsorted(signals.row, [self.rows.start, self.rows.stop]))
+        self.signal_row = signals.row[first:last] - self.rows.start
+        self.ratio[self.signal_row] = np.inf
+        window = self._window
+        if first < last and (window is None or first < window.rows.start or last > window.rows.stop):
+            self._window = window = signals.window(first)
+        offset = 0 if window is None else window.rows.start
+        self.signal_rows = slice(first - offset, last - offset)
+
+    def _signal_rates(self, multiplier: float) -> FloatArray:
+        """Demand of the loaded pages with signals, before floors and caps."""
+        assert self._window is not None
+        return self._window.rates(multiplier)[self.signal_rows]
+
+    def _signal_units(self, multiplier: float) -> int:
+        """Demand of the loaded pages with signals when the ceiling alone binds."""
+        if not self.signal_row.size:
+            return 0
+        return self._exact(np.minimum(self._signal_rates(multiplier), self._prepared.ceiling) * self.scale)
 
     def free_units(self, multipliers: Sequence[float]) -> list[int]:
         """Demand of the loaded rows at ascending multipliers when the ceiling alone binds."""
         ratio, weight = self._drop_starved(multipliers[0])
         n = ratio.size
         if n == 0:
-            return [0] * len(multipliers)
+            return [self._signal_units(multiplier) for multiplier in multipliers]
         c, out, active = self._c[:n], self._out[:n], self._active[:n]
         starves, ceiling = self.objective.starves, self._prepared.ceiling
         totals = []
@@ -280,7 +327,7 @@ class Kernel:
                 np.multiply(out, active, out=out)
             np.minimum(out, ceiling, out=out)
             np.multiply(out, self.scale, out=out)
-            totals.append(self._exact(out))
+            totals.append(self._exact(out) + self._signal_units(multiplier))
         return totals
 
     def _drop_starved(self, least_multiplier: float) -> tuple[FloatArray, FloatArray]:
@@ -307,6 +354,12 @@ class Kernel:
 
     def raw(self, multiplier: float, out: FloatArray) -> None:
         """Demand of the loaded rows before floors and caps, into `out`."""
+        self._raw(multiplier, out)
+        if self.signal_row.size:
+            out[self.signal_row] = self._signal_rates(multiplier)
+
+    def _raw(self, multiplier: float, out: FloatArray) -> None:
+        """`raw` for pages without signals; 0 for the others."""
         n = self.ratio.size
         c, active = self._c[:n], self._active[:n]
         np.multiply(self.ratio, multiplier, out=c)
@@ -333,8 +386,12 @@ class Kernel:
         Where demand is smooth over the bracket one evaluation in the middle does: the error is quadratic in
         its width, 1e-12 of the page's rate. Pages near starvation are evaluated at both ends.
         """
-        self.raw(share_low * low + (1.0 - share_low) * high, out)
+        self._raw(share_low * low + (1.0 - share_low) * high, out)
         np.minimum(out, self._prepared.ceiling, out=out)
+        if self.signal_row.size:
+            ceiling = self._prepared.ceiling
+            at_low, at_high = (np.minimum(self._signal_rates(x), ceiling) for x in (low, high))
+            out[self.signal_row] = share_low * at_low + (1.0 - share_low) * at_high
         if not self.objective.starves:
             return
         n = self.ratio.size
@@ -367,6 +424,9 @@ class Kernel:
         prepared = self._prepared
         np.less(self.ratio, np.inf, out=self._active[: self.ratio.size])
         np.multiply(self._active[: self.ratio.size], min(uncapped, self.objective.max_rate_per_day), out=out)
+        if self.signal_row.size and self._window is not None:
+            most = self._window.most_per_day[self.signal_rows]
+            out[self.signal_row] = np.minimum(uncapped, most)
         if prepared.cap is not None:
             cap = prepared.cap[self.rows]
             np.minimum(out, np.where(cap < prepared.ceiling, cap, np.inf), out=out)

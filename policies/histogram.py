@@ -14,10 +14,14 @@ import numpy as np
 from policies.demand import BUDGET_UNITS, HostTotals, Kernel, PageBlock, Prepared, exact_units, host_cuts
 from policies.objectives import Objective
 from policies.ratio_sums import BIN_SHIFT, SLACK, Histogram, RatioSums, ratio_histogram, total_demand
+from policies.signal_block import least_value
+from policies.signal_survey import SignalBounds, SignalSurvey
 from policies.special import CHUNK
 from policies.typing_ import BoolArray, FloatArray, IntArray
 
 _CAP_BITS: Final = 30
+_GUESSES: Final = 6
+_CLOSE: Final = 1e-4  # of a guess, in log multiplier: all that the sample is good for
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,8 @@ class Survey:
         Keys: may be cut, level of weight, bin of ratio. Sums: weight, and weight times place in the bin.
     caps : Histogram
         Keys: bin of the multiplier at which a page reaches its cap. Sum: caps, in units of budget * 2^-30.
+    signals : SignalSurvey or None
+        Of pages with signals, which `ratios` leaves out; None if there are none.
     """
 
     objective: str
@@ -56,6 +62,7 @@ class Survey:
     least_multiplier: float
     ratios: Histogram
     caps: Histogram
+    signals: SignalSurvey | None = None
 
     @classmethod
     def empty(cls, objective: Objective, budget_per_day: float) -> "Survey":
@@ -101,7 +108,12 @@ class Survey:
             min(self.least_multiplier, other.least_multiplier),
             self.ratios.merge(other.ratios),
             self.caps.merge(other.caps),
+            _merge_signals(self.signals, other.signals),
         )
+
+
+def _merge_signals(one: SignalSurvey | None, other: SignalSurvey | None) -> SignalSurvey | None:
+    return one.merge(other) if one is not None and other is not None else one or other
 
 
 def survey_prepared(prepared: Prepared, objective: Objective, budget_per_day: float) -> Survey:
@@ -115,7 +127,10 @@ def survey_prepared(prepared: Prepared, objective: Objective, budget_per_day: fl
     weight = block.change_rate_per_day
     if objective.weight(weight[:1]) is not weight[:1] and objective.name == "discrete":
         weight = objective.weight(weight)
+    signals = prepared.signals
     needs_most = not (prepared.cap is None and prepared.floor is None and prepared.hosts is None)
+    # Where each change sends a signal, no page wants more crawls than there are signals.
+    needs_most |= signals is not None and bool(np.any(signals.most_per_day < np.inf))
     uncapped = 2.0 * budget_per_day  # stands for a rate without limit: more than any page can get
     by_host = HostTotals(prepared.hosts) if prepared.hosts is not None else None
     floor_units = most_units = 0
@@ -136,6 +151,8 @@ def survey_prepared(prepared: Prepared, objective: Objective, budget_per_day: fl
     if by_host is not None:
         most_units = by_host.cut_units()
     useful = ratio < np.inf
+    if signals is not None:
+        useful[signals.row] = True
     n_useful = int(np.count_nonzero(useful))
     if not needs_most:
         most_units = int(min(uncapped, objective.max_rate_per_day) * kernel.scale) * n_useful
@@ -145,11 +162,19 @@ def survey_prepared(prepared: Prepared, objective: Objective, budget_per_day: fl
     if n_useful and (needs_most or prepared.ceiling < uncapped):
         may_cut, caps, least_multiplier = _caps(prepared, objective, budget_per_day, useful)
         cut_pages = int(np.count_nonzero(may_cut))
-        may_cut = may_cut[useful]
-    if n_useful < n:
+    of_signals = None
+    least_ratio = math.inf
+    if signals is not None:
+        of_signals = SignalSurvey.of(signals, None if may_cut is None else may_cut[signals.row])
+        least_ratio = float(signals.ratio.min())
+        useful[signals.row] = False
+    if n_useful < n or signals is not None:
         ratio, weight = ratio[useful], weight[useful]
-    least_ratio = float(ratio.min()) if n_useful else math.inf
-    ratios = ratio_histogram(ratio, weight, may_cut) if n_useful else Histogram.empty(3)
+    if may_cut is not None:
+        may_cut = may_cut[useful]
+    if ratio.size:
+        least_ratio = min(least_ratio, float(ratio.min()))
+    ratios = ratio_histogram(ratio, weight, may_cut)
     return Survey(
         objective.name,
         budget_per_day,
@@ -163,6 +188,7 @@ def survey_prepared(prepared: Prepared, objective: Objective, budget_per_day: fl
         least_multiplier,
         ratios,
         caps,
+        of_signals,
     )
 
 
@@ -174,6 +200,11 @@ def _caps(
     change, request = block.change_rate_per_day, block.request_rate_per_day
     cap = np.full(len(block), prepared.ceiling) if prepared.cap is None else prepared.cap.copy()
     cut = useful & (cap < 2.0 * budget_per_day)
+    signals = prepared.signals
+    if signals is not None:
+        bounded = signals.most_per_day < np.inf
+        cut[signals.row[bounded]] = True
+        cap[signals.row] = np.minimum(cap[signals.row], signals.most_per_day)
     share = cap
     hosts = prepared.hosts
     if hosts is not None:
@@ -190,8 +221,15 @@ def _caps(
     if rows.size == 0:
         return cut, Histogram.empty(1), math.inf
     at = objective.marginal_value(share[rows], change[rows], request[rows])
-    units = np.floor(share[rows] * (2.0**_CAP_BITS / budget_per_day))
-    return cut, _by_multiplier(at, units), _least_at_cap(objective, at, share, cap, block, rows)
+    least = _least_at_cap(objective, at, share, cap, block, rows)
+    if signals is not None:
+        where, which = signals.find(rows)
+        pages = signals.pages.take(which)
+        at[where] = least_value(pages, share[rows[where]])
+        least[where] = least_value(pages, cap[rows[where]])
+    # More than the budget tells no more than twice the budget does, and would not fit.
+    units = np.floor(np.minimum(share[rows] / budget_per_day, 2.0) * 2.0**_CAP_BITS)
+    return cut, _by_multiplier(at, units), float(least.min())
 
 
 def _least_at_cap(
@@ -201,8 +239,8 @@ def _least_at_cap(
     cap: FloatArray,
     block: PageBlock,
     rows: IntArray,
-) -> float:
-    """A multiplier at which all `rows` ask for their cap, from the marginal values at a part of it."""
+) -> FloatArray:
+    """Multipliers at which `rows` ask for their cap, from the marginal values at a part of it."""
     part = share[rows] / np.where(cap[rows] > 0.0, cap[rows], 1.0)
     # Marginal values fall no faster than the square of the rate, whatever the objective.
     with np.errstate(invalid="ignore"):
@@ -213,7 +251,7 @@ def _least_at_cap(
         least[small] = objective.marginal_value(
             cap[those], block.change_rate_per_day[those], block.request_rate_per_day[those]
         )
-    return float(least.min())
+    return least
 
 
 def _by_multiplier(at: FloatArray, units: FloatArray) -> Histogram:
@@ -239,22 +277,60 @@ class Bounds:
         self._cap = survey.caps.sums[:, 0] * (survey.budget_per_day / 2.0**_CAP_BITS)
         self._floors = survey.floor_units / BUDGET_UNITS * survey.budget_per_day
         self._objective = objective
+        self._signals = None if survey.signals is None else SignalBounds(survey.signals, objective)
 
     def upper(self, multiplier: float) -> float:
         """No less than the demand, per day."""
         sums = self._sums
-        return self._floors + (1.0 + SLACK) * total_demand(
+        total = self._floors + (1.0 + SLACK) * total_demand(
             self._objective, sums.weight, sums.left, multiplier
         )
+        return total if self._signals is None else total + self._signals.upper(multiplier)
 
     def lower(self, multiplier: float) -> float:
         """No more than the demand, per day."""
         sums, free = self._sums, ~self._sums.flag
-        caps = float(self._cap[self._cap_at >= multiplier].sum())
-        return caps + (1.0 - SLACK) * total_demand(
+        total = float(self._cap[self._cap_at >= multiplier].sum())
+        total += (1.0 - SLACK) * total_demand(
             self._objective, sums.weight[free], sums.right[free], multiplier
         )
+        return total if self._signals is None else total + self._signals.lower(multiplier)
 
-    def estimate_near(self, low: float, high: float) -> Callable[[float], float]:
-        """About the demand, per day, at multipliers in [low, high] if no constraint but the budget binds."""
-        return self._sums.estimate_near(self._objective, low, high)
+    def guess(self, budget_per_day: float, low: float, high: float) -> float:
+        """About the multiplier, in [low, high], if no constraint but the budget binds."""
+        plain = self._sums.estimate_near(self._objective, low, high)
+        if self._signals is None:
+            return bisect(plain, budget_per_day, low, high, 1e-7)[1]
+        of_signals = self._signals.plain_near(low, high)
+        known: list[tuple[float, float]] = []
+        guess = bisect(lambda x: plain(x) + of_signals(x), budget_per_day, low, high, 1e-7)[1]
+        for _ in range(_GUESSES):
+            factor = math.log(max(self._signals.demand_over_plain(guess), 1e-300))
+            known.append((math.log(guess), factor))
+            (x0, y0), (x1, y1) = known[-2:] if len(known) > 1 else known * 2
+            # Beyond the points known the factor changes as between them, but demand falls all the same.
+            slope = min(max((y1 - y0) / (x1 - x0), -0.4), 0.4) if x1 != x0 else 0.0
+            offset = y1 - slope * x1
+
+            def total(x: float, slope: float = slope, offset: float = offset) -> float:
+                return plain(x) + of_signals(x) * math.exp(min(slope * math.log(x) + offset, 300.0))
+
+            before, guess = guess, bisect(total, budget_per_day, low, high, 1e-7)[1]
+            if abs(math.log(guess / before)) < _CLOSE:
+                break
+        return guess
+
+
+def bisect(
+    demand_at: Callable[[float], float], budget: float, low: float, high: float, width: float = 1e-4
+) -> tuple[float, float]:
+    """Narrows [low, high] around the root of a decreasing function, keeping demand_at(high) <= budget."""
+    for _ in range(60):
+        middle = math.sqrt(low) * math.sqrt(high)
+        if not low < middle < high or high <= low * (1.0 + width):
+            break
+        if demand_at(middle) > budget:
+            low = middle
+        else:
+            high = middle
+    return low, high

@@ -5,10 +5,14 @@ from typing import Final
 
 import numpy as np
 
+from policies import signal_value
 from policies.demand import Prepared
 from policies.errors import NotConvergedError
 from policies.objectives import Objective
 from policies.result import SearchResult
+from policies.signal_block import least_value
+from policies.signal_rates import marginal_value_at_rate
+from policies.signal_value import SignalPages
 from policies.special import CHUNK, LARGEST_BELOW_ONE
 from policies.tables import Reciprocal
 from policies.typing_ import BoolArray, FloatArray, IntArray
@@ -51,6 +55,14 @@ class _Pages:
         self.ceiling = prepared.ceiling
         self.objective = objective
         self._scratch = Reciprocal()
+        self.signals: SignalPages | None = None
+        if prepared.signals is not None:
+            self.signal_row, which = prepared.signals.find(rows)
+            if which.size:
+                self.signals = prepared.signals.pages.take(which)
+                self.ratio[self.signal_row] = prepared.signals.ratio[which]
+                self._signal_of = np.full(rows.size, -1)
+                self._signal_of[self.signal_row] = np.arange(which.size)
 
     def rates(self, multiplier: FloatArray, rows: IntArray | None) -> FloatArray:
         """Demand of `rows` (None: all) at one multiplier per row."""
@@ -68,6 +80,10 @@ class _Pages:
             np.minimum(chunk, LARGEST_BELOW_ONE if self.objective.starves else 1e300, out=chunk)
             self.objective.demand(weight[part], chunk, self._scratch, result)
             result *= active
+        if self.signals is not None:
+            of = self._signal_of if rows is None else self._signal_of[rows]
+            mine = np.flatnonzero(of >= 0)
+            out[mine] = signal_value.crawl_rate(self.signals.take(of[mine]), multiplier[mine])
         np.minimum(out, self.ceiling if self.cap is None else pick(self.cap), out=out)
         if self.floor is not None:
             np.maximum(out, pick(self.floor), out=out)
@@ -162,6 +178,8 @@ def solve_hosts(
         slope = objective.marginal_value(
             mixed, block.change_rate_per_day[rows], block.request_rate_per_day[rows]
         )
+        if pages.signals is not None:
+            slope[pages.signal_row] = marginal_value_at_rate(pages.signals, mixed[pages.signal_row])
         multiplier = np.where(searched, multiplier, np.maximum.reduceat(slope, start))
     return HostSolution(mixed, multiplier, units)
 
@@ -210,6 +228,9 @@ def _ends(
             pages.ceiling if pages.cap is None else pages.cap, np.repeat(limit, sizes) * (1.0 + 1e-9)
         )
         at_cap = objective.marginal_value(np.broadcast_to(cap, rows.shape), change, request)
+        if pages.signals is not None:
+            mine = pages.signal_row
+            at_cap[mine] = least_value(pages.signals, np.broadcast_to(cap, rows.shape)[mine])
         useful = pages.ratio < np.inf
         low = np.minimum.reduceat(np.where(useful, at_cap, np.inf), start) * 0.5
         low = np.where(np.isfinite(low), low, 1.0)

@@ -7,6 +7,8 @@ search can bound the demand of many pages from a histogram of their ratios.
     memoryless  xi/(xi + Delta); crawls at exponential distances (LambdaCrawl, Upadhyay et al. / Han et al.)
     discrete    the same in steps of time, with probabilities of a crawl and of a change per step
     harmonic    log(xi/(xi + Delta)); no page is ever starved (Kolobov et al., "Staying up to date")
+    signals     periodic, but pages with change-indicating signals are crawled when those give reason to
+                (Busa-Fekete et al.)
 """
 
 import math
@@ -32,6 +34,8 @@ class Objective(ABC):
     name: ClassVar[str]
     starves: ClassVar[bool] = True
     """Whether demand is exactly zero once multiplier * ratio >= 1."""
+    uses_signals: ClassVar[bool] = False
+    """Whether pages with change-indicating signals are crawled by what the signals say."""
 
     max_rate_per_day: float = math.inf
 
@@ -144,6 +148,16 @@ class Periodic(Objective):
 
     def _slope(self, rate_per_day: FloatArray, change_rate_per_day: FloatArray) -> FloatArray:
         return special.p2(change_rate_per_day / rate_per_day) / change_rate_per_day
+
+
+class Signals(Periodic):
+    """Periodic for pages without change-indicating signals, crawls by what they say for those with.
+
+    All that is here concerns pages without. `policies.demand` and `policies.signal_policy` know the others.
+    """
+
+    name = "signals"
+    uses_signals = True
 
 
 class Memoryless(Objective):
@@ -264,7 +278,7 @@ def _changes_per_crawl(rate_per_day: FloatArray, change_rate_per_day: FloatArray
 
 
 _BY_NAME: Final[dict[str, type[Objective]]] = {
-    objective.name: objective for objective in (Periodic, Memoryless, Discrete, Harmonic)
+    objective.name: objective for objective in (Periodic, Memoryless, Discrete, Harmonic, Signals)
 }
 NAMES: Final = tuple(_BY_NAME)
 

@@ -43,6 +43,8 @@ class SearchResult:
         Whether any page has a floor, or something that may cut its rate.
     scaled_hosts : int
         Hosts whose floors exceed their limit and were scaled down to it.
+    expanded_at : float
+        Multiplier around which pages with signals were expanded, see `policies.signal_block`; 0: none were.
     """
 
     objective: str
@@ -62,3 +64,4 @@ class SearchResult:
     pages: int
     constrained: bool
     scaled_hosts: int
+    expanded_at: float = 0.0

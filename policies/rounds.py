@@ -7,6 +7,7 @@ from typing import Final
 
 from policies.demand import BUDGET_UNITS
 from policies.result import Status
+from policies.signal_block import RADIUS
 
 ROUNDS: Final = 6
 """Rounds after which every search has ended; most end after two or three."""
@@ -33,6 +34,8 @@ class SearchState:
         Ascending multipliers at which the next round wants the demand.
     shrink : float
         Width of the bracket before the last round over its width after it.
+    expanded_at : float
+        Multiplier around which pages with signals are expanded; 0 if there are none.
     """
 
     objective: str
@@ -51,6 +54,7 @@ class SearchState:
     pending: tuple[float, ...] = ()
     rounds: int = 0
     shrink: float = math.inf
+    expanded_at: float = 0.0
 
 
 def log_width(state: SearchState) -> float:
@@ -87,7 +91,10 @@ def has_converged(state: SearchState) -> bool:
 def first_points(state: SearchState, guess: float, starve_all: float) -> tuple[float, ...]:
     """Multipliers of the first round, around the survey's estimate."""
     points = _around(guess, [3e-5 * 8.0**j for j in range(_pairs(state))])
-    if state.constrained:  # the guess knows of no floors, caps and limits
+    if state.expanded_at > 0.0:
+        # The estimate is from a sample. Points that the expansion covers cost little, others much.
+        points = _around(guess, [1e-3, 0.5 * RADIUS])
+    elif state.constrained:  # the guess knows of no floors, caps and limits
         width = log_width(state)
         points += [state.low, state.high]
         points += [state.low * math.exp(width * part) for part in (0.25, 0.5, 0.75)]
@@ -97,8 +104,8 @@ def first_points(state: SearchState, guess: float, starve_all: float) -> tuple[f
     return _plan(state, points)
 
 
-def next_points(state: SearchState) -> tuple[float, ...]:
-    """Multipliers of a later round, around the estimate from the demands so far."""
+def next_points(state: SearchState) -> tuple[tuple[float, ...], float]:
+    """Multipliers of a later round, around the estimate from the demands so far, and where to expand."""
     guess, error = _interpolate(state)
     width = log_width(state)
     pairs = 1 if width < 1e-6 else max(_pairs(state), 2 if state.constrained else 1)
@@ -107,7 +114,21 @@ def next_points(state: SearchState) -> tuple[float, ...]:
         first = max(1e-9, min(first, 0.01 * width))
         outer = max(first, min(max(outer, 0.03 * width), 0.25 * width))
     offsets = [min(first * (outer / first) ** (j / max(pairs - 1, 1)), 0.5 * width) for j in range(pairs)]
-    return _plan(state, _around(guess, offsets))
+    if state.expanded_at > 0.0 and width > RADIUS:
+        offsets = [min(x, 0.99 * RADIUS) for x in offsets] + [0.99 * RADIUS]
+    points = _plan(state, _around(guess, offsets))
+    return points, _center(state.expanded_at, guess, points)
+
+
+def _center(expanded_at: float, guess: float, points: tuple[float, ...]) -> float:
+    """Where to expand for `points`: where it was done already, unless a new place covers more of them."""
+    if expanded_at == 0.0:
+        return 0.0
+
+    def covered(center: float) -> int:
+        return sum(abs(math.log(point / center)) <= RADIUS for point in points)
+
+    return guess if covered(guess) > covered(expanded_at) else expanded_at
 
 
 def _pairs(state: SearchState) -> int:

@@ -11,7 +11,7 @@ In one process `solve` does it all. Distributed, the same functions run as
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -34,7 +34,7 @@ from policies.allocation import (
 )
 from policies.demand import BUDGET_UNITS, PageBlock, Prepared, demand_units
 from policies.errors import InfeasibleError, NotConvergedError
-from policies.histogram import Bounds, Survey, survey_prepared
+from policies.histogram import Bounds, Survey, bisect, survey_prepared
 from policies.objectives import Objective
 from policies.result import SearchResult, Status
 from policies.rounds import (
@@ -47,6 +47,8 @@ from policies.rounds import (
     next_points,
     share_low,
 )
+from policies.signal_block import SignalBlock
+from policies.signal_policy import SignalPolicy, expected_freshness, signal_policy
 from policies.typing_ import FloatArray
 
 __all__ = [
@@ -64,16 +66,20 @@ __all__ = [
     "PageBlock",
     "SearchResult",
     "SearchState",
+    "SignalBlock",
+    "SignalPolicy",
     "Status",
     "Survey",
     "advance",
     "allocate",
     "begin",
     "demand",
+    "expected_freshness",
     "finish",
     "freshness_sums",
     "multipliers",
     "shard_total_per_day",
+    "signal_policy",
     "solve",
     "survey",
 ]
@@ -195,24 +201,9 @@ def begin(survey_of_all: Survey, objective: Objective, budget_per_day: float) ->
     bounds = Bounds(found, objective)
     high = _upper_end(bounds, budget_per_day, starve_all * (1.0 + 1e-9))
     low = _lower_end(bounds, found, budget_per_day, high)
-    guess = _bisect(bounds.estimate_near(low, high), budget_per_day, low, high, 1e-7)[1]
-    state = replace(state, low=low, high=high)
+    guess = bounds.guess(budget_per_day, low, high)
+    state = replace(state, low=low, high=high, expanded_at=guess if found.signals is not None else 0.0)
     return replace(state, pending=first_points(state, guess, starve_all))
-
-
-def _bisect(
-    demand_at: Callable[[float], float], budget: float, low: float, high: float, width: float = 1e-4
-) -> tuple[float, float]:
-    """Narrows [low, high] around the root of a decreasing function, keeping demand_at(high) <= budget."""
-    for _ in range(60):
-        middle = math.sqrt(low) * math.sqrt(high)
-        if not low < middle < high or high <= low * (1.0 + width):
-            break
-        if demand_at(middle) > budget:
-            low = middle
-        else:
-            high = middle
-    return low, high
 
 
 def _upper_end(bounds: Bounds, budget: float, start: float) -> float:
@@ -223,7 +214,7 @@ def _upper_end(bounds: Bounds, budget: float, start: float) -> float:
     low = high
     while bounds.upper(low) <= budget and low > 1e-300:
         low /= 16.0
-    found = _bisect(bounds.upper, budget, low, high)[1] * (1.0 + 1e-9)
+    found = bisect(bounds.upper, budget, low, high)[1] * (1.0 + 1e-9)
     return min(found, start) if start >= high else found
 
 
@@ -236,7 +227,7 @@ def _lower_end(bounds: Bounds, found: Survey, budget: float, high: float) -> flo
         if not has_free:
             return low * (1.0 - 1e-9)
         low /= 16.0
-    return _bisect(bounds.lower, target, low, high)[0] * (1.0 - 1e-9)
+    return bisect(bounds.lower, target, low, high)[0] * (1.0 - 1e-9)
 
 
 def multipliers(state: SearchState) -> FloatArray:
@@ -249,6 +240,7 @@ def demand(block: PageBlock, objective: Objective, state: SearchState) -> Demand
     if not state.pending:
         return Demand(())
     prepared = Prepared(block, objective, state.budget_per_day)
+    prepared.expand(state.expanded_at)
     return Demand(tuple(demand_units(prepared, objective, state.budget_per_day, state.pending)))
 
 
@@ -290,7 +282,8 @@ def advance(state: SearchState, demand_of_all: Demand) -> SearchState:
         return replace(state, status=Status.CONVERGED)
     if state.rounds == ROUNDS:
         return state
-    return replace(state, pending=next_points(state))
+    pending, expanded_at = next_points(state)
+    return replace(state, pending=pending, expanded_at=expanded_at)
 
 
 def finish(state: SearchState) -> SearchResult:
@@ -341,6 +334,7 @@ def finish(state: SearchState) -> SearchResult:
         pages=state.pages,
         constrained=state.constrained,
         scaled_hosts=state.scaled_hosts,
+        expanded_at=state.expanded_at,
     )
 
 
@@ -390,6 +384,7 @@ def solve(
     while state.pending:
         total = Demand((0,) * len(state.pending))
         for part in prepared:
+            part.expand(state.expanded_at)
             total = total.merge(Demand(tuple(demand_units(part, objective, budget_per_day, state.pending))))
         state = advance(state, total)
     result = finish(state)

@@ -148,7 +148,7 @@ def check_optimal(problem: Problem, objective: Objective, result: search.SearchR
         short = np.where(differ, worth(best) - worth(rate) - multiplier * (best - rate), 0.0)
     scale = float(np.abs(worth(rate)[worth(rate) > -np.inf]).sum())
     if result.status is not search.Status.ALL_AT_FLOOR:
-        room = np.abs(np.where(differ, worth(best), 0.0)) + np.where(differ, multiplier * best, 0.0)
+        room = np.abs(np.where(differ, worth(best), 0.0)) + np.where(differ, multiplier * (best + rate), 0.0)
         assert np.all(short >= -1e-12 * room)
         assert float(short.sum()) <= 1e-9 * scale + 1e-12 * float(room.sum())
     assert result.certificate <= 1e-9 * scale

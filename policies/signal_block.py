@@ -1,0 +1,234 @@
+"""Pages with change-indicating signals in the search: their rows, and the rates they ask for.
+
+A page with signals is crawled when its clock, -log of the probability that the copy is still fresh, reaches a
+threshold (Busa-Fekete et al., "Tractable near-optimal policies for crawling with noisy signals", Theorem 1).
+The threshold for a multiplier has no closed form. So the search expands rates and thresholds of all pages
+around its first guess, once; every evaluation near it then costs a polynomial.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from policies import signal_value
+from policies.objectives import TINY_RATE
+from policies.signal_value import Expansion, SignalPages
+from policies.special import p2
+from policies.typing_ import BoolArray, FloatArray, IntArray
+
+RADIUS: Final = 0.02
+"""How far, in log multiplier, an expansion reaches; beyond it, pages are solved one by one."""
+
+_WINDOW: Final = 1 << 15  # rows with signals that are evaluated together; more than a chunk
+_LARGEST_RATE: Final = 1e30
+_SURE_WEIGHT: Final = 40.0  # a signal of this weight leaves no hope: e^-40 is below the rounding of 1
+_SAFETY: Final = 1.0 - 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class SignalBlock:
+    """The pages of a block that have signals. Rates are per day.
+
+    Attributes
+    ----------
+    row : (m,) int64, ascending
+        Rows of the pages in the block.
+    unsignalled_rate_per_day : (m,) float64
+        Rate of changes that send no signal; 0 if each change sends one.
+    signal_rate_per_day : (m,) float64
+        Rate of signals, true and false.
+    signal_weight : (m,) float64
+        -log P(unchanged) that one signal adds to the clock; no unit. 0 is pure noise, inf a sure change.
+    """
+
+    row: IntArray
+    unsignalled_rate_per_day: FloatArray
+    signal_rate_per_day: FloatArray
+    signal_weight: FloatArray
+
+    def __len__(self) -> int:
+        return int(self.row.shape[0])
+
+    def validate(self, n: int) -> None:
+        """Raises ValueError at the first column that is malformed, for a block of `n` pages."""
+        m = self.row.shape
+        if self.row.ndim != 1 or self.row.dtype != np.int64:
+            raise ValueError(f"row of signals must be int64 of one dimension, got {self.row.dtype} of {m}")
+        if self.row.size and not (
+            self.row[0] >= 0 and self.row[-1] < n and bool(np.all(self.row[1:] > self.row[:-1]))
+        ):
+            raise ValueError(f"row of signals must rise within the {n} pages of the block")
+        for name, largest in (
+            ("unsignalled_rate_per_day", _LARGEST_RATE),
+            ("signal_rate_per_day", _LARGEST_RATE),
+            ("signal_weight", np.inf),
+        ):
+            values = getattr(self, name)
+            if values.shape != m or values.dtype != np.float64:
+                raise ValueError(f"{name} must be float64 of shape {m}, got {values.dtype} of {values.shape}")
+            if values.size and not (float(values.min()) >= 0.0 and float(values.max()) <= largest):
+                raise ValueError(
+                    f"{name} must lie in [0, {largest:g}], got values from {float(values.min())!r} to "
+                    f"{float(values.max())!r}"
+                )
+
+    def pages(self, request_rate_per_day: FloatArray) -> SignalPages:
+        """The pages; `request_rate_per_day` (n,) is that of the whole block."""
+        return SignalPages(
+            request_rate_per_day[self.row],
+            self.unsignalled_rate_per_day,
+            self.signal_rate_per_day,
+            self.signal_weight,
+        )
+
+    def slice(self, start: int, stop: int) -> SignalBlock:
+        """Those in rows start:stop of the block, for a block of these rows alone."""
+        first, last = np.searchsorted(self.row, [start, stop])
+        part = slice(int(first), int(last))
+        return SignalBlock(
+            self.row[part] - start,
+            self.unsignalled_rate_per_day[part],
+            self.signal_rate_per_day[part],
+            self.signal_weight[part],
+        )
+
+
+class SignalRows:
+    """Pages of a block whose signals matter, ready for evaluation.
+
+    Pages without a request, a change or a signal that says anything are left to the plain objective.
+
+    Attributes
+    ----------
+    row : (s,) int64, ascending
+    pages : SignalPages
+    ratio : (s,) float64
+        1 / (marginal value at rate 0+).
+    most_per_day : (s,) float64
+        Rate beyond which no crawl helps: that of the signals where each change sends one, else inf.
+    near : Expansion or None
+        None before `expand`.
+    """
+
+    __slots__ = ("most_per_day", "near", "pages", "ratio", "row")
+
+    def __init__(self, row: IntArray, pages: SignalPages) -> None:
+        a = pages.unsignalled_rate_per_day
+        self.row, self.pages = row, replace(pages, unsignalled_rate_per_day=np.where(a < TINY_RATE, 0.0, a))
+        pages = self.pages
+        self.ratio = pages.change_rate_per_day / pages.request_rate_per_day
+        self.most_per_day = np.where(pages.unsignalled_rate_per_day > 0.0, np.inf, pages.signal_rate_per_day)
+        self.near: Expansion | None = None
+
+    @classmethod
+    def of(cls, signals: SignalBlock, request_rate_per_day: FloatArray) -> SignalRows | None:
+        """Those of a block; None if there are none."""
+        pages = signals.pages(request_rate_per_day)
+        kind = signal_value.kind_of(pages)
+        matters = (kind != signal_value.INERT) & (kind != signal_value.NO_SIGNALS)
+        if not np.any(matters):
+            return None
+        rows = np.flatnonzero(matters)
+        return cls(signals.row[rows], pages.take(rows))
+
+    def expand(self, multiplier: float) -> None:
+        """Makes evaluations near `multiplier` cheap. The rates depend on it in their last digits."""
+        if multiplier > 0.0 and (self.near is None or self.near.multiplier != multiplier):
+            self.near = signal_value.expand(self.pages, multiplier)
+
+    def window(self, first: int) -> SignalWindow:
+        """Some of the rows from the one numbered `first` on."""
+        rows = slice(first, first + _WINDOW)
+        near = None if self.near is None else self.near.take(rows)
+        return SignalWindow(rows, self.row[rows], self.pages.take(rows), self.most_per_day[rows], near)
+
+    def find(self, rows: IntArray) -> tuple[IntArray, IntArray]:
+        """Where in ascending block `rows` there are pages of these, and which: two (k,) int64."""
+        at = np.searchsorted(self.row, rows)
+        inside = np.minimum(at, self.row.size - 1)
+        where = np.flatnonzero((at < self.row.size) & (self.row[inside] == rows))
+        return where, at[where]
+
+
+class SignalWindow:
+    """Some of the rows, evaluated together: the few that need to be solved cost less that way.
+
+    Attributes
+    ----------
+    rows : slice
+        Which of all rows with signals.
+    row : (w,) int64
+    most_per_day : (w,) float64
+    """
+
+    __slots__ = ("_near", "_pages", "_rates", "most_per_day", "row", "rows")
+
+    def __init__(
+        self, rows: slice, row: IntArray, pages: SignalPages, most_per_day: FloatArray, near: Expansion | None
+    ) -> None:
+        self.rows = slice(rows.start, rows.start + row.size)
+        self.row, self.most_per_day = row, most_per_day
+        self._pages, self._near = pages, near
+        self._rates: dict[float, FloatArray] = {}
+
+    def rates(self, multiplier: float) -> FloatArray:
+        """(w,) crawl rates per day asked for at a multiplier > 0, before floors and caps."""
+        if multiplier not in self._rates:
+            if multiplier == np.inf:
+                found = np.zeros(self.row.size)
+            elif self._near is not None:
+                found = self._near.rates(multiplier)
+            else:
+                found = signal_value.crawl_rate(self._pages, multiplier)
+            self._rates[multiplier] = found
+        return self._rates[multiplier]
+
+
+def clock_rate(pages: SignalPages) -> tuple[FloatArray, BoolArray]:
+    """How fast the clock runs on average, a + g kappa, at least; and where that is exact.
+
+    A weight beyond 40 is as good as certainty: there it stands for a + g, which bounds values as well.
+    """
+    sure = pages.signal_weight > _SURE_WEIGHT
+    weight = np.where(sure, 1.0, pages.signal_weight)
+    return pages.unsignalled_rate_per_day + pages.signal_rate_per_day * weight, ~sure
+
+
+def value_of_first(pages: SignalPages) -> FloatArray:
+    """(s,) multiplier up to which a page surely asks for at least its signals' rate: V at u = kappa.
+
+    Until the clock shows one signal's weight the first signal always ends the interval, so that
+    psi = (1 - e^{-g u / a}) / g, and V = mu / g (1 - e^{-u} - a / (a + g) (1 - e^{-(1 + g / a) u})).
+    """
+    a, g = pages.unsignalled_rate_per_day, pages.signal_rate_per_day
+    u = pages.signal_weight
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        ratio = np.where(a > 0.0, g / np.where(a > 0.0, a, 1.0), np.inf)
+        x = np.where(a > 0.0, (1.0 + ratio) * u, np.inf)
+        direct = -np.expm1(-u) + a / (a + g) * np.expm1(-x)
+        # The two terms cancel where both are small: V >= mu / (a + g kappa) P2(u) holds everywhere.
+        value = pages.request_rate_per_day / g * direct * _SAFETY
+    clock, exact = clock_rate(pages)
+    series = pages.request_rate_per_day / clock * p2(u) * _SAFETY
+    use_series = ~exact | (x < 1e-3) | (direct < 1e-6)
+    return np.where(use_series, series, value)
+
+
+def least_value(pages: SignalPages, rate_per_day: FloatArray) -> FloatArray:
+    """(s,) multipliers at which the pages surely ask for at least `rate_per_day`.
+
+    From psi <= u / a, psi <= (u + kappa) / (a + g kappa) and V(u) >= mu / (a + g kappa) P2(u). Rates above
+    the most that helps a page count as that most.
+    """
+    a, g = pages.unsignalled_rate_per_day, pages.signal_rate_per_day
+    clock, exact = clock_rate(pages)
+    rate = np.where(a > 0.0, rate_per_day, np.minimum(rate_per_day, g))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        alone = np.where(rate > 0.0, a / np.where(rate > 0.0, rate, 1.0), np.inf)
+        late = np.where(rate > 0.0, clock / np.where(rate > 0.0, rate, 1.0) - pages.signal_weight, np.inf)
+    late = np.where(exact, np.maximum(late, 0.0), 0.0)
+    found = pages.request_rate_per_day / clock * p2(np.maximum(alone, late)) * _SAFETY
+    return np.where(rate <= g, np.maximum(found, value_of_first(pages)), found)
