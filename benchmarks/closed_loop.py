@@ -85,6 +85,7 @@ class _Carried:
 
     batches: list[pa.RecordBatch] = field(default_factory=list)
     carry: Carry = field(default_factory=Carry)
+    multiplier: float | None = None
 
 
 class ClosedLoop:
@@ -100,12 +101,21 @@ class ClosedLoop:
         What each page weighs.
     seed : int
         Of the times of the free crawls before the first night.
+    siblings : str
+        As the job's option.
     """
 
     def __init__(
-        self, world: World, mode: Mode, crawls_per_page: float, weight: FloatArray, seed: int = 0
+        self,
+        world: World,
+        mode: Mode,
+        crawls_per_page: float,
+        weight: FloatArray,
+        seed: int = 0,
+        siblings: str = "auto",
     ) -> None:
         self._world, self._mode, self._crawls_per_page, self._weight = world, mode, crawls_per_page, weight
+        self._siblings = siblings
         rng = np.random.Generator(np.random.Philox(key=seed))
         early = world.start_us - (rng.random(len(world)) * US_PER_DAY).astype(np.int64)
         # Every page is crawled once when it appears, for free: nothing is known of it before.
@@ -192,7 +202,14 @@ class ClosedLoop:
             )
         budget = self._crawls_per_page * len(known)
         clock = RequestClock(as_of_us // US_PER_DAY, REQUEST_HALF_LIFE_DAYS)
-        settings = FoldSettings(as_of_us, FORGETTING, clock, HostDefaults(None, 0.0, US_PER_DAY))
+        settings = FoldSettings(
+            as_of_us,
+            FORGETTING,
+            clock,
+            HostDefaults(None, 0.0, US_PER_DAY),
+            siblings=self._siblings,
+            multiplier=carried.multiplier,
+        )
         fold = ShardFold(settings, batches)
         folded = fold.tables(0, [])
         with_signals = {"with_signals": True} if mode.objective == "signals" else {}
@@ -225,10 +242,11 @@ class ClosedLoop:
         carried.batches = [
             fold.state(),
             fold.signals(),
+            fold.siblings(),
             slots_pages.filter(pa.array(used)),
             scheduled.slots_hosts(),
         ]
-        carried.carry = plan.carry
+        carried.carry, carried.multiplier = plan.carry, result.multiplier
         return planned, mode.trust(estimated)
 
     def _predict(self, planned: Planned, estimated: object, row_of_page: IntArray, as_of_us: int) -> Planned:

@@ -26,35 +26,54 @@ SAME_POLL_US = 3600 * _SECOND
 
 @dataclass(frozen=True)
 class SignalLog:
-    """Signals, sorted by time.
+    """Signals, in the order in which they became known.
 
     Attributes
     ----------
     page : (k,) int64
+    seen_us : (k,) int64, ascending
+        When each became known, UTC microseconds.
     at_us : (k,) int64
-        UTC microseconds.
+        The time that it has in the log.
+    dated_us : (k,) int64
+        The time that it tells of, e.g. the lastmod; `seen_us` where there is none.
     source : (k,) int64
         Index into `sources`.
     sources : tuple of str
     """
 
     page: IntArray
+    seen_us: IntArray
     at_us: IntArray
+    dated_us: IntArray
     source: IntArray
     sources: tuple[str, ...]
 
-    def between(self, after_us: int, until_us: int) -> SignalLog:
-        """Signals later than the one instant and not later than the other."""
-        part = slice(*np.searchsorted(self.at_us, [after_us, until_us], side="right"))
-        return SignalLog(self.page[part], self.at_us[part], self.source[part], self.sources)
+    @classmethod
+    def empty(cls) -> SignalLog:
+        """No signals."""
+        none = np.zeros(0, np.int64)
+        return cls(none, none, none, none, none, ())
 
-    def add(self, page: IntArray, at_us: IntArray, source: str) -> SignalLog:
+    def take(self, rows: IntArray | BoolArray | slice) -> SignalLog:
+        """Some of the signals."""
+        columns = (self.page, self.seen_us, self.at_us, self.dated_us, self.source)
+        return SignalLog(*(c[rows] for c in columns), self.sources)
+
+    def between(self, after_us: int, until_us: int) -> SignalLog:
+        """Signals seen later than the one instant and not later than the other."""
+        return self.take(slice(*np.searchsorted(self.seen_us, [after_us, until_us], side="right")))
+
+    def add(
+        self, page: IntArray, seen_us: IntArray, source: str, dated_us: IntArray | None = None
+    ) -> SignalLog:
         """With further signals of one source."""
         sources = self.sources if source in self.sources else (*self.sources, source)
         code = np.full(len(page), sources.index(source), np.int64)
-        pages, times = np.concatenate([self.page, page]), np.concatenate([self.at_us, at_us])
-        order = np.lexsort((pages, times))
-        return SignalLog(pages[order], times[order], np.concatenate([self.source, code])[order], sources)
+        new = (page, seen_us, seen_us, seen_us if dated_us is None else dated_us, code)
+        old = (self.page, self.seen_us, self.at_us, self.dated_us, self.source)
+        whole = SignalLog(*(np.concatenate(c) for c in zip(old, new, strict=True)), sources)
+        return whole.take(np.lexsort((whole.page, whole.seen_us)))
 
 
 @dataclass(frozen=True)
@@ -74,6 +93,8 @@ class World:
         When each page appears.
     change_page, change_us : (c,) int64
         Changes, sorted by page, then time.
+    change_seen_us : (c,) int64
+        When the history's poll saw each of them.
     change_version : (c,) int64
         What each change led to: equal numbers of a page are equal contents. 0 is the first version.
     poll_us : (p,) int64
@@ -91,6 +112,7 @@ class World:
     first_us: IntArray
     change_page: IntArray
     change_us: IntArray
+    change_seen_us: IntArray
     change_version: IntArray
     poll_us: IntArray
     signals: SignalLog
@@ -145,11 +167,11 @@ class World:
         Only polls count at which contents and sitemaps were both looked at.
         """
         pages = self.signalled
-        signal = pages[self.signals.page] & self._polled(self.signals.at_us)
-        at_poll = _up_to(self.poll_us, self.change_us)
+        signal = pages[self.signals.page] & self._polled(self.signals.seen_us)
+        at_poll = _up_to(self.poll_us, self.change_seen_us)
         change = pages[self.change_page] & (at_poll >= 0)
         polls = len(self.poll_us) + 1
-        signals = np.unique(self.signals.page[signal] * polls + self._poll(self.signals.at_us[signal]))
+        signals = np.unique(self.signals.page[signal] * polls + self._poll(self.signals.seen_us[signal]))
         changes = np.unique(self.change_page[change] * polls + at_poll[change])
         both = np.intersect1d(signals, changes)
         n, found, there = (
@@ -176,7 +198,7 @@ class World:
         number, new_host = np.cumsum(kept) - 1, np.zeros(len(self.hosts), np.int64)
         new_host[codes] = np.arange(len(codes))
         change, heard = kept[self.change_page], kept[self.signals.page]
-        log = self.signals
+        log = self.signals.take(heard)
         return replace(
             self,
             url=self.url.filter(pa.array(kept)),
@@ -187,8 +209,9 @@ class World:
             first_us=self.first_us[kept],
             change_page=number[self.change_page[change]],
             change_us=self.change_us[change],
+            change_seen_us=self.change_seen_us[change],
             change_version=self.change_version[change],
-            signals=SignalLog(number[log.page[heard]], log.at_us[heard], log.source[heard], log.sources),
+            signals=replace(log, page=number[log.page]),
         )
 
     def spread(self, seed: int, poll_us: IntArray) -> World:
@@ -203,6 +226,27 @@ class World:
         # Not before the page itself.
         moved = np.maximum(self.change_us - back.astype(np.int64), self.first_us[self.change_page] + 1)
         return replace(self, change_us=np.minimum(moved, self.change_us))
+
+    def dated(self, seed: int, poll_us: IntArray) -> World:
+        """The same with signals at the times they tell of, as a night dates them that reads sitemaps.
+
+        So are the changes that were found at the same poll, where that time is since the poll before; others
+        are spread.
+        """
+        log, spread = self.signals, self.spread(seed, poll_us)
+        at = np.searchsorted(poll_us, self.change_us) - 1
+        before = np.where(at >= 0, poll_us[at], self.change_us)
+        before = np.maximum(before, self.first_us[self.change_page])
+        key = self._key(log.page, log.seen_us)
+        order = np.argsort(key, kind="stable")
+        after = np.searchsorted(key[order], self._key(self.change_page, self.change_us - SAME_POLL_US))
+        near = np.append(order, len(order))[after]
+        page, seen, told = (np.append(c, -1)[near] for c in (log.page, log.seen_us, log.dated_us))
+        same = (page == self.change_page) & (np.abs(seen - self.change_us) <= SAME_POLL_US)
+        told_of = same & (told > before) & (told <= self.change_us)
+        change_us = np.where(told_of, told, spread.change_us)
+        signals = replace(log, at_us=np.minimum(log.dated_us, log.seen_us))
+        return replace(self, change_us=change_us, signals=signals)
 
     def flooded(self, host: str, pings: int, night: int, source: str, seed: int = 0) -> World:
         """The same with pings for pages of a host that do not change, in the day up to a night."""
@@ -281,20 +325,20 @@ def read_world(folder: Path, start_us: int, end_us: int) -> World:
             page.append(i)
             when.append(at)
             version.append(codes.setdefault(digest, len(codes)))
-    at_us, signal_page, known = [], [], set()
+    seen_us, dated_us, signal_page, known = [], [], [], set()
     for row in _read(folder / "lastmod.tsv.gz"):  # by page, then time
         seen = int(row["seen_time"]) * _SECOND
         # The first sight of a date is no signal, each later move is one.
         url = _url(row["page_id"])
         if row["lastmod"] and url in known and url in number and start_us <= seen < end_us:
             signal_page.append(number[url])
-            at_us.append(seen)
+            seen_us.append(seen)
+            dated_us.append(int(float(row["lastmod_unix"]) * _SECOND) if row["lastmod_unix"] else seen)
         if row["lastmod"]:
             known.add(url)
     located = locate(pa.array(urls, pa.string()), HostTable())
     names = located.hosts()
     hosts = tuple(sorted(names.values()))
-    none = SignalLog(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64), ())
     return World(
         start_us,
         end_us,
@@ -306,9 +350,15 @@ def read_world(folder: Path, start_us: int, end_us: int) -> World:
         first,
         np.array(page, np.int64),
         np.array(when, np.int64),
+        np.array(when, np.int64),
         np.array(version, np.int64),
         np.intersect1d(*(read_polls(folder, what) for what in ("content", "sitemap"))),
-        none.add(np.array(signal_page, np.int64), np.array(at_us, np.int64), "sitemap"),
+        SignalLog.empty().add(
+            np.array(signal_page, np.int64),
+            np.array(seen_us, np.int64),
+            "sitemap",
+            np.array(dated_us, np.int64),
+        ),
     )
 
 

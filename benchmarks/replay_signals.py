@@ -26,19 +26,22 @@ from benchmarks.histories import US_PER_DAY, World, read_polls, read_world, zipf
 from benchmarks.replay_estimators import shared_folder
 from benchmarks.signal_modes import MODES
 from policies.typing_ import FloatArray
+from transforms.siblings import MODES as SIBLINGS
 
 GROUPS = {"all": (0, 1), "with signals": (1,), "without": (0,)}
 DECILES = 10
+TIMES = ("polled", "spread", "dated")
 FLOOD_SOURCES, FLOOD_BUDGET = ("sitemap", "indexnow"), 0.5
 
 
 @dataclass(frozen=True)
 class Job:
-    """One run: a mode, a budget in crawls per page and day, and a draw of weights (0: equal ones)."""
+    """One run: a mode, a budget in crawls per page and day, a draw of weights (0: equal ones)."""
 
     mode: str
     budget: float
     draw: int
+    siblings: str = "auto"
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ class Score:
 def play(world: World, job: Job, nights: int | None = None) -> Score:
     """Make one run."""
     weight = zipf(len(world), job.draw) if job.draw else np.ones(len(world))
-    run = ClosedLoop(world, MODES[job.mode](world), job.budget, weight).run(nights)
+    run = ClosedLoop(world, MODES[job.mode](world), job.budget, weight, 0, job.siblings).run(nights)
     crawls = run.crawls
     late = (crawls.at_us > (world.start_us + world.end_us) // 2) & ~np.isnan(crawls.predicted)
     fresh, held = freshness(world, crawls, weight)
@@ -110,7 +113,10 @@ def compare(
     days: int,
 ) -> list[str]:
     """Freshness in percent of the first mode, and differences to it of the others, over draws of weights."""
-    of = {m: [scores[Job(m, budget, d)] for d in draws] for m in modes}
+    of = {
+        m: [s for j, s in scores.items() if j.mode == m and j.budget == budget and j.draw in draws]
+        for m in modes
+    }
     base = of[modes[0]]
     each = [share(s.fresh, s.held, group, first) for s in base]
     held = sum(s.held / s.held.sum() for s in base)
@@ -202,7 +208,7 @@ def report_flood(world: World, options: argparse.Namespace) -> list[str]:
                 f"{options.flood} pings from {source} for pages of {host} that do not change, in the day "
                 f"before night {night + 1}: {mode}, {FLOOD_BUDGET:g} crawls per page and day"
             )
-            job = Job(mode, FLOOD_BUDGET, 0)
+            job = Job(mode, FLOOD_BUDGET, 0, options.siblings)
             parts.append(markdown(head, flood(world, job, flooded, host, night, after)))
     return parts
 
@@ -217,7 +223,7 @@ def report(world: World, options: argparse.Namespace) -> str:
     modes, budgets, draws = options.modes, options.budgets, range(1, options.draws + 1)
     nights = len(world.nights())
     first = round(options.warm_up * nights)
-    jobs = [Job(m, b, d) for b in budgets for d in (0, *draws) for m in modes]
+    jobs = [Job(m, b, d, options.siblings) for b in budgets for d in (0, *draws) for m in modes]
     scores = play_all(world, jobs, options.jobs)
     n_signalled = int(world.signalled.sum())
     parts = [
@@ -235,7 +241,7 @@ def report(world: World, options: argparse.Namespace) -> str:
     parts.append(markdown(head, rows))
     for mode in modes:
         for budget in budgets:
-            score = scores[Job(mode, budget, 0)]
+            score = scores[Job(mode, budget, 0, options.siblings)]
             of_signalled = world.signalled[score.crawls.page]
             for name, use in (("all pages", of_signalled >= 0), ("pages with signals", of_signalled)):
                 parts.append(
@@ -269,7 +275,14 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--hour", type=float, default=6.0, help="of the day, UTC, when the night runs")
     p.add_argument("--warm_up", type=float, default=0.4, help="share of the window that is not scored")
     p.add_argument("--block_days", type=int, default=7)
-    p.add_argument("--spread", type=int, help="seed: spread changes between polls (default: as polled)")
+    p.add_argument(
+        "--times",
+        default="dated",
+        choices=TIMES,
+        help="of changes and signals: when they were polled; changes spread between polls; or both at the "
+        "lastmod where it tells of a change, other changes spread (default: %(default)s)",
+    )
+    p.add_argument("--siblings", default="auto", choices=SIBLINGS, help="as the job's option")
     p.add_argument("--hosts", nargs="+", help="only pages of these hosts")
     p.add_argument(
         "--junk", type=float, default=0.0, help="false signals per page and day for hosts without any"
@@ -294,8 +307,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     world = read_world(folder, start, end)
     if options.hosts:
         world = world.of_hosts(options.hosts)
-    if options.spread is not None:
-        world = world.spread(options.spread, read_polls(folder, "content"))
+    polls = read_polls(folder, "content")
+    if options.times != "polled":
+        world = world.spread(0, polls) if options.times == "spread" else world.dated(0, polls)
     if options.junk:
         quiet = np.bincount(world.host[world.signalled], minlength=len(world.hosts)) == 0
         for code in np.flatnonzero(quiet):

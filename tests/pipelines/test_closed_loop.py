@@ -2,6 +2,7 @@
 
 import gzip
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -30,8 +31,8 @@ def world_of(
     page, day = np.array(sorted(changes)).reshape(-1, 2).T
     heard, at = np.array(sorted(signals)).reshape(-1, 2).T
     us = START + np.rint(day * US_PER_DAY).astype(np.int64)
-    none = SignalLog(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64), ())
-    log = none.add(heard.astype(np.int64), START + np.rint(at * US_PER_DAY).astype(np.int64), "sitemap")
+    seen_us = START + np.rint(at * US_PER_DAY).astype(np.int64)
+    log = SignalLog.empty().add(heard.astype(np.int64), seen_us, "sitemap")
     return World(
         START,
         START + days * US_PER_DAY,
@@ -42,6 +43,7 @@ def world_of(
         ("a.test", "b.test"),
         np.full(n, START - US_PER_DAY),
         page.astype(np.int64),
+        us,
         us,
         np.arange(1, len(us) + 1),
         np.unique(us),
@@ -208,6 +210,19 @@ def test_spread_changes_stay_between_their_polls() -> None:
         and (back[world.change_us > world.poll_us[0]] > 0).all()
     )
     assert spread.true_quality() == world.true_quality()
+
+
+def test_dates_tell_when_pages_changed() -> None:
+    world = world_of(2, 6, [(0, 1.0), (0, 2.0), (0, 4.0), (1, 3.0)])
+    dated = at(1.6, 3.9, 0.5)
+    log = SignalLog.empty().add(np.array([0, 0, 1]), at(2.0, 4.0, 3.0), "sitemap", dated)
+    moved = replace(world, signals=log).dated(1, at(0.0, 1.0, 2.0, 3.0, 4.0))
+    # Page 0 at 2 and at 4: as dated. At 1 there was no signal, and page 1 has a date before its last poll.
+    assert moved.change_us[[1, 2]].tolist() == at(1.6, 3.9).tolist()
+    assert at(0.0)[0] < moved.change_us[0] < at(1.0)[0]
+    assert at(2.0)[0] < moved.change_us[3] < at(3.0)[0]
+    assert moved.signals.at_us.tolist() == at(1.6, 0.5, 3.9).tolist()
+    assert moved.signals.between(at(2.5)[0], at(4.0)[0]).at_us.tolist() == at(0.5, 3.9).tolist()
 
 
 def test_a_flood_names_no_page_that_changes() -> None:
