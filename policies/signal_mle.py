@@ -279,12 +279,13 @@ def _information(
     observed, expected = np.zeros((n, 2, 2)), np.zeros((n, 2, 2))
     x = (gap, count)
     for i in range(2):
-        for j in range(2):
+        for j in range(i, 2):
             # Without signals the cross terms are 0, whatever the rest.
             product = np.where((x[i] > 0.0) & (x[j] > 0.0), x[i] / e, 0.0) * x[j]
             curve = np.where(changed & ~never, product * (1.0 + 1.0 / e), 0.0)
-            observed[:, i, j] = sum_by(page, curve, n)
-            expected[:, i, j] = sum_by(page, np.where(never & (product > 0.0), np.inf, product), n)
+            observed[:, i, j] = observed[:, j, i] = sum_by(page, curve, n)
+            always = np.where(never & (product > 0.0), np.inf, product)
+            expected[:, i, j] = expected[:, j, i] = sum_by(page, always, n)
     for j, value in enumerate((a, k)):
         if gain[j] > 0.0:
             observed[:, j, j] += gain[j] / (value * value)

@@ -20,7 +20,7 @@ from policies.typing_ import BoolArray, FloatArray, IntArray
 _LARGEST_S = 500.0  # exp(500) is finite, exp(-500) adds nothing
 _SMALLEST_S = 1e-200
 _SETTLED = 1e-6  # of the last relative step; Newton's error after it is of the size of its square
-_SETTLED_SQUARED_ERRORS = 1e-20  # or of the last step in standard errors, squared
+_NEAR, _ROUNDING = 1e-10, 1e-20  # of that step in standard errors, squared
 _DOWN, _UP = -0.8, 3.0  # limits of a relative step
 _QUICK_STEPS = 20  # then each step is checked to climb
 _MAX_STEPS = 1000
@@ -95,13 +95,15 @@ def solve(problem: Problem, start: FloatArray) -> tuple[FloatArray, FloatArray, 
             current = sure
             continue
         move = _boxed_step(second, slope)
-        # Judged on the whole step: one that had to be shortened is small for other reasons.
-        done = (np.abs(move).max(axis=0) <= _SETTLED) | (np.abs(_dot(slope, move)) <= _SETTLED_SQUARED_ERRORS)
+        # Judged on the whole step: one that has to be shortened is small for other reasons.
+        errors = np.abs(_dot(slope, move))
+        done = ((np.abs(move).max(axis=0) <= _SETTLED) & (errors <= _NEAR)) | (errors <= _ROUNDING)
         if step >= _QUICK_STEPS:
             here = _value(row, weight, x, gain, loss, current)
             floor = here - 1e-13 * np.abs(here)
             for _ in range(_HALVINGS):
                 worse = _value(row, weight, x, gain, loss, current * (1.0 + move)) < floor
+                worse &= ~done  # so close, a step shows in the slope but not in the value
                 if not worse.any():
                     break
                 move = np.where(worse, 0.5 * move, move)
@@ -264,7 +266,11 @@ def _value(
     """Log posterior of each page, (p,)."""
     s = _dot(theta[:, row], x)
     np.clip(s, _SMALLEST_S, _LARGEST_S, out=s)
-    total: FloatArray = sum_by(row, weight * np.log(-np.expm1(-s)), theta.shape[1])
+    small = s < 0.7
+    log = np.where(
+        small, np.log(-np.expm1(-np.where(small, s, 1.0))), np.log1p(-np.exp(-np.where(small, 1.0, s)))
+    )
+    total: FloatArray = sum_by(row, weight * log, theta.shape[1])
     for j in range(len(theta)):
         total = total + gain[j] * np.log(theta[j]) - loss[j] * theta[j]
     return total
