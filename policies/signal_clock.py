@@ -18,7 +18,6 @@ from policies.typing_ import BoolArray, FloatArray
 NEVER_FRESH: Final = 745.0  # e^-745 is the last number above 0
 _MAX_STEPS: Final = 200
 _TOLERANCE: Final = 2e-10  # of an expansion, relative, inside its reach
-_LARGEST_SHARE: Final = 1.0 - 2.0**-53
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,8 @@ def expand_at(r: FloatArray, kappa: FloatArray, u: FloatArray) -> Point:
 
 def _series(r: FloatArray, kappa: FloatArray, u: FloatArray, terms: signal_terms.Terms) -> Point:
     everything = 1.0 - r * np.expm1(-kappa)
-    y = -np.log1p(-np.minimum(everything * terms.value, _LARGEST_SHARE))
+    near = terms.rest > 0.5
+    y = np.where(near, -np.log1p(-np.minimum(everything * terms.value, 0.6)), -np.log(terms.rest))
     x = np.sqrt(2.0 * y)
     h = terms.h
     # q = (log h)' and its derivatives.
@@ -72,7 +72,7 @@ def _series(r: FloatArray, kappa: FloatArray, u: FloatArray, terms: signal_terms
     q2 = k3 - k2 * q - 2.0 * q * q1
     q3 = k4 - 2.0 * k3 * q + k2 * q * q - k2 * q1 - 2.0 * q1 * q1 - 2.0 * q * q2
     # s = dx/du = E e^(y-u) h / x; the derivatives of log s.
-    rise = everything * h * np.exp(y - u)  # dy/du
+    rise = everything * h * np.exp(-np.minimum(u, NEVER_FRESH)) / terms.rest  # dy/du
     s = rise / x
     w = s / x
     e1 = q - 1.0 + rise
@@ -129,7 +129,6 @@ def _reach(r: FloatArray, kappa: FloatArray, point: Point, terms: signal_terms.T
     over = r * (u - last * kappa) - last - 8.0 * np.sqrt(last) - 32.0
     flat = _depth_within(point, np.minimum(over / r, (last + 1.0) * kappa - u))
     reach = np.minimum(np.maximum(reach, flat), _TOLERANCE**0.2 / smooth)
-    reach = np.where(point.depth > 8.0, 0.0, reach)  # only rounding is left of 1 - E H
     return np.where(np.isfinite(reach), np.maximum(reach, 0.0), 0.0)
 
 
@@ -157,6 +156,8 @@ def solution(
     """Thresholds at `depth` and h there, (n,) float64 each; arguments as those of `solve`."""
     point = solve(r, kappa, depth, start)
     clock = move(point, depth)
+    # Where rounding is larger than what is left to move, the coefficients may mean nothing.
+    clock = np.where(np.abs(clock - point.u0) <= 0.01 * point.u0, clock, point.u0)
     return clock, signal_terms.evaluate(r, kappa, clock, np.zeros(clock.size)).h
 
 
@@ -224,10 +225,10 @@ def _judge(kappa: FloatArray, point: Point, depth: FloatArray, loose: bool) -> t
     with np.errstate(over="ignore", invalid="ignore"):
         step = move(point, depth)
         off = np.abs(depth - point.depth)
-        exact = off <= np.maximum(4e-16 * depth, 2.0**-52 * np.exp(0.5 * depth * depth) / depth)
+        exact = off <= 2e-15 * depth
         if loose:
             return exact | (off <= np.minimum(0.5 * point.reach, 1e-2 * depth)), step
-        return exact | (off <= np.minimum(0.1 * point.reach, 1e-3 * depth)), step
+        return exact | (off <= np.minimum(0.01 * point.reach, 1e-3 * depth)), step
 
 
 def guess(r: FloatArray, kappa: FloatArray, depth: FloatArray) -> FloatArray:
@@ -265,11 +266,10 @@ def full_recall_value(kappa: FloatArray, u: FloatArray) -> FloatArray:
 
 
 def full_recall_between(kappa: FloatArray, m: FloatArray, u: FloatArray) -> FloatArray:
-    """g V/mu where a = 0 and kappa (m-1) <= u <= kappa m: V at m signals, less m (e^-u - e^-(kappa m))."""
-    whole = kappa * m
-    at = full_recall_value(kappa, whole)
-    lack = np.maximum(whole - u, 0.0)
-    return at - m * np.exp(-np.minimum(whole, NEVER_FRESH)) * np.expm1(np.minimum(lack, NEVER_FRESH))
+    """g V/mu where a = 0 and kappa (m-1) <= u <= kappa m: V of m-1 signals + m (e^-(kappa (m-1)) - e^-u)."""
+    base = kappa * (m - 1.0)
+    left = np.exp(-np.minimum(base, NEVER_FRESH))
+    return full_recall_value(kappa, base) - m * left * np.expm1(-np.maximum(u - base, 0.0))
 
 
 def full_recall_threshold(kappa: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -152,13 +152,10 @@ def _state_value(pages: SignalPages, days: FloatArray, signals: FloatArray, term
 def _full_recall_value(pages: SignalPages, signals: FloatArray, terms: int | None) -> FloatArray:
     """V / mu where a = 0: (1/g) sum_{i < n} (e^(-kappa i) - e^(-kappa n)), or its first terms."""
     kappa, g = pages.signal_weight, pages.signal_rate_per_day
-    if terms is None:
-        return signal_clock.full_recall_value(kappa, kappa * np.minimum(signals, 1e300)) / g
-    count = np.minimum(signals, float(terms))
-    p = -np.expm1(-kappa)
-    with np.errstate(over="ignore"):
-        stale = np.where(np.isinf(signals), 0.0, np.exp(-np.minimum(kappa * signals, 800.0)))
-    value: FloatArray = (-np.expm1(-kappa * count) / p - count * stale) / g
+    count = np.minimum(signals, 1e300 if terms is None else float(terms))
+    left = np.exp(-np.minimum(kappa * count, signal_clock.NEVER_FRESH))
+    more = -np.expm1(-kappa * (np.minimum(signals, 1e300) - count))
+    value: FloatArray = (signal_clock.full_recall_value(kappa, kappa * count) + count * left * more) / g
     return value
 
 
