@@ -10,15 +10,15 @@ A page is a candidate if
 
 * at least five intervals ended with a change, and none ever ended without;
 * no change had a date: a date says how old the content is, which is what a volatile page cannot say;
-* the gaps span a factor of four. A page that is crawled at an even pace and always found changed is not one:
-  no shorter gap has been tried.
+* the gaps span a factor of four, in half-octave bins. A page that is crawled at an even pace and always found
+  changed is not one: no shorter gap has been tried.
 
 A candidate is capped at one crawl in thirty days. The first unchanged visit ends it for good.
 
 So that a page that does change fast and is asked for a lot is not put aside too soon, a candidate keeps its
-rate while finding out is worth it: if it changes ``3 / g`` times a day, g being the shortest gap, it would be
-found changed after g in 95 of 100 visits, and a crawl gains at most ``weight g / 3``. Where that is more than
-crawls gain elsewhere (last night's multiplier), shorter gaps are tried first. They bring g down, so it ends.
+rate while finding out is worth it. It is taken to change five times in its shortest gap g: then 99 of 100
+visits after g find a change, and a crawl gains at most ``weight g / 5``. Where that is more than crawls gain
+elsewhere (last night's multiplier), shorter gaps are tried first. They bring g down, so it ends.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ import math
 
 import numpy as np
 
-from policies.evidence import Evidence
+from policies.evidence import MINUTES_PER_DAY, Evidence, bin_of
 from policies.typing_ import BoolArray, FloatArray, Int32Array
 
 MIN_CHANGES = 5
-MIN_SPAN = 4.0
+MIN_SPAN_BINS = 4
 CAP_PER_DAY = 1.0 / 30.0
-CHANGES_IN_SHORTEST_GAP = 3.0
+CHANGES_IN_SHORTEST_GAP = 5.0
 
 NOT_VOLATILE = -1.0
 """Weight limit of pages that are no candidates."""
@@ -67,12 +67,16 @@ def weight_limit(
     mean = some.bin_days / some.bin_weight
     start = some.bin_start[:-1]
     shortest, longest = np.minimum.reduceat(mean, start), np.maximum.reduceat(mean, start)
-    wide = longest >= MIN_SPAN * shortest
+    wide = _bin(longest) - _bin(shortest) >= MIN_SPAN_BINS
     if multiplier is None or not math.isfinite(multiplier):
         limit[rows[wide]] = np.inf
     else:
         limit[rows[wide]] = multiplier * CHANGES_IN_SHORTEST_GAP / shortest[wide]
     return limit
+
+
+def _bin(gap_days: FloatArray) -> Int32Array:
+    return bin_of(gap_days * MINUTES_PER_DAY)
 
 
 def capped(volatile: BoolArray, cap_per_day: FloatArray, floor_per_day: FloatArray) -> FloatArray:
