@@ -84,6 +84,16 @@ class SignalBlock:
             self.signal_weight,
         )
 
+    def take(self, chosen: BoolArray) -> SignalBlock:
+        """Those of the `chosen` pages, (n,) bool, for a block of these pages alone."""
+        rows = np.flatnonzero(chosen[self.row])
+        return SignalBlock(
+            (np.cumsum(chosen) - 1)[self.row[rows]],
+            self.unsignalled_rate_per_day[rows],
+            self.signal_rate_per_day[rows],
+            self.signal_weight[rows],
+        )
+
     def slice(self, start: int, stop: int) -> SignalBlock:
         """Those in rows start:stop of the block, for a block of these rows alone."""
         first, last = np.searchsorted(self.row, [start, stop])

@@ -21,7 +21,7 @@ from policies import objectives, search
 from policies.demand import BUDGET_UNITS
 from transforms.coders import ShardTables
 from transforms.combining import CombineShards
-from transforms.solving import Merge
+from transforms.solving import Merge, signals_to_table, table_to_signals
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,12 @@ def parts_of_hosts(
     host_hash = table.column("host_hash").to_numpy()
     start = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
     chosen = np.isin(host_hash, np.array(sorted(hosts), np.uint64)) & (limit > 0) & (limit < budget_per_day)
+    signals = table_to_signals(tables.tables.get("signals"))
     for row in np.flatnonzero(chosen).tolist():
         part = pages.slice(start[row], sizes[row])
-        block = search.PageBlock(**{name: part.column(name).to_numpy() for name in part.schema.names})
+        columns = {name: part.column(name).to_numpy() for name in part.schema.names}
+        mine = None if signals is None else signals.slice(start[row], start[row + 1])
+        block = search.PageBlock(**columns, signals=mine if mine else None)
         yield int(host_hash[row]), row, float(limit[row]), block
 
 
@@ -97,8 +100,12 @@ def _only_parts(tables: ShardTables, hosts: Collection[int], budget_per_day: flo
         return replace(tables, tables={"pages": pages.slice(0, 0)})
     chosen = np.zeros(table.num_rows, np.bool_)
     chosen[rows] = True
-    mine = pages.filter(pa.array(np.repeat(chosen, table.column("n_pages").to_numpy())))
-    return replace(tables, tables={"pages": mine, "hosts": table.filter(pa.array(chosen))})
+    is_mine = np.repeat(chosen, table.column("n_pages").to_numpy())
+    parts = {"pages": pages.filter(pa.array(is_mine)), "hosts": table.filter(pa.array(chosen))}
+    signals = table_to_signals(tables.tables.get("signals"))
+    if signals is not None:
+        parts["signals"] = signals_to_table(signals.take(is_mine))
+    return replace(tables, tables=parts)
 
 
 def share_limits(tables: ShardTables, shares: ByHost, objective: str, budget_per_day: float) -> ShardTables:

@@ -22,7 +22,7 @@ from transforms.combining import CombineShards
 def block_to_tables(
     shard: int, block: search.PageBlock, more_of_hosts: Mapping[str, pa.Array] | None = None
 ) -> ShardTables:
-    """A solver's block as tables; columns that limit nothing are left out."""
+    """A solver's block as tables; what limits nothing is left out, as are signals if there are none."""
     columns: dict[str, Any] = {
         "change_rate_per_day": pa.array(block.change_rate_per_day),
         "request_rate_per_day": pa.array(block.request_rate_per_day),
@@ -40,7 +40,24 @@ def block_to_tables(
                 **(more_of_hosts or {}),
             }
         )
+    if block.signals is not None:
+        tables["signals"] = signals_to_table(block.signals)
     return ShardTables(shard, tables)
+
+
+_SIGNALS = ("row", "unsignalled_rate_per_day", "signal_rate_per_day", "signal_weight")
+
+
+def signals_to_table(signals: search.SignalBlock) -> pa.RecordBatch:
+    """One row a page with signals; "row" is the page's row among the solver's pages."""
+    return pa.RecordBatch.from_pydict({name: pa.array(getattr(signals, name)) for name in _SIGNALS})
+
+
+def table_to_signals(table: pa.RecordBatch | None) -> search.SignalBlock | None:
+    """The inverse of `signals_to_table`; None for no table."""
+    if table is None:
+        return None
+    return search.SignalBlock(*(table.column(name).to_numpy() for name in _SIGNALS))
 
 
 def tables_to_block(tables: ShardTables) -> search.PageBlock:
@@ -51,7 +68,7 @@ def tables_to_block(tables: ShardTables) -> search.PageBlock:
     if hosts is not None:
         columns["host_start"] = np.concatenate([[0], np.cumsum(hosts.column("n_pages").to_numpy())])
         columns["host_limit_per_day"] = hosts.column("limit_per_day").to_numpy()
-    return search.PageBlock(**columns)
+    return search.PageBlock(**columns, signals=table_to_signals(tables.tables.get("signals")))
 
 
 class Merge(beam.CombineFn):
