@@ -33,7 +33,7 @@ and is worse below, since the change rate that the share refers to comes from th
 
 RATE_SHAPE = 0.5
 
-_CHUNK_ROWS = 16384  # a chunk's points stay in the second-level cache
+_CHUNK_ROWS = 16384  # points of a chunk stay in the cache; a row is two at most: see BLOCK_ROWS
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,10 @@ _QUICK_STEPS = 20  # then each step is checked to climb
 _MAX_STEPS = 1000
 _HALVINGS = 10
 
+BLOCK_ROWS = 65536
+"""Rows that are worked on at a time where one group has more. Callers that put several pages into a problem
+must keep each of them below this, or its bits depend on its company."""
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -138,6 +142,22 @@ def row_sums(
     row: IntArray, weight: FloatArray, x: FloatArray, theta: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """What the changed rows add to slope and curvature in the logarithms of theta: (d, p), (d, d, p)."""
+    k = len(row)
+    if theta.shape[1] != 1 or k <= BLOCK_ROWS:
+        return _block_sums(row, weight, x, theta)
+    # A very large group, which is always alone: block by block, from its own first row.
+    slope, second = _block_sums(row[:BLOCK_ROWS], weight[:BLOCK_ROWS], x[:, :BLOCK_ROWS], theta)
+    for first in range(BLOCK_ROWS, k, BLOCK_ROWS):
+        block = slice(first, first + BLOCK_ROWS)
+        more = _block_sums(row[block], weight[block], x[:, block], theta)
+        slope += more[0]
+        second += more[1]
+    return slope, second
+
+
+def _block_sums(
+    row: IntArray, weight: FloatArray, x: FloatArray, theta: FloatArray
+) -> tuple[FloatArray, FloatArray]:
     d, p = theta.shape
     k = len(row)
     slope, second = np.zeros((d, p)), np.zeros((d, d, p))

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from policies import evidence as crawl_evidence
 from policies import prior as crawl_prior
-from policies import signal_estimation
+from policies import signal_estimation, signal_newton
 from policies.signal_estimation import (
     PAGE_WEIGHT_STRENGTH,
     Pooled,
@@ -270,6 +270,20 @@ def test_a_result_depends_on_page_and_group_alone(s: int, monkeypatch: pytest.Mo
     for name in Pooled.__slots__:
         assert_array_equal(getattr(cut, name), getattr(pooled, name))
     assert_array_equal(fit_pages(data, rate, group, pooled).signal_weight, fit.signal_weight)
+
+
+def test_a_group_of_many_rows_is_summed_by_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same to rounding, and the same bits whatever the other groups are."""
+    data = extreme(31, 900, 1, (-2.0, 2.0))
+    rate, group = np.full(900, 0.3), np.repeat([0, 1, 2], [5, 890, 5])
+    whole = fit_pooled(data, rate, group, 3, default_prior(1))
+    monkeypatch.setattr(signal_estimation, "_CHUNK_ROWS", 64)
+    monkeypatch.setattr(signal_newton, "BLOCK_ROWS", 200)
+    blocks = fit_pooled(data, rate, group, 3, default_prior(1))
+    alone = fit_pooled(data.take(group == 1), rate[group == 1], np.zeros(890, int), 1, default_prior(1))
+    for name in Pooled.__slots__:
+        assert_allclose(getattr(blocks, name), getattr(whole, name), rtol=1e-11, atol=1e-300)
+        assert_array_equal(getattr(alone, name)[0], getattr(blocks, name)[1])
 
 
 def test_signal_rates() -> None:
