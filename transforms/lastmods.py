@@ -26,7 +26,7 @@ _LOCAL = r"\d:\d\d(?:[.,]\d+)?$"
 _OFFSET = r"[+-]\d\d:\d\d$"
 _MIDNIGHT = re.compile(r"T24:00(?=(?::00(?:[.,]0+)?)?(?:$|[Z+-]))")
 _FAR = re.compile(r"(\d{4})(?=-)")
-_FIRST_YEAR, _END_YEAR = 1990, 2100
+_FIRST_YEAR, _END_YEAR = 1990, 2101
 
 
 def parse_lastmods(texts: pa.Array) -> tuple[IntArray, Int8Array]:
@@ -39,8 +39,8 @@ def parse_lastmods(texts: pa.Array) -> tuple[IntArray, Int8Array]:
     Returns
     -------
     begin_us : (n,) int64, microseconds since 1970, UTC
-        Where the year, month, day or instant begins. What names no zone is UTC. A year from 2100 on counts as
-        2100: it is later than any night. 0 where there is none.
+        Where the year, month, day or instant begins. What names no zone is UTC. A year after 2100 counts as
+        the end of 2100: later than any night. 0 where there is none.
     precision : (n,) int8
         As in `policies.lastmods`; `BAD` where the text is none of these forms, or before 1990: the dates of
         a clock that was never set.

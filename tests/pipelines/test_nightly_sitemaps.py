@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,9 @@ def carried(night: Night) -> dict[int, str]:
 
 
 def signals(night: Night) -> dict[int, int]:
-    return {r["url_hash"]: r["pending"] for r in night.rows("state/signals") if r["source"] == "sitemap"}
+    """Signals of sitemaps since the last crawl, by page."""
+    return {r["url_hash"]: dict(zip(r["source"], r["pending"], strict=True)).get("sitemap", 0)
+            for r in night.rows("state/signals")}  # fmt: skip
 
 
 def hash_of(night: Night, url: str) -> int:
@@ -151,6 +154,39 @@ def test_shards_batches_and_the_order_of_files_change_nothing(nights, tmp_path):
         assert (carried(again), signals(again)) == expected
 
 
+def test_b1_what_sites_say_of_the_future_and_of_priorities_moves_nothing(tmp_path):
+    """The same plan, to the byte, as without the sitemap: no signal, and no importance of 0 or NaN."""
+    pages = [(f"<loc>{url}</loc><lastmod>2999-01-0{i % 9 + 1}</lastmod><priority>{p}</priority>"
+              "<changefreq>never</changefreq>")
+             for i, (url, p) in enumerate(zip(URLS, ["0.0", "NaN", "-1", "7"] * 5, strict=True))]  # fmt: skip
+    data = f"<urlset>{''.join(f'<url>{page}</url>' for page in pages)}</urlset>".encode()
+    told = night_with(tmp_path, "told", {"a.xml": data})
+    alone = night_with(tmp_path, "alone", {})
+    assert told.counters["future_lastmod"] == len(URLS)
+    assert told.digests("pages", "schedule", "slots") == alone.digests("pages", "schedule", "slots")
+
+
+def test_a9_the_zone_of_the_machine_moves_nothing(tmp_path, monkeypatch):
+    """Days, months and times without zone: the same bytes wherever the job runs."""
+    endings = ["", "T23:30:00", "T00:30"] * 7
+    first, second = (
+        {url: day + ending for url, ending in zip(URLS, endings, strict=False)}
+        for day in ("2026-06-20", "2026-06-30")
+    )
+    found = []
+    for zone in ("UTC", "America/Los_Angeles", "Pacific/Kiritimati"):
+        monkeypatch.setenv("TZ", zone)
+        time.tzset()
+        name = zone.replace("/", "-")
+        one = night_with(tmp_path, f"{name}-1", {"a.xml": sitemap(first)}, as_of=at(29))
+        two = night_with(tmp_path, f"{name}-2", {"a.xml": sitemap(second)}, state=one.folder / "state")
+        assert two.counters["lastmod_moved"] == len(URLS)
+        found.append(two.digests("pages", "schedule", "state", "slots"))
+    monkeypatch.undo()
+    time.tzset()
+    assert found[0] == found[1] == found[2]
+
+
 def test_unknown_urls_become_pages_if_asked(tmp_path):
     listed = {"https://new.test/1": at(20), "https://new.test/2": None, URLS[0]: at(20)}
     without = night_with(tmp_path, "without", {"a.xml": sitemap(listed)})
@@ -207,7 +243,7 @@ def test_keys_of_pings_are_nowhere(tmp_path):
     found = [r["reason"] for r in night.rejected()]
     assert sorted(found) == ["bad_json"] * 4 + ["bad_timestamp", "bad_url", "other_host", "too_many_urls"]
     assert night.counters["signals_accepted"] == 3
-    assert {r["source"] for r in night.rows("state/signals")} == {"indexnow"}
+    assert {name for r in night.rows("state/signals") for name in r["source"]} == {"indexnow"}
     texts = [night.printed, night.complaints, json.dumps(night.rejected(), default=str)]
     texts += [p.read_bytes().decode("latin-1") for p in night.folder.rglob("*") if p.is_file()]
     assert not [text for text in texts if "SECRET" in text or "456789abcdef" in text]
