@@ -50,8 +50,8 @@ class Signals:
     def __len__(self) -> int:
         return len(self.page)
 
-    def take(self, rows: IntArray | BoolArray) -> Signals:
-        """The rows `rows`, in that order (indices or a mask)."""
+    def take(self, rows: IntArray | BoolArray | slice) -> Signals:
+        """The rows `rows`, in that order (indices, a mask, a slice)."""
         return Signals(self.page[rows], self.signalled_at_us[rows], self.source[rows])
 
     def check(self, n_pages: int, n_sources: int) -> None:
@@ -92,24 +92,16 @@ def neighbours(
     (k,) int64, (k,) int64
         Indices of observations.
     """
-    k, m = len(page), len(seen_page)
-    if not k or not m:
-        return np.full(k, -1), np.full(k, -1)
-    near = np.flatnonzero(np.isin(seen_page, page))
-    is_seen = np.arange(k + len(near)) >= k
-    pages = np.concatenate([page, seen_page[near]])
-    order = np.lexsort((is_seen, np.concatenate([at_us, seen_at_us[near]]), pages))
-    observation = np.full(len(order), -1)
-    observation[is_seen[order]] = near
-    before = np.maximum.accumulate(observation)
-    after = np.minimum.accumulate(np.where(observation < 0, m, observation)[::-1])[::-1]
-    mine = np.flatnonzero(~is_seen[order])
-    signal = order[mine]
-    previous, following = np.full(k, -1), np.full(k, -1)
-    previous[signal], following[signal] = before[mine], after[mine]
-    previous[seen_page[np.maximum(previous, 0)] != page] = -1
-    following[(following == m) | (seen_page[np.minimum(following, m - 1)] != page)] = -1
-    return previous, following
+    first = np.searchsorted(seen_page, page)
+    low, high = first, np.searchsorted(seen_page, page, side="right")
+    end = high
+    # All binary searches at once: the first observation of the page that is not earlier.
+    while (low < high).any():
+        middle = (low + high) // 2
+        earlier = (low < high) & (seen_at_us[np.minimum(middle, len(seen_page) - 1)] < at_us)
+        high = np.where(earlier, high, middle)
+        low = np.where(earlier, middle + 1, low)
+    return np.where(low > first, low - 1, -1), np.where(low < end, low, -1)
 
 
 def counted(

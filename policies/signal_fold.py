@@ -11,7 +11,6 @@ over shards, every shard's part has its own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,16 +18,15 @@ from numpy.typing import NDArray
 
 from policies.evidence import bin_of
 from policies.interval_sums import Intervals, union
-from policies.page_state import NEGLIGIBLE, NO_TIME, US_PER_DAY, Forgetting, PageState, starts_of
+from policies.page_state import NO_TIME, US_PER_DAY, Forgetting, PageState, starts_of
 from policies.signal_counts import DISPOSITIONS, Signals, counted, neighbours
-from policies.signal_state import BIN_IDS, DATED, MAX_SOURCES, SignalState, signature_of
+from policies.signal_forecast import HeardIntervals
+from policies.signal_state import BIN_IDS, DATED, MAX_SOURCES, SignalState, concatenate, signature_of
+from policies.signal_sums import Night, SumsInOrder
 from policies.typing_ import BoolArray, FloatArray, Int32Array, IntArray
 
 _US_PER_MINUTE = 60_000_000
 _NEVER = np.iinfo(np.int64).max
-
-# Half-lives that one pass may span: sums stay far above the smallest normal number, so scaling is exact.
-_SPAN = 256
 
 
 class SignalFold:
@@ -79,7 +77,14 @@ class SignalFold:
         self._any = len(self._signals) > 0 or len(state) > 0
         if self._any:
             self._begin_eras(host_code)
-        self._watched: list[Intervals] = []
+        self._watched: list[tuple[int, Intervals]] = []
+        self._n_pages = len(history)
+        self.heard: list[HeardIntervals] = []
+        """Tonight's intervals of pages in the era, and the signals in each; after `finish`."""
+
+    def listens(self) -> BoolArray:
+        """Pages in the era of signals, which are those of `heard`: (n,) bool."""
+        return self._since != _NEVER if self._any else np.zeros(self._n_pages, np.bool_)
 
     def _timely(self, signals: Signals, as_of_us: int) -> None:
         state, page, at_us = self._state, signals.page, signals.signalled_at_us
@@ -112,13 +117,9 @@ class SignalFold:
             return
         page = intervals.page + first_page
         rows = np.flatnonzero(self._since[page] != _NEVER)
-        if len(rows):
-            age = np.zeros(len(rows), np.int64) if intervals.age_us is None else intervals.age_us[rows]
-            self._watched.append(
-                Intervals(
-                    page[rows], intervals.at_us[rows], intervals.gap_us[rows], intervals.changed[rows], age
-                )
-            )
+        age = None if intervals.age_us is None else intervals.age_us[rows]
+        at_us, gap_us, changed = intervals.at_us[rows], intervals.gap_us[rows], intervals.changed[rows]
+        self._watched.append((first_page, Intervals(page[rows], at_us, gap_us, changed, age)))
 
     def finish(self, history: PageState, forgetting: Forgetting) -> tuple[SignalState, dict[str, int]]:
         """Today's state, and the counters: ``signals`` and its `DISPOSITIONS`.
@@ -132,22 +133,36 @@ class SignalFold:
         """
         if not self._any:
             return self._state, self._counts
-        pages = np.flatnonzero(self._since != _NEVER)
-        row_of = np.full(len(history), -1)
-        row_of[pages] = np.arange(len(pages))
-        night = self._night(pages, row_of, history, forgetting)
-        old_row = row_of[self._state.page]
-        seen_row, seen_at, seen_interval = self._observations(pages, row_of, history, night)
+        order = np.argsort(self._signals.page, kind="stable")
+        signals, last_us = self._signals.take(order), self._last_us[order]
+        ends = [*(low for low, _ in self._watched[1:]), len(history)]
+        parts = []
+        for (low, intervals), high in zip(self._watched, ends, strict=True):
+            pages = low + np.flatnonzero(self._since[low:high] != _NEVER)
+            news = slice(*np.searchsorted(signals.page, (low, high)))
+            if len(pages):
+                block = _Block(pages, self._since[pages], intervals, self._before, history, forgetting)
+                parts.append(
+                    self._fold(
+                        block,
+                        self._state.slice(*np.searchsorted(self._state.page, (low, high))),
+                        signals.take(news),
+                        last_us[news],
+                    )
+                )
+        return concatenate(parts), self._counts
 
-        row = row_of[self._signals.page]
-        at_us, source = self._signals.signalled_at_us, self._signals.source
-        previous, following = neighbours(row, at_us, seen_row, seen_at)
-        before = self._before.baseline_at_us[self._signals.page]
+    def _fold(self, block: _Block, state: SignalState, signals: Signals, last_us: IntArray) -> SignalState:
+        """Fold a run of pages."""
+        night, (seen_row, seen_at, seen_interval) = block.night, block.observations()
+        old_row, row = block.row_of(state.page), block.row_of(signals.page)
+        previous, following = neighbours(row, signals.signalled_at_us, seen_row, seen_at)
+        before = self._before.baseline_at_us[signals.page]
         if len(seen_at):
             before = np.where(previous >= 0, seen_at[np.maximum(previous, 0)], before)
-        kept = counted(self._signals, before, self._last_us, self._delay_us, self._counts)
-        key = _source_keys(row[kept], source[kept])
-        table = _Sources(self._state, old_row, key, at_us[kept])
+        kept = counted(signals, before, last_us, self._delay_us, self._counts)
+        key = _source_keys(row[kept], signals.source[kept])
+        table = _Sources(state, old_row, key, signals.signalled_at_us[kept])
 
         # Signals of yesterday that are still pending belong to the first observation of their page.
         waiting = np.flatnonzero(table.pending)
@@ -159,54 +174,77 @@ class SignalFold:
         slot = np.concatenate([waiting, table.new])
         number = np.concatenate([table.pending[waiting], np.ones(len(kept), np.int64)])
         ends = np.concatenate([first, following[kept]])
+        last_us = np.concatenate([table.before_us[waiting], signals.signalled_at_us[kept]])
         pending = np.bincount(slot[ends < 0], number[ends < 0], len(table.keys)).astype(np.int32)
-        slot, number, ends = slot[ends >= 0], number[ends >= 0], seen_interval[ends[ends >= 0]]
-        inside = _Inside(slot[ends >= 0], number[ends >= 0], ends[ends >= 0], night, table.keys)
-        columns = _add(self._state, old_row, night, inside, table, self._delay_us)
+        use = np.flatnonzero(ends >= 0)
+        use = use[seen_interval[ends[use]] >= 0]
+        slot, number, ends = slot[use], number[use], seen_interval[ends[use]]
+        source = (table.keys[slot] % MAX_SOURCES).astype(np.int32)
+        self.heard.append(HeardIntervals(*block.intervals(), ends, source, number, last_us[use]))
+        inside = _Inside(slot, number, ends, night, table.keys)
+        columns = _add(state, old_row, night, inside, table, self._delay_us)
         source_row = table.keys // MAX_SOURCES
-        state = SignalState(
-            page=pages,
-            since_us=self._since[pages],
-            source_start=starts_of(source_row, len(pages)),
+        return SignalState(
+            page=block.pages,
+            since_us=block.since_us,
+            source_start=starts_of(source_row, len(block.pages)),
             source=(table.keys - source_row * MAX_SOURCES).astype(np.int32),
             pending=pending,
             last_at_us=table.last_at_us,
             **columns,
         )
-        return state, self._counts
 
-    def _night(self, pages: IntArray, row_of: IntArray, history: PageState, forgetting: Forgetting) -> _Night:
-        none = np.zeros(0, np.int64)
-        parts = self._watched or [Intervals(none, none, none, np.zeros(0, np.bool_), none)]
-        page, at_us, gap_us, changed = (
-            np.concatenate([getattr(p, name) for p in parts])
-            for name in ("page", "at_us", "gap_us", "changed")
-        )
-        age_us = np.concatenate([p.age_us for p in self._watched] or [np.zeros(0, np.int64)])
-        row = row_of[page]
-        before = self._before
+
+class _Block:
+    """A run of m pages in the era of signals, and their intervals tonight."""
+
+    def __init__(
+        self,
+        pages: IntArray,
+        since_us: IntArray,
+        intervals: Intervals,
+        before: PageState,
+        after: PageState,
+        forgetting: Forgetting,
+    ) -> None:
+        self.pages, self.since_us = pages, since_us
+        self._row = np.full(int(pages[-1] - pages[0]) + 1, -1)
+        self._row[pages - pages[0]] = np.arange(len(pages))
+        self._opened = before.baseline_at_us[pages] == NO_TIME
+        self._last_us = after.baseline_at_us[pages]
+        row, at_us, gap_us = self.row_of(intervals.page), intervals.at_us, intervals.gap_us
+        changed = intervals.changed
         counts = before.n_changes[pages].astype(np.int64)
-        count = np.cumsum(changed)
+        count = np.cumsum(changed, dtype=np.int64)
         found = np.bincount(row, changed, len(pages)).astype(np.int64)
         count += (counts - (np.cumsum(found) - found))[row]
         exponent, factor = forgetting.weights(count, at_us)
         unit = forgetting.landmarks(counts, before.baseline_at_us[pages])
-        target = forgetting.landmarks(
-            history.n_changes[pages].astype(np.int64), history.baseline_at_us[pages]
-        )
+        target = forgetting.landmarks(after.n_changes[pages].astype(np.int64), self._last_us)
         idle = np.bincount(row, minlength=len(pages)) == 0
         target[idle] = unit[idle]
-        counts_here = at_us - gap_us >= self._since[page]
-        return _Night(row, at_us, gap_us, changed, age_us, counts_here, exponent, factor, unit, target)
+        in_era = at_us - gap_us >= since_us[row]
+        age_us = np.zeros(len(row), np.int64) if intervals.age_us is None else intervals.age_us
+        self.night = Night(row, at_us, gap_us, changed, age_us, in_era, exponent, factor, unit, target)
 
-    def _observations(
-        self, pages: IntArray, row_of: IntArray, history: PageState, night: _Night
-    ) -> tuple[IntArray, IntArray, IntArray]:
+    def row_of(self, page: IntArray) -> IntArray:
+        """Row of each page of the run."""
+        row: IntArray = self._row[page - self.pages[0]]
+        return row
+
+    def intervals(self) -> tuple[Intervals, IntArray]:
+        """Tonight's intervals, and how much of each had passed before the era, microseconds."""
+        night = self.night
+        before_us = np.clip(self.since_us[night.row] - (night.at_us - night.gap_us), 0, night.gap_us)
+        page = self.pages[night.row]
+        return Intervals(page, night.at_us, night.gap_us, night.changed, night.age_us), before_us
+
+    def observations(self) -> tuple[IntArray, IntArray, IntArray]:
         """Row, time and ended interval (-1: a baseline) of tonight's observations, by (row, time)."""
-        opened = (self._before.baseline_at_us[pages] == NO_TIME) & (history.baseline_at_us[pages] != NO_TIME)
-        rows = np.flatnonzero(opened)
+        night = self.night
+        rows = np.flatnonzero(self._opened & (self._last_us != NO_TIME))
         place = np.searchsorted(night.row, rows)
-        at_us = history.baseline_at_us[pages[rows]]
+        at_us = self._last_us[rows]
         if len(night.row):
             first = np.minimum(place, len(night.row) - 1)
             at_us = np.where(night.row[first] == rows, night.at_us[first] - night.gap_us[first], at_us)
@@ -215,26 +253,6 @@ class SignalFold:
             np.insert(night.at_us, place, at_us),
             np.insert(np.arange(len(night.row)), place, -1),
         )
-
-
-@dataclass(slots=True)
-class _Night:
-    """Tonight's k intervals of the m pages, sorted by (row, time).
-
-    `counts` tells which began in the era of signals; weights are ``factor * 2**(exponent - target[row])``;
-    `unit` is the landmark of the sums so far.
-    """
-
-    row: IntArray
-    at_us: IntArray
-    gap_us: IntArray
-    changed: BoolArray
-    age_us: IntArray
-    counts: BoolArray
-    exponent: IntArray
-    factor: FloatArray
-    unit: IntArray
-    target: IntArray
 
 
 def _source_keys(row: IntArray, source: Int32Array) -> IntArray:
@@ -248,8 +266,9 @@ class _Sources:
         old_key = _source_keys(old_row[state.source_row()], state.source)
         self.keys, self.old, self.new = union(old_key, key)
         self.pending = self.grow(state.pending, np.int64)
-        self.last_at_us = np.full(len(self.keys), NO_TIME)
-        self.last_at_us[self.old] = state.last_at_us
+        self.before_us = np.full(len(self.keys), NO_TIME)
+        self.before_us[self.old] = state.last_at_us
+        self.last_at_us = self.before_us.copy()
         np.maximum.at(self.last_at_us, self.new, at_us)
 
     def grow(self, column: NDArray[Any], dtype: Any) -> NDArray[Any]:
@@ -263,7 +282,7 @@ class _Inside:
     """Signals inside tonight's intervals that count, one entry for each interval and source."""
 
     def __init__(
-        self, slot: IntArray, number: IntArray, interval: IntArray, night: _Night, keys: IntArray
+        self, slot: IntArray, number: IntArray, interval: IntArray, night: Night, keys: IntArray
     ) -> None:
         use = night.counts[interval]
         slot, number, interval = slot[use], number[use], interval[use]
@@ -281,7 +300,7 @@ class _Inside:
 
 
 def _add(
-    state: SignalState, old_row: IntArray, night: _Night, inside: _Inside, table: _Sources, delay_us: int
+    state: SignalState, old_row: IntArray, night: Night, inside: _Inside, table: _Sources, delay_us: int
 ) -> dict[str, Any]:
     """The columns of the state that are sums."""
     n, n_sources = len(night.unit), len(table.keys)
@@ -304,7 +323,7 @@ def _add(
     )
     bin_row = keys // (BIN_IDS * stride) if stride else keys
 
-    sums = _Sums()
+    sums = SumsInOrder()
     rows, source_row = np.arange(n), table.keys // MAX_SOURCES
     here = np.flatnonzero(night.counts)
     gap_days = night.gap_us / US_PER_DAY
@@ -348,99 +367,3 @@ def _add(
         more = np.bincount(inside.slot[use], inside.number[use], n_sources)
         columns[name] = table.grow(getattr(state, name), np.int32) + more.astype(np.int32)
     return columns
-
-
-class _Sums:
-    """Sums of all columns in one array, so that one loop adds to all of them in order of time."""
-
-    def __init__(self) -> None:
-        self._names: list[str] = []
-        self._values: list[FloatArray] = []
-        self._owner: list[IntArray] = []
-        self._gate: list[IntArray] = []
-        self._index: list[IntArray] = []
-        self._amount: list[FloatArray] = []
-        self._interval: list[IntArray] = []
-        self._size = 0
-
-    def column(
-        self,
-        name: str,
-        owner: IntArray,
-        old: NDArray[Any] | slice,
-        values: FloatArray,
-        slot: IntArray,
-        amount: FloatArray,
-        interval: IntArray,
-        gate: IntArray | None = None,
-    ) -> IntArray:
-        """Enter a column.
-
-        Parameters
-        ----------
-        name : str
-        owner : (k,) int64
-            Row of each sum.
-        old, values
-            Place of yesterday's sums, and those.
-        slot, amount, interval : (j,)
-            What is added to which sum, and the interval it comes from, ascending.
-        gate : (k,) int64, optional
-            Places of the sums that decide whether these are negligible; by default each for itself.
-
-        Returns
-        -------
-        (k,) int64
-            Places of the sums.
-        """
-        place = self._size + np.arange(len(owner))
-        grown = np.zeros(len(owner))
-        grown[old] = values
-        self._names.append(name)
-        self._values.append(grown)
-        self._owner.append(owner)
-        self._gate.append(place if gate is None else gate)
-        self._index.append(place[slot])
-        self._amount.append(amount)
-        self._interval.append(interval)
-        self._size += len(owner)
-        return place
-
-    def add(self, night: _Night) -> dict[str, FloatArray]:
-        """All sums in units of ``2**target``."""
-        values, amount = np.concatenate(self._values), np.concatenate(self._amount)
-        owner, gate, index, interval = (
-            np.concatenate(c) for c in (self._owner, self._gate, self._index, self._interval)
-        )
-        row = night.row[interval]
-        unit = night.unit.copy()
-        # Sums of 0 are in any unit: take that of the first interval, which is not decades away.
-        new = np.bincount(owner, values > 0.0, len(unit)) == 0
-        unit[new] = night.target[new]
-        here = np.flatnonzero(night.counts)
-        head = here[np.flatnonzero(np.diff(night.row[here], prepend=-1))]
-        head = head[new[night.row[head]]]
-        unit[night.row[head]] = night.exponent[head]
-        steps = [np.arange(len(index))]
-        if len(unit) and int((night.target - unit).max()) > _SPAN:
-            # A page that runs through very many half-lives in one night takes several passes, as over many
-            # nights.
-            turn = (night.exponent[interval] - unit[row]) // _SPAN
-            order = np.argsort(turn, kind="stable")
-            steps = np.split(order, np.flatnonzero(np.diff(turn[order])) + 1)
-        for i, step in enumerate(steps):
-            last = i == len(steps) - 1
-            to = night.target.copy()
-            if not last:
-                to = unit.copy()
-                np.maximum.at(to, row[step], night.exponent[interval[step]])
-            shift = unit - to
-            values = np.ldexp(values, np.maximum(shift, -2000).astype(np.int32)[owner])
-            power = night.exponent[interval[step]] - to[row[step]]
-            weight = np.ldexp(night.factor[interval[step]], np.maximum(power, -2000).astype(np.int32))
-            np.add.at(values, index[step], amount[step] * weight)
-            if shift.any():
-                values[values[gate] < NEGLIGIBLE] = 0.0
-            unit = to
-        ends = np.cumsum([len(v) for v in self._values])[:-1]
-        return dict(zip(self._names, np.split(values, ends), strict=True))

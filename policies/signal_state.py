@@ -171,6 +171,15 @@ class SignalState:
             columns |= {column: getattr(self, column)[inside] for column in group}
         return SignalState(**columns)
 
+    def slice(self, low: int, high: int) -> SignalState:
+        """Rows `low` to `high` - 1, as views."""
+        columns: dict[str, Any] = {name: getattr(self, name)[low:high] for name in _PAGE_COLUMNS}
+        for name, group in (("source_start", _SOURCE_COLUMNS), ("bin_start", _BIN_COLUMNS)):
+            start = getattr(self, name)[low : high + 1]
+            columns[name] = start - start[0]
+            columns |= {column: getattr(self, column)[start[0] : start[-1]] for column in group}
+        return SignalState(**columns)
+
     def recode(self, new: Sequence[int]) -> SignalState:
         """The same signals under other codes of sources.
 
@@ -220,6 +229,19 @@ class SignalState:
             and getattr(self, f.name).tobytes() == getattr(other, f.name).tobytes()
             for f in fields(self)
         )
+
+
+def concatenate(parts: Sequence[SignalState]) -> SignalState:
+    """The rows of all parts, one part after the other; pages keep their codes."""
+    if not parts:
+        return SignalState.empty()
+    names = (*_PAGE_COLUMNS, *_SOURCE_COLUMNS, *_BIN_COLUMNS)
+    columns: dict[str, Any] = {name: np.concatenate([getattr(p, name) for p in parts]) for name in names}
+    for name in ("source_start", "bin_start"):
+        firsts = np.cumsum([0] + [getattr(p, name)[-1] for p in parts])
+        starts = [getattr(p, name)[:-1] + first for p, first in zip(parts, firsts, strict=False)]
+        columns[name] = np.concatenate([*starts, firsts[-1:]])
+    return SignalState(**columns)
 
 
 def _merged(state: SignalState, names: Iterable[str], slot: IntArray, n: int) -> dict[str, Any]:
