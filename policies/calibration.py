@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from policies.clocks import Clocks
 from policies.demand import exact_units
 from policies.interval_sums import Intervals
 from policies.page_state import US_PER_DAY
@@ -201,10 +202,13 @@ class Judge:
         self._host_twice = np.zeros(hosts, dtype=np.int64)
         self._sums = JudgedSums()
 
-    def __call__(self, first_page: int, intervals: Intervals) -> None:
-        """Judge intervals of the pages from `first_page` on; their codes count from there."""
+    def __call__(self, first_page: int, intervals: Intervals, clocks: Clocks | None = None) -> None:
+        """Judge intervals of the pages from `first_page` on; their codes count from there.
+
+        With `clocks` by what these expected of each interval, not by the rates of the pages.
+        """
         row = self._forecast.row[intervals.page + first_page]
-        known = np.flatnonzero(row >= 0)
+        known = np.flatnonzero(row >= 0 if clocks is None else (row >= 0) & clocks.known)
         self._sums = self._sums.merge(JudgedSums(not_scheduled=len(row) - len(known)))
         for start in range(0, len(known), CHUNK):
             rows = known[start : start + CHUNK]
@@ -214,6 +218,7 @@ class Judge:
                 intervals.gap_us[rows] / US_PER_DAY,
                 intervals.changed[rows].astype(np.float64),
                 None if intervals.age_us is None else intervals.age_us[rows] / US_PER_DAY,
+                None if clocks is None else clocks.take(rows),
             )
 
     def _judge(
@@ -223,9 +228,12 @@ class Judge:
         days: FloatArray,
         changed: FloatArray,
         age_days: FloatArray | None,
+        clocks: Clocks | None,
     ) -> None:
         forecast = self._forecast
         rate, information = forecast.change_rate_per_day[row], forecast.information[row]
+        if clocks is not None:
+            rate, information = clocks.rate_per_day, clocks.information
         unchanged, fresh = predict(rate, information, days)
         p = 1.0 - unchanged
         units = np.rint(p * (1.0 / PROBABILITY_UNIT))
@@ -244,7 +252,10 @@ class Judge:
             for factor in FACTORS
         ]
         self._host_twice[there] += np.bincount(near, others[FACTORS.index(2.0)]).astype(np.int64)
-        found = fresh_if_changed(rate, information, days, unchanged, fresh, age_days)
+        if clocks is None:
+            found = fresh_if_changed(rate, information, days, unchanged, fresh, age_days)
+        else:
+            fresh, found = clocks.fresh, clocks.fresh_if_changed
         found = 1.0 - changed * (1.0 - found)
         most = np.ones(len(days))
         if age_days is not None:

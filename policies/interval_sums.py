@@ -50,6 +50,11 @@ class Intervals:
     changed: BoolArray
     age_us: IntArray | None
 
+    def take(self, rows: IntArray) -> Intervals:
+        """The rows `rows`, ascending."""
+        age_us = None if self.age_us is None else self.age_us[rows]
+        return Intervals(self.page[rows], self.at_us[rows], self.gap_us[rows], self.changed[rows], age_us)
+
 
 @dataclass(slots=True)
 class _Sums:

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies.calibration import PROBABILITY_UNIT, Forecast
+from policies.clocks import Clocks
 from policies.interval_sums import Intervals
 from policies.page_state import NO_TIME, US_PER_DAY
 from policies.typing_ import BoolArray, FloatArray, Int32Array, IntArray
@@ -234,20 +235,28 @@ class SiblingWatch:
         self._forecast, self._group, self._before, self._counted = forecast, group, before, counted
         self._news: list[SiblingDays] = []
 
-    def __call__(self, first_page: int, intervals: Intervals) -> None:
-        """Count intervals of the pages from `first_page` on; their codes count from there."""
+    def __call__(self, first_page: int, intervals: Intervals, clocks: Clocks | None = None) -> None:
+        """Count intervals of the pages from `first_page` on; their codes count from there.
+
+        With `clocks` by what these expected of each interval. Siblings then move what comes with time alone.
+        """
         forecast = self._forecast
         page = intervals.page + first_page
-        rows = np.flatnonzero((forecast.row[page] >= 0) & self._counted[self._group[page]])
+        use = (forecast.row[page] >= 0) & self._counted[self._group[page]]
+        rows = np.flatnonzero(use if clocks is None else use & clocks.known)
         if not len(rows):
             return
         of_row = forecast.row[page[rows]]
         group = self._group[page[rows]].astype(np.int64)
         rate, information = forecast.change_rate_per_day[of_row], forecast.information[of_row]
+        if clocks is not None:
+            rate, information = clocks.rate_per_day[rows], clocks.information[rows]
         at_us, gap_us, changed = intervals.at_us[rows], intervals.gap_us[rows], intervals.changed[rows]
         days, day = gap_us / US_PER_DAY, at_us // US_PER_DAY
         p = -np.expm1(-information * np.log1p(rate * days / information))
         factor = self._before.clock_factor(group, (at_us - gap_us) // US_PER_DAY, day)
+        if clocks is not None:
+            factor = 1.0 + clocks.by_time[rows] * (factor - 1.0)
         gain = log_score_gain(rate, information, days, changed, factor)
         self._news.append(
             SiblingDays.gather(
