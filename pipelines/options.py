@@ -137,7 +137,7 @@ class NightlyOptions(PipelineOptions):
         learn.add_argument(
             "--signal_delay_minutes",
             default="0",
-            help="signals less than this after a crawl of their page are discarded: the crawl has most likely "
+            help="signals less than this after a crawl of their page are discarded: the crawl has likely "
             "seen what they are about (default: %(default)s)",
         )
         learn.add_argument(

@@ -26,13 +26,13 @@ from policies.windows import Windows, jobs, repeated, solve_theta, windows
 
 __all__ = ["REASONS", "Sequence", "ShardPages", "sequence"]
 
-REASONS = ("empty", "due", "overdue", "new")
+REASONS = ("empty", "due", "overdue", "new", "signal")
 """Names of the codes in `Sequence.reason`."""
 
 _TIGHT = 1.05
 _SLOTS_EARLY = 8
 
-REASON_EMPTY, REASON_DUE, REASON_OVERDUE, REASON_NEW = range(4)
+REASON_EMPTY, REASON_DUE, REASON_OVERDUE, REASON_NEW, REASON_SIGNAL = range(5)
 
 _FAR_SLOTS = 1e15  # later than any deadline of a known page
 
@@ -55,7 +55,8 @@ class Sequence:
         Share x B + owed: the number of crawls tonight is less than 1 away from it where no host limit binds,
         and less than 2 inside busy hosts. 0 for new pages.
     reason : (B,) uint8
-        Code into `REASONS`. "overdue" is the first crawl tonight of a page that was due before the night.
+        Code into `REASONS`. "overdue" is the first crawl tonight of a page that was due before the night,
+        "signal" of one that would not have been without its signals.
     counters : dict of str to int
         slots, used, empty, due, overdue, new, new_waiting (new pages left for later), never (known pages with
         rate 0), busy_hosts (scheduled as a whole), cut_hosts (that get less than their rates ask for), waits
@@ -145,6 +146,8 @@ def sequence(pages: ShardPages, slot_offset_us: IntArray, horizon_us: int) -> Se
     first[page[used[::-1]]] = used[::-1]
     late = first[(debt >= 1.0) & (first < slots)]
     reason[late] = REASON_OVERDUE
+    if pages.by_signal is not None:
+        reason[late[pages.by_signal[page[late]]]] = REASON_SIGNAL
     counts = np.bincount(reason, minlength=len(REASONS))
     counters = {"slots": slots, "used": used.size}
     counters |= {name: int(count) for name, count in zip(REASONS, counts, strict=True)}

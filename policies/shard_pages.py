@@ -33,6 +33,8 @@ class ShardPages:
     host_free_at_us : (h,) int64 or None
         First moment, in microseconds from the start of the night, at which a host may be crawled: its last
         crawl plus its gap. May be negative.
+    by_signal : (n,) bool or None
+        Pages that are due for their signals; tells the reason of their crawls, nothing else.
     """
 
     crawl_rate_per_day: FloatArray
@@ -44,6 +46,7 @@ class ShardPages:
     host_max_slots: IntArray | None = None
     host_gap_us: IntArray | None = None
     host_free_at_us: IntArray | None = None
+    by_signal: BoolArray | None = None
 
     def rows(self, rows: IntArray) -> "ShardPages":
         """Some pages, (m,) int64, without any limit of hosts."""
@@ -53,6 +56,7 @@ class ShardPages:
             self.is_new[rows],
             self.crawl_value[rows],
             self.tie[rows],
+            by_signal=None if self.by_signal is None else self.by_signal[rows],
         )
 
     def of_hosts(self, chosen: BoolArray) -> "ShardPages":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,7 @@ from transforms.rejects import damaged_sources
 from transforms.scheduling import MAX_NAMED_HOSTS, ShardReport
 from transforms.sharding import Layout
 from transforms.sinks import FileInfo, write_json
+from transforms.trust_report import TrustSums
 
 KINDS = ("observations", "requests", "signals", "sitemaps", "pages", "hosts")
 # Sitemaps are written by the sites that are crawled: what they get wrong must not stop the night.
@@ -220,12 +222,13 @@ class WriteManifest(beam.DoFn):
         result: SearchResult,
         learned: Learned,
         quotas: Quotas,
+        without: SearchResult | None,
     ) -> Iterator[FileInfo]:
         if counters.get("pages_known", 0):  # else there is nothing to schedule, which has a status of its own
             check_rejected(counters, self._guards)
         damaged = damaged_sources(self._folder, files) if damaged_files(counters) else []
         check_shrink(counters, learned.rows_by_day, self._guards, damaged)
-        manifest = make_manifest(counters, reports, result, learned, quotas)
+        manifest = make_manifest(counters, reports, result, learned, quotas, without)
         yesterday = account(learned.judged, counters, self._guards.previous, self._guards.as_of_us)
         manifest |= {
             "judged": yesterday,
@@ -274,8 +277,9 @@ def make_manifest(
     result: SearchResult,
     learned: Learned,
     quotas: Quotas,
+    without: SearchResult | None = None,
 ) -> dict[str, Any]:
-    """What the manifest says of the night."""
+    """What the manifest says of the night; `without` is the search without signals."""
     reports = sorted(reports, key=lambda r: r.shard)
     weight = math.fsum(r.weight for r in reports)
 
@@ -308,6 +312,7 @@ def make_manifest(
             "clicks": None if learned.clicks is None else asdict(learned.clicks),
             "impressions": None if learned.impressions is None else asdict(learned.impressions),
         },
+        "signals": None if without is None else signals_of(reports, without),
         "hosts_at_limit": [{"host": name, "multiplier": value} for value, name in hosts[:MAX_NAMED_HOSTS]],
         "counters": counters,
         "carry": {
@@ -315,6 +320,25 @@ def make_manifest(
             "total": quotas.carry.total,
             "giants": {f"{h:016x}": list(owed) for h, owed in sorted(quotas.carry.giants.items())},
         },
+    }
+
+
+def signals_of(reports: list[ShardReport], without: SearchResult) -> dict[str, Any]:
+    """What signals bought, and how far each source is trusted.
+
+    The value of crawls is concave: to be as fresh without signals takes at least the gain over the value of
+    the next crawl there.
+    """
+    weight = math.fsum(r.weight for r in reports)
+    fresh = math.fsum(r.fresh_weight for r in reports)
+    plain = math.fsum(r.fresh_weight_without or 0.0 for r in reports)
+    price = without.multiplier
+    trust = functools.reduce(TrustSums.merge, (r.trust for r in reports), TrustSums())
+    return {
+        "expected_freshness": fresh / weight if weight > 0 else None,
+        "expected_freshness_without": plain / weight if weight > 0 else None,
+        "crawls_saved_per_day_at_least": max(0.0, fresh - plain) / price if price > 0 else None,
+        **trust.account(),
     }
 
 

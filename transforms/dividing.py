@@ -69,13 +69,17 @@ class GiantSlots:
 
 @dataclass(frozen=True)
 class Night:
-    """When the schedule starts, how long it is, and what it maximises."""
+    """When the schedule starts, how long it is, and what it maximises.
+
+    `max_signal_shift` is the share of a shard's slots that signals of one host may take from others.
+    """
 
     as_of_us: int
     horizon_us: int
     objective: str
     layout: Layout
     budget_per_day: float = math.inf
+    max_signal_shift: float = 1.0
 
     @property
     def num_shards(self) -> int:

@@ -14,12 +14,15 @@ from apache_beam.pvalue import AsSingleton
 from policies import prior, request_history, requests, search, volatile
 from policies.evidence import Evidence
 from policies.typing_ import FloatArray, IntArray, UIntArray
+from transforms.catalogue import DAY_US
 from transforms.coders import ShardTables
 from transforms.combining import CombineShards
 from transforms.inputs import InputError
 from transforms.judging import Judged
 from transforms.sampling import MergeOverviews, Overview, evidence_of
-from transforms.solving import block_to_tables
+from transforms.signal_sample import learn_trust
+from transforms.solving import block_to_tables, table_to_signals
+from transforms.trusting import LearnedTrust, estimate_signals
 
 GROUP_ROUNDS = 4
 
@@ -40,6 +43,8 @@ class Learned:
         As in `Overview`; for the manifest, like `rows_by_day`.
     weight : str
         What a page weighs: clicks, impressions, importance or equal.
+    trust : LearnedTrust or None
+        Of sources of signals; None where they are not to be used.
     """
 
     change: prior.Prior
@@ -50,6 +55,7 @@ class Learned:
     last_request_day: int
     weight: str
     judged: Judged = field(default_factory=Judged)
+    trust: LearnedTrust | None = None
 
 
 @dataclass(frozen=True)
@@ -70,9 +76,8 @@ class RequestClock:
         )
 
 
-def learn(overview: Overview, clock: RequestClock, weight_by: str) -> Learned:
-    """Fit the priors to the sample."""
-    sample = overview.whole_sample
+def _sampled_evidence(sample: pa.RecordBatch) -> tuple[Evidence, IntArray]:
+    """The evidence of the pages in a sample, and their groups."""
 
     def flat(name: str) -> np.ndarray:
         return sample.column(name).flatten().to_numpy()
@@ -87,6 +92,18 @@ def learn(overview: Overview, clock: RequestClock, weight_by: str) -> Learned:
         flat("bin_days_squared"),
     )
     _, group = np.unique(sample.column("group_hash").to_numpy(), return_inverse=True)
+    return evidence, group.astype(np.int64)
+
+
+def _sampled_rates(sample: pa.RecordBatch, change: prior.Prior) -> FloatArray:
+    evidence, group = _sampled_evidence(sample)
+    return prior.estimate(evidence, group, int(group.max(initial=-1)) + 1, change).change_rate_per_day
+
+
+def learn(overview: Overview, clock: RequestClock, weight_by: str, with_signals: bool = False) -> Learned:
+    """Fit the priors to the sample."""
+    sample = overview.whole_sample
+    evidence, group = _sampled_evidence(sample)
     clicks = impressions = None
     if overview.has_clicks or overview.has_impressions:
         days = clock.exposure_days(overview, sample.column("first_seen_day").to_numpy())
@@ -103,8 +120,13 @@ def learn(overview: Overview, clock: RequestClock, weight_by: str) -> Learned:
     weight = weight_by
     if weight_by == "auto":
         weight = "clicks" if clicks else "impressions" if impressions else "importance"
+    change = prior.fit_prior(evidence, group)
+    trust = None
+    if with_signals:
+        giants = overview.giant_sample
+        trust = learn_trust(sample, _sampled_rates(sample, change), giants, _sampled_rates(giants, change))
     return Learned(
-        prior.fit_prior(evidence, group.astype(np.int64)),
+        change,
         clicks,
         impressions,
         overview.rows_by_day,
@@ -112,6 +134,7 @@ def learn(overview: Overview, clock: RequestClock, weight_by: str) -> Learned:
         overview.last_request_day,
         weight,
         overview.judged,
+        trust,
     )
 
 
@@ -247,15 +270,19 @@ class LearnGroupMeans(beam.PTransform):
 class LearnPriors(beam.PTransform):
     """One `Learned` from the overviews of all shards."""
 
-    def __init__(self, clock: RequestClock, weight_by: str, num_shards: int) -> None:
+    def __init__(
+        self, clock: RequestClock, weight_by: str, num_shards: int, with_signals: bool = False
+    ) -> None:
         super().__init__()
         self._clock, self._weight_by, self._num_shards = clock, weight_by, num_shards
+        self._with_signals = with_signals
 
     def expand(self, overviews: beam.PCollection) -> beam.PCollection:
         return (
             overviews
             | "MergeOverviews" >> CombineShards(MergeOverviews(), self._num_shards)
-            | "FitPriors" >> beam.Map(learn, self._clock, self._weight_by).with_output_types(Learned)
+            | "FitPriors"
+            >> beam.Map(learn, self._clock, self._weight_by, self._with_signals).with_output_types(Learned)
         )
 
 
@@ -329,11 +356,18 @@ def estimate_shard(
     ShardTables
         "pages" with the evidence replaced by change_rate_per_day, information, request_rate_per_day,
         impression_rate_per_day and weight, volatile pages capped and, where there are any, marked in
-        "volatile"; "hosts" as they were.
+        "volatile"; "hosts" as they were. Where signals are used and the shard has any, "signals", "trust" and
+        "forecasts", see `transforms.trusting`; change rates of pages with signals are then of their model.
     """
     pages, hosts = folded.tables["pages"], folded.tables["hosts"]
     evidence = evidence_of(pages, folded.tables["bins"])
     rate, information = _change_rates(pages, evidence, hosts.num_rows, learned.change, groups)
+    more: dict[str, pa.RecordBatch] = {}
+    if learned.trust is not None:
+        found = estimate_signals(folded, rate, learned.trust, clock.as_of_day * DAY_US)
+        if found is not None:
+            rate[found.row], information[found.row] = found.change_rate_per_day, found.information
+            more = {"signals": found.pages, "trust": found.trust, "forecasts": found.forecasts}
     clicks = impressions = np.full(pages.num_rows, np.nan)
     if learned.clicks or learned.impressions:
         days = clock.exposure_days(learned, pages.column("first_seen_day").to_numpy())
@@ -349,7 +383,7 @@ def estimate_shard(
     }
     if "volatile_weight" in pages.schema.names:
         columns |= _volatile(pages, columns["weight"].to_numpy())
-    return ShardTables(folded.shard, {"pages": pa.RecordBatch.from_pydict(columns), "hosts": hosts})
+    return ShardTables(folded.shard, {"pages": pa.RecordBatch.from_pydict(columns), "hosts": hosts, **more})
 
 
 def _volatile(pages: pa.RecordBatch, weight: FloatArray) -> dict[str, pa.Array]:
@@ -394,4 +428,5 @@ def solver_block(estimated: ShardTables) -> search.PageBlock:
         cap_per_day=cap if np.isfinite(cap).any() else None,
         host_start=np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]) if limited else None,
         host_limit_per_day=limit if limited else None,
+        signals=table_to_signals(estimated.tables.get("signals")),
     )

@@ -20,6 +20,7 @@ import pyarrow as pa
 from policies.evidence import Evidence
 from policies.request_history import NO_DAY
 from policies.typing_ import Int32Array, IntArray
+from transforms import signal_sample
 from transforms.coders import ShardTables
 from transforms.judging import Judged
 
@@ -41,6 +42,7 @@ SAMPLE = pa.schema(
         ("clicks", pa.float64()),
         ("impressions", pa.float64()),
         ("first_seen_day", pa.int32()),
+        *signal_sample.COLUMNS,
     ]
 )
 
@@ -106,6 +108,7 @@ def _rows(folded: ShardTables, rows: IntArray, layer: Int32Array) -> pa.RecordBa
         "bin_weight": listed(chosen.bin_weight),
         "bin_days": listed(chosen.bin_days),
         "bin_days_squared": listed(chosen.bin_days_squared),
+        **signal_sample.sampled_signals(folded, rows),
     }
     for name in SAMPLE.names:
         if name not in columns:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import apache_beam as beam
@@ -19,9 +19,12 @@ from transforms.coders import ShardTables
 from transforms.dividing import Night, Quotas, limited_giants
 from transforms.learning import GroupTable, Learned, RequestClock, estimate_shard, solver_tables
 from transforms.sharing import ByHost, share_limits
+from transforms.signal_forecasts import slots_columns
+from transforms.signal_slots import SignalClocks, dues
 from transforms.solving import tables_to_block
 from transforms.state import microseconds, times
 from transforms.tally import Counts
+from transforms.trust_report import TrustSums, hosts_batch, trust_sums
 
 MAX_NAMED_HOSTS = 20
 RETRY_NEW_DAYS = 7
@@ -33,6 +36,7 @@ class ShardReport:
 
     `crawled_weight` and `crawled_fresh_weight` are of pages with a crawl rate above 0.
     `large_hosts` has hash, name and pages of the largest hosts of the shard and of all parts of split ones.
+    `fresh_weight_without` is what there would be without signals; None where they are not used.
     """
 
     shard: int
@@ -44,6 +48,8 @@ class ShardReport:
     hosts_at_limit: tuple[tuple[float, str], ...]
     counts: dict[str, int] = field(default_factory=dict)
     large_hosts: tuple[tuple[int, str, int], ...] = ()
+    fresh_weight_without: float | None = None
+    trust: TrustSums = field(default_factory=TrustSums)
 
 
 class SequenceCrawls(beam.DoFn):
@@ -53,11 +59,14 @@ class SequenceCrawls(beam.DoFn):
     -------
     main : (shard, RecordBatch)
         `schemas.PAGES_OUT` and metadata columns.
+    `HOSTS` : (shard, RecordBatch)
+        `schemas.HOSTS_OUT`.
     `SCHEDULE`, `SLOTS_PAGES`, `SLOTS_HOSTS` : (shard, RecordBatch)
     `REPORT` : ShardReport
     """
 
     SCHEDULE, SLOTS_PAGES, SLOTS_HOSTS, REPORT = "schedule", "slots_pages", "slots_hosts", "report"
+    HOSTS = "hosts"
 
     def __init__(self, night: Night, clock: RequestClock) -> None:
         self._night, self._clock = night, clock
@@ -70,11 +79,13 @@ class SequenceCrawls(beam.DoFn):
         result: search.SearchResult,
         plan: Quotas,
         shares: ByHost | None,
+        without: search.SearchResult | None,
     ) -> Iterator[Any]:
         estimated = estimate_shard(folded, learned, groups, self._clock)
-        shard = ScheduledShard(self._night, estimated, result, plan, shares)
+        shard = ScheduledShard(self._night, estimated, result, plan, shares, without)
         number = estimated.shard
         yield number, shard.pages()
+        yield beam.pvalue.TaggedOutput(self.HOSTS, (number, shard.hosts()))
         yield beam.pvalue.TaggedOutput(self.SCHEDULE, (number, shard.schedule()))
         yield beam.pvalue.TaggedOutput(self.SLOTS_PAGES, (number, shard.slots_pages()))
         yield beam.pvalue.TaggedOutput(self.SLOTS_HOSTS, (number, shard.slots_hosts()))
@@ -82,7 +93,10 @@ class SequenceCrawls(beam.DoFn):
 
 
 class ScheduledShard:
-    """The work of `SequenceCrawls`, without Beam."""
+    """The work of `SequenceCrawls`, without Beam.
+
+    `without` is the result of the search without signals; None where signals are not used.
+    """
 
     def __init__(
         self,
@@ -91,6 +105,7 @@ class ScheduledShard:
         result: search.SearchResult,
         plan: Quotas,
         shares: ByHost | None = None,
+        without: search.SearchResult | None = None,
     ) -> None:
         self._night, self._shard = night, estimated.shard
         self._pages, self._hosts = estimated.tables["pages"], estimated.tables["hosts"]
@@ -104,6 +119,15 @@ class ScheduledShard:
         change, weight = block.change_rate_per_day, block.request_rate_per_day
         self._change, self._weight = change, weight
         self._fresh = objective.freshness(self._rate, change)
+        self._fresh_without = None
+        if without is not None:
+            self._fresh_without = _freshness_without(block, without)
+        self._trust, self._forecasts = estimated.tables.get("trust"), estimated.tables.get("forecasts")
+        policy = search.signal_policy(block, objective, result, self._allocation)
+        self._clocks = None
+        if policy is not None:
+            self._clocks = SignalClocks.of(estimated.tables["signals"], weight, policy)
+            self._fresh[policy.row] = policy.freshness
         uniform_rate_per_day = result.allocated_per_day / max(result.pages, 1)
         self._uniform = objective.freshness(np.full(len(change), uniform_rate_per_day), change)
         attempt = microseconds(self._pages.column("last_attempt_at"))
@@ -121,7 +145,27 @@ class ScheduledShard:
         age = np.where(crawled == NO_TIME, np.inf, (night.as_of_us - crawled) / DAY_US)
         age = np.maximum(age, 0.0) * self._factor("age_factor")
         self._value = objective.crawl_value(change, weight, age)
+        self._by_signal: BoolArray | None = None
+        if self._clocks is not None:
+            self._value[self._clocks.row] = self._clocks.crawl_value(age)
+            self._follow_signals(self._clocks, last, crawled, plan)
         self._sequence = self._sequence_all(plan)
+
+    def _host_start(self) -> IntArray:
+        return np.concatenate([[0], np.cumsum(self._hosts.column("n_pages").to_numpy(), dtype=np.int64)])
+
+    def _follow_signals(
+        self, clocks: SignalClocks, last_us: IntArray, crawled_us: IntArray, plan: Quotas
+    ) -> None:
+        """Who is due, signals counted."""
+        start = self._host_start()
+        apart = np.zeros(len(self._rate), np.bool_)
+        if plan.giants:
+            for row in limited_giants(self._hosts, self._night.layout).tolist():
+                apart[start[row] : start[row + 1]] = True
+        most = max(1.0, self._night.max_signal_shift * float(plan.slots[self._shard]))
+        found = dues(clocks, self._rate, self._since_days, last_us, crawled_us, start, apart, most)
+        self._since_days, self._by_signal = found.since_days, found.by_signal
 
     def _factor(self, name: str) -> FloatArray | float:
         """How much faster than the days the clock of each page ran, for what its siblings found."""
@@ -171,6 +215,7 @@ class ScheduledShard:
             host_max_slots=max_slots if limited else None,
             host_gap_us=gap if limited else None,
             host_free_at_us=free_at,
+            by_signal=self._by_signal,
         )
 
     def _host(self) -> pa.Array:
@@ -202,6 +247,7 @@ class ScheduledShard:
             "boundary": pa.array((intervals > 0) & ((changes == 0) | (changes == intervals))),
             "volatile": pa.array(self._volatile()),
             "weight": pa.array(self._weight),
+            **self._signals(),
         }
         fields = [schemas.PAGES_OUT.field(n) for n in schemas.PAGES_OUT.names]
         for name in table.schema.names:
@@ -211,6 +257,38 @@ class ScheduledShard:
                 columns[plain] = table.column(name)
                 fields.append(pa.field(plain, pa.string()))
         return pa.RecordBatch.from_arrays([columns[f.name] for f in fields], schema=pa.schema(fields))
+
+    def _signals(self) -> dict[str, pa.Array]:
+        """What pages/ says of signals; null where a page has none that count."""
+        n, clocks = len(self._rate), self._clocks
+        if clocks is None:
+            kinds = {f.name: f.type for f in schemas.PAGES_OUT if f.name.startswith("signal")}
+            return {name: pa.nulls(n, kind) for name, kind in kinds.items()}
+        pages, none = clocks.pages, np.ones(n, np.bool_)
+        none[clocks.row] = False
+        change = self._change[clocks.row]
+        precision = -np.expm1(-pages.signal_weight)
+        values = {
+            "signal_rate_per_day": pages.signal_rate_per_day,
+            "signal_precision": precision,
+            "signal_recall": precision * pages.signal_rate_per_day / np.maximum(change, 1e-300),
+            "signals_since_crawl": clocks.signals,
+        }
+        columns = {}
+        for name, some in values.items():
+            full = np.zeros(n, some.dtype)
+            full[clocks.row] = some
+            columns[name] = pa.array(full, mask=none)
+        return columns
+
+    def hosts(self) -> pa.RecordBatch:
+        """One row a host, or one for each of its sources of signals."""
+        start = self._host_start()
+        host = self._pages.column("host_code").to_numpy()
+        page, _ = self._due()
+        slots = np.bincount(host[page], minlength=len(start) - 1)
+        rate = np.bincount(host, weights=self._rate, minlength=len(start) - 1)
+        return hosts_batch(self._hosts, rate, slots, self._trust)
 
     def _owed(self) -> FloatArray:
         """Crawls tonight beyond the page's rate times the horizon, give or take one."""
@@ -259,6 +337,7 @@ class ScheduledShard:
                 pa.array(self._change[rows], pa.float32()),
                 pa.array(self._pages.column("information").to_numpy()[rows], pa.float32()),
                 pa.array(self._weight[rows], pa.float32()),
+                *slots_columns(self._forecasts, rows),
             ],
             schema=schemas.SLOTS_PAGES,
         )
@@ -307,6 +386,8 @@ class ScheduledShard:
             hosts,
             counts.publish(),
             self._large_hosts(),
+            None if self._fresh_without is None else float((self._weight * self._fresh_without).sum()),
+            trust_sums(self._hosts, self._trust),
         )
 
     def _reported_here(self) -> BoolArray:
@@ -323,6 +404,13 @@ class ScheduledShard:
         return tuple(
             (int(host_hash[r]), self._hosts.column("host")[int(r)].as_py(), int(sizes[r])) for r in rows
         )
+
+
+def _freshness_without(block: search.PageBlock, without: search.SearchResult) -> FloatArray:
+    """Expected freshness of all pages, (n,), if nobody looked at signals."""
+    plain, objective = replace(block, signals=None), objectives.get(without.objective)
+    rate = search.allocate(plain, objective, without).crawl_rate_per_day
+    return objective.freshness(rate, plain.change_rate_per_day)
 
 
 def _number(column: pa.Array) -> pa.Array:

@@ -120,7 +120,8 @@ STATE_LASTMODS = _schema(
     [("url_hash", pa.uint64()), ("host_hash", pa.uint64()), ("lastmod", TIME), ("precision", pa.int8())],
 )
 # What was scheduled and not yet seen in a log: kept apart from `state`, which depends on the logs alone. With
-# what the night thought of these pages, so that the next one can compare.
+# what the night thought of these pages, so that the next one can compare; the last five are null where no
+# signals count, see policies.signal_forecast.
 SLOTS_PAGES = _schema(
     "slots_pages",
     [
@@ -130,10 +131,15 @@ SLOTS_PAGES = _schema(
         ("change_rate_per_day", pa.float32()),
         ("information", pa.float32()),
         ("weight", pa.float32()),
+        ("unsignalled_rate_per_day", pa.float32()),
+        ("unsignalled_information", pa.float32()),
+        ("signal_source", pa.list_(pa.string())),
+        ("signal_weight", pa.list_(pa.float32())),
+        ("signal_information", pa.list_(pa.float32())),
     ],
 )
 # Columns that nights of an older version did not write; they are read as null.
-ADDED_LATER = ("change_rate_per_day", "information", "weight")
+ADDED_LATER = ("change_rate_per_day", "information", "weight", *SLOTS_PAGES.names[6:])
 SLOTS_HOSTS = _schema("slots_hosts", [("host_hash", pa.uint64()), ("last_slot_at", TIME)])
 # What became of the predictions, see policies.siblings: one row for each host and day of the last 90 with
 # judged crawls, sorted by (host_hash, day). `url_hash` is the host's first page in the shard: where that page
@@ -251,6 +257,33 @@ PAGES_OUT = _schema(
         ("boundary", pa.bool_()),
         ("volatile", pa.bool_()),
         ("weight", pa.float64()),
+        ("signal_rate_per_day", pa.float64()),
+        ("signal_precision", pa.float64()),
+        ("signal_recall", pa.float64()),
+        ("signals_since_crawl", pa.int64()),
+    ],
+)
+# One row a host; of a host that signals, one a source. A host that is split has rows in each of its shards.
+HOSTS_OUT = _schema(
+    "hosts_out",
+    [
+        ("host", pa.string()),
+        ("pages", pa.int64()),
+        ("crawl_rate_per_day", pa.float64()),
+        ("limit_per_day", pa.float64()),
+        ("min_gap_seconds", pa.float64()),
+        ("slots", pa.int64()),
+        ("source", pa.string()),
+        ("signalling_pages", pa.int64()),
+        ("signals", pa.float64()),
+        ("signals_since_crawl", pa.int64()),
+        ("last_signal_at", TIME),
+        ("signal_rate_per_day", pa.float64()),
+        ("signal_precision", pa.float64()),
+        ("signal_precision_stderr", pa.float64()),
+        ("signal_recall", pa.float64()),
+        ("signal_recall_stderr", pa.float64()),
+        ("silent", pa.bool_()),
     ],
 )
 SCHEDULE = _schema(

@@ -1,0 +1,135 @@
+"""Signals of the pages in the sample from which priors are learned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from policies.page_state import ranges, starts_of
+from policies.signal_estimation import SignalPrior, default_prior, fit_pooled
+from policies.signal_evidence import SignalEvidence
+from policies.typing_ import FloatArray, IntArray
+from transforms.coders import ShardTables
+from transforms.signals import signal_evidence_of
+from transforms.state import list_column, list_start
+from transforms.trusting import LearnedTrust
+
+COLUMNS = [
+    ("signal_exposure_days", pa.float64()),
+    ("signal_dated_changes", pa.float64()),
+    ("signal_source", pa.list_(pa.string())),
+    ("signal_unchanged", pa.list_(pa.float64())),
+    ("signal_row_weight", pa.list_(pa.float64())),
+    ("signal_row_days", pa.list_(pa.float64())),
+    ("signal_row_days_squared", pa.list_(pa.float64())),
+    ("signal_row_count", pa.list_(pa.float64())),
+]
+"""Of a page: its `SignalEvidence`, counts of a row one after the other, one for each of its sources. Null and
+empty lists for a page of a host without signals."""
+
+
+def sampled_signals(folded: ShardTables, rows: IntArray) -> dict[str, pa.Array]:
+    """The `COLUMNS` of some pages of a shard, (k,) row numbers."""
+    k = len(rows)
+    found = signal_evidence_of(folded)
+    if found is None:
+        return {name: pa.array([None] * k if "list" not in str(t) else [[]] * k, t) for name, t in COLUMNS}
+    at = np.minimum(np.searchsorted(found.row, rows), len(found.row) - 1)
+    known = found.row[at] == rows
+    some = np.flatnonzero(known)
+    evidence = found.evidence
+    start = starts_of(evidence.row_page, len(found))
+    n_sources = len(found.sources)
+    size = np.zeros(k, np.int64)
+    size[some] = np.diff(start)[at[some]]
+    chosen = ranges(start[:-1][at], size)
+    row_start = np.concatenate([[0], np.cumsum(size)])
+    source_start = np.concatenate([[0], np.cumsum(known * n_sources)])
+    sources = pa.array(found.sources, pa.string()).take(pa.array(np.tile(np.arange(n_sources), len(some))))
+
+    def number(values: FloatArray) -> pa.Array:
+        return pa.array(values[at], mask=~known)
+
+    return {
+        "signal_exposure_days": number(evidence.exposure_days),
+        "signal_dated_changes": number(evidence.dated_changes),
+        "signal_source": list_column(source_start, sources),
+        "signal_unchanged": list_column(source_start, evidence.unchanged_signals[at[some]].ravel()),
+        "signal_row_weight": list_column(row_start, evidence.row_weight[chosen]),
+        "signal_row_days": list_column(row_start, evidence.row_days[chosen]),
+        "signal_row_days_squared": list_column(row_start, evidence.row_days_squared[chosen]),
+        "signal_row_count": list_column(row_start * n_sources, evidence.row_signals[chosen].ravel()),
+    }
+
+
+def _evidence(sample: pa.RecordBatch, sources: list[str]) -> tuple[IntArray, SignalEvidence]:
+    """Rows of a sample that have signals, (m,), and their evidence."""
+    rows = np.flatnonzero(sample.column("signal_exposure_days").is_valid().to_numpy(zero_copy_only=False))
+    sample = sample.take(pa.array(rows))
+
+    def flat(name: str) -> Any:
+        return sample.column(name).flatten().to_numpy()
+
+    code = {name: j for j, name in enumerate(sources)}
+    named = sample.column("signal_source").flatten().dictionary_encode()
+    source = np.array([code[n] for n in named.dictionary.to_pylist()], np.int64)[named.indices.to_numpy()]
+    per_page = np.diff(list_start(sample.column("signal_source")))
+    row_start = list_start(sample.column("signal_row_weight"))
+    row_page = np.repeat(np.arange(len(rows)), np.diff(row_start))
+    unchanged = np.zeros((len(rows), len(sources)))
+    unchanged[np.repeat(np.arange(len(rows)), per_page), source] = flat("signal_unchanged")
+    signals = np.zeros((len(row_page), len(sources)))
+    source_start = np.concatenate([[0], np.cumsum(per_page)])
+    slots = ranges(source_start[:-1][row_page], per_page[row_page])
+    signals[np.repeat(np.arange(len(row_page)), per_page[row_page]), source[slots]] = flat("signal_row_count")
+    return rows, SignalEvidence(
+        sample.column("signal_exposure_days").to_numpy(),
+        sample.column("signal_dated_changes").to_numpy(),
+        unchanged,
+        row_page,
+        flat("signal_row_weight"),
+        flat("signal_row_days"),
+        flat("signal_row_days_squared"),
+        signals,
+    )
+
+
+def learn_trust(
+    sample: pa.RecordBatch, rate: FloatArray, giants: pa.RecordBatch, giant_rate: FloatArray
+) -> LearnedTrust:
+    """The prior of hosts, and what the pages of split hosts share.
+
+    Parameters
+    ----------
+    sample, giants : RecordBatch of `transforms.sampling.SAMPLE`
+        Pages of all hosts, and those of hosts that are split, by host.
+    rate, giant_rate : (n,) float64
+        Their change rates per day, from crawls alone.
+    """
+    names: set[str] = set()
+    for rows in (sample, giants):
+        names |= set(rows.column("signal_source").flatten().unique().to_pylist())
+    if not names:
+        return LearnedTrust()
+    sources = sorted(names)
+    at, evidence = _evidence(sample, sources)
+    unknown = default_prior(len(sources))
+    pooled = fit_pooled(evidence, rate[at], np.zeros(len(at), np.int64), 1, unknown)
+    prior = SignalPrior(
+        float(pooled.missed_share[0]),
+        unknown.missed_strength,
+        pooled.signal_weight[0],
+        unknown.weight_strength,
+    )
+    at, evidence = _evidence(giants, sources)
+    hosts, group = np.unique(giants.column("host_hash").to_numpy()[at], return_inverse=True)
+    shared = fit_pooled(evidence, giant_rate[at], group.astype(np.int64), len(hosts), prior)
+    by_host = {
+        int(h): type(shared)(
+            shared.missed_share[i : i + 1], shared.signal_weight[i : i + 1], shared.covariance[i : i + 1]
+        )
+        for i, h in enumerate(hosts.tolist())
+    }
+    return LearnedTrust(tuple(sources), prior, by_host)

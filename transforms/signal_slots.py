@@ -1,0 +1,165 @@
+"""What tonight's signals make of a shard's schedule: who is due, and what a crawl is worth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from policies import bursts, signal_value
+from policies.signal_policy import SignalPolicy
+from policies.signal_value import SignalPages
+from policies.typing_ import BoolArray, FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class SignalClocks:
+    """Clocks of the pages of a shard whose signals count, r rows.
+
+    Attributes
+    ----------
+    row : (r,) int64, ascending
+        Rows of the "pages" table.
+    pages : SignalPages
+        Of these rows.
+    policy : SignalPolicy
+        Of these rows.
+    clock_of_signals : (r,) float64
+        What all signals since the last observation add to the clock.
+    signals : (r,) int64
+        How many there are.
+    last_signal_us : (r,) int64
+        UTC microseconds.
+    """
+
+    row: IntArray
+    pages: SignalPages
+    policy: SignalPolicy
+    clock_of_signals: FloatArray
+    signals: IntArray
+    last_signal_us: IntArray
+
+    @classmethod
+    def of(cls, table: pa.RecordBatch, weight: FloatArray, policy: SignalPolicy) -> SignalClocks:
+        """From the rows of `transforms.trusting.SIGNALS_TABLE` and the weights of all pages, (n,)."""
+
+        def column(name: str) -> np.ndarray:
+            return table.column(name).to_numpy()
+
+        row = column("row")
+        pages = SignalPages(
+            weight[row],
+            column("unsignalled_rate_per_day"),
+            column("signal_rate_per_day"),
+            column("signal_weight"),
+        )
+        return cls(
+            row,
+            pages,
+            policy,
+            column("clock_of_signals"),
+            column("signals_since_crawl"),
+            column("last_signal_us"),
+        )
+
+    def crawl_value(self, age_days: FloatArray) -> FloatArray:
+        """What a crawl now gains, (r,), for the ages of all copies, (n,) days."""
+        weight = self.pages.signal_weight
+        with np.errstate(divide="ignore", invalid="ignore"):
+            signals = np.where(weight > 0.0, self.clock_of_signals / weight, 0.0)
+        return signal_value.crawl_value(self.pages, age_days[self.row], signals)
+
+    def debts(
+        self, since_days: FloatArray, last_us: IntArray, observed_us: IntArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Crawls that each page is owed, and what it would be owed without signals: (r,) in [0, 1] each.
+
+        Parameters
+        ----------
+        since_days : (n,) float64, days
+            Since the last attempt or slot of each page.
+        last_us, observed_us : (n,) int64, microseconds
+            That time, and the last crawl that got an answer.
+
+        Notes
+        -----
+        Where a later attempt failed, or a slot shows up in no log, it is not known how many signals came
+        after it: one is taken if the last one did. A page that cannot be crawled is else due every night.
+        """
+        row, limit = self.row, self.policy.threshold
+        since = np.where(np.isnan(since_days[row]), 0.0, since_days[row])
+        calm = self.pages.unsignalled_rate_per_day * since
+        tried = last_us[row] > observed_us[row]
+        later = self.last_signal_us > last_us[row]
+        one = self.clock_of_signals / np.maximum(self.signals, 1)
+        signals = np.where(tried, np.where(later, one, 0.0), self.clock_of_signals)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            owed, without = (calm + signals) / limit, calm / limit
+        # No threshold but a crawl rate: due at a signal. A threshold of 0: always due.
+        owed = np.where(np.isinf(limit), np.where(signals > 0.0, 1.0, 0.0), owed)
+        without = np.where(np.isinf(limit), 0.0, without)
+        always = limit == 0.0
+        owed[always] = without[always] = 1.0
+        return np.minimum(owed, 1.0), np.minimum(without, 1.0)
+
+
+@dataclass(frozen=True)
+class Dues:
+    """Debts of all pages of a shard, n rows.
+
+    Attributes
+    ----------
+    since_days : (n,) float64, days
+        Days since the last attempt that give each page its debt at its crawl rate.
+    by_signal : (n,) bool
+        Pages that are due because of signals.
+    moved : float
+        Crawls that signals would have moved to their hosts beyond what one host may move.
+    """
+
+    since_days: FloatArray
+    by_signal: BoolArray
+    moved: float
+
+
+def dues(
+    clocks: SignalClocks,
+    rate: FloatArray,
+    since_days: FloatArray,
+    last_us: IntArray,
+    observed_us: IntArray,
+    host_start: IntArray,
+    apart: BoolArray,
+    limit_crawls: float,
+) -> Dues:
+    """Who is due, signals counted, no host moved forward by more than `limit_crawls`.
+
+    Parameters
+    ----------
+    clocks : SignalClocks
+    rate : (n,) float64, per day
+    since_days : (n,) float64, days
+        NaN for new pages.
+    last_us, observed_us : (n,) int64
+        As in `SignalClocks.debts`.
+    host_start : (h + 1,) int64
+    apart : (n,) bool
+        Pages of hosts with slots of their own, which take none from others.
+    limit_crawls : float
+    """
+    row = clocks.row
+    owed, without = clocks.debts(since_days, last_us, observed_us)
+    debt = np.clip(np.nan_to_num(rate * since_days, nan=0.0, posinf=1.0), 0.0, 1.0)
+    calm = debt.copy()
+    debt[row], calm[row] = owed, np.minimum(without, owed)
+    known = np.where(apart | np.isnan(since_days), 0.0, rate)
+    limited = bursts.limit_bursts(known, debt, calm, host_start, limit_crawls)
+    days = since_days.copy()
+    changed = np.flatnonzero(limited != debt)
+    changed = np.union1d(changed, row)
+    changed = changed[(rate[changed] > 0.0) & ~np.isnan(since_days[changed])]
+    days[changed] = limited[changed] / rate[changed]
+    by_signal = np.zeros(len(rate), np.bool_)
+    by_signal[row] = (clocks.signals > 0) & (owed >= 1.0) & (without < 1.0)
+    return Dues(days, by_signal, float((debt - limited).sum()))
