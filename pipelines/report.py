@@ -115,7 +115,12 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
     row(
         "pages",
         f"{_n(counters.get('pages_known', 0))} on {_n(counters.get('hosts_known', 0))} hosts, "
-        f"{_n(counters.get('pages_never_crawled', 0))} never crawled",
+        f"{_n(counters.get('pages_never_crawled', 0))} never crawled"
+        + (
+            f", {_n(counters['pages_volatile'])} volatile (new at every visit)"
+            if counters.get("pages_volatile")
+            else ""
+        ),
     )
     row(
         "observations",
@@ -152,6 +157,13 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
     judged = manifest.get("judged")
     if judged and judged["nights"]:
         row("judged", _judged(judged))
+    siblings = manifest.get("siblings")
+    if siblings and siblings["hosts_on"]:
+        row(
+            "siblings",
+            f"{_n(siblings['pages_on'])} pages on {_n(siblings['hosts_on'])} hosts follow what was found on "
+            f"others of their host; predictions were {siblings['gain_where_on_nats']:.1f} nats better for it",
+        )
     lines.append("")
     row(
         "budget",

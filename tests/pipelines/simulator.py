@@ -104,6 +104,8 @@ class Crawler:
         Days of a log of crawls at random times before the first night.
     dated : (n,) bool
         Pages that send Last-Modified.
+    siblings : str
+        As the option of the job.
     """
 
     web: Web
@@ -111,6 +113,7 @@ class Crawler:
     warm_up_days: int = 10
     dated: np.ndarray | None = None
     half_life_changes: int | None = 12
+    siblings: str = "auto"
     manifest: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -134,6 +137,8 @@ class Crawler:
             Forgetting(self.half_life_changes, None),
             RequestClock(self._day, 28.0),
             HostDefaults(None, 0.0, DAY_US),
+            siblings=self.siblings,
+            multiplier=self.manifest.get("multiplier"),
         )
         fold = ShardFold(settings, [self._log, *self._carried])
         tables = fold.tables(0, [])
@@ -153,17 +158,19 @@ class Crawler:
         report = shard.report()
         self.manifest = {
             "options": {"as_of_us": as_of_us},
+            "multiplier": result.multiplier,
             "judged": judged,
+            "siblings": learned.judged.siblings.account(),
             "expected_freshness": report.fresh_weight / report.weight,
             "expected_freshness_crawled": report.crawled_fresh_weight / report.crawled_weight,
         }
-        self._carried = [fold.state(), shard.slots_pages(), shard.slots_hosts()]
+        self._carried = [fold.state(), shard.slots_pages(), shard.slots_hosts(), fold.siblings()]
         schedule = shard.schedule()
         page = np.array([self._index[u] for u in schedule.column("url").to_pylist()])
         due = schedule.column("due_at").cast(pa.int64()).to_numpy()
         self._log = self.web.fetch(page, due, self.dated)
         self._day += 1
-        self.estimated = estimated
+        self.estimated, self.pages = estimated, shard.pages()
         return judged
 
 

@@ -272,15 +272,15 @@ def _history(seed, groups, share, nights=60, pages=60):
 
 
 def test_it_is_off_where_pages_change_alone():
-    """200 groups, 60 nights: any night's share of false alarms stays below 3 %."""
+    """200 groups, 60 nights: in a night one group in 200 at most is on by chance."""
     days, on = _history(1, 200, share=0.0)
     gain = days.gains(200, TODAY + 59)[0]
     assert gain.mean() < -4 * gain.std() / math.sqrt(200)  # there the rule costs
-    assert on.mean() < 0.03
+    assert on.mean() < 0.005
 
 
 def test_it_is_on_where_pages_change_together():
     days, on = _history(2, 60, share=0.6)
     gain = days.gains(60, TODAY + 59)[0]
     assert gain.mean() > 4 * gain.std() / math.sqrt(60)
-    assert on[-1].mean() > 0.6 and on[:4].mean() == 0.0
+    assert on[-1].mean() > 0.7 and on[:4].mean() == 0.0
