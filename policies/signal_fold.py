@@ -221,8 +221,6 @@ class _Block:
         exponent, factor = forgetting.weights(count, at_us)
         unit = forgetting.landmarks(counts, before.baseline_at_us[pages])
         target = forgetting.landmarks(after.n_changes[pages].astype(np.int64), self._last_us)
-        idle = np.bincount(row, minlength=len(pages)) == 0
-        target[idle] = unit[idle]
         in_era = at_us - gap_us >= since_us[row]
         age_us = np.zeros(len(row), np.int64) if intervals.age_us is None else intervals.age_us
         self.night = Night(row, at_us, gap_us, changed, age_us, in_era, exponent, factor, unit, target)

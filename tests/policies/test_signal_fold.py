@@ -185,6 +185,72 @@ def test_interval_weights_by_hand() -> None:
     assert now.running_days.tolist() == [1.75]
 
 
+def test_an_era_that_has_begun_stays() -> None:
+    """A signal that comes late, older than the first one known, moves nothing; new pages join the era."""
+    before, _ = night(nothing(3), observations([]), signals_of([(0, START + 2 * DAY, 0)]), host=[0, 0, 1])
+    both, counts = night(before, observations([]), signals_of([(1, START + DAY, 0)]), host=[0, 0, 1])
+    assert counts["signals_counted"] == 1 and both[0].since_us.tolist() == [START + 2 * DAY] * 2
+    pages = both[1].expand(np.array([0, 1, 3]), 4)
+    (state, _), _ = night((both[0], pages), observations([]), signals_of([]), host=[0, 0, 0, 1])
+    assert state.page.tolist() == [0, 1, 2] and state.since_us.tolist() == [START + 2 * DAY] * 3
+
+
+def test_what_is_added_is_a_minute_at_least() -> None:
+    """Smaller parts could move the last bit of what is left of old sums, and when depends on the nights."""
+    visits = [day(0, digest=1), row(0, START + 90 * SECOND, digest=2), row(0, START + 250 * SECOND, digest=3)]
+    heard = [(0, START - DAY, 0), (0, START + 90 * SECOND, 0)]
+    state, _ = one_page(visits, heard, delay_us=60 * SECOND)
+    assert state.watched_days.tolist() == [100 / 86400]  # not the 30 seconds of the first interval
+    # A change at the first second of its interval, by its date.
+    dated = [day(0, digest=1), day(1, digest=2, last_modified=START + SECOND)]
+    state, _ = one_page(dated, [(0, START - DAY, 0), (0, START + DAY // 2, 0)])
+    assert state.bin_id.tolist() == [DATED] and state.bin_days.tolist() == [1 / 1440]
+
+
+def test_intervals_of_long_ago_leave_the_state() -> None:
+    rows = [row(0, START, digest=1), row(0, START + 70 * SECOND, digest=2)]
+    rows += [day(4 + i, digest=3 + i) for i in range(100)]
+    heard = [(0, START, 0), (0, START + 60 * SECOND, 1)]
+    (state, pages), _ = night(nothing(1), observations(rows[:70]), signals_of(heard), half_life_changes=1)
+    # The short interval weighs 2**-68 by now; all of its sums are still there.
+    assert len(state.bin_id) == 2 + 1 and state.bin_days_squared.min() < 2.0**-80
+    short = int(np.argmin(state.bin_days_squared))
+    mean = state.bin_days[short] / state.bin_weight[short]
+    assert mean == 70 / 86400 and state.bin_days_squared[short] == state.bin_weight[short] * mean**2
+    both, _ = night((state, pages), observations(rows[70:]), signals_of([]), half_life_changes=1)
+    assert len(both[0].bin_id) == 1 and both[0].total.tolist() == [0.0, 0.0]
+    assert both[0].n_changed.tolist() == [0, 1]
+    # So it is where time forgets, between the last interval and the present.
+    both, _ = night(nothing(1), observations(rows[:2]), signals_of(heard), half_life_days=1.0)
+    assert len(bring_to_present(*both, Forgetting(None, 1.0), START + 70 * DAY).bin_row) == 1
+    assert len(bring_to_present(*both, Forgetting(None, 1.0), START + 90 * DAY).bin_row) == 0
+
+
+def test_weights_that_underflow_still_leave_their_last_bit() -> None:
+    """x <- x / 2 + c has two fixed points an ulp apart; which one is reached depends on where it began."""
+    gap = DAY + 2 * SECOND * 1000
+    gaps = np.array([gap + 1800 * SECOND] * 40 + [gap] * 2000)
+    page = np.zeros(len(gaps), dtype=np.int64)
+    always = np.ones(len(gaps), dtype=np.int8)
+    bits = set()
+    for odd in range(12):
+        at = START + np.cumsum(gaps) + np.arange(len(gaps)) * odd
+        first = Signals(page[:1], at[:1] - DAY, np.zeros(1, np.int32))
+
+        def part(both: Both, rows: slice | np.ndarray, at: Any = at, first: Signals = first) -> Both:
+            observed = Observations(page[rows], at[rows], changed=always[rows])
+            return night(both, observed, first, half_life_changes=1)[0]
+
+        one, _ = part(nothing(1), slice(None))
+        both = nothing(1)
+        for rows in np.array_split(np.arange(len(gaps)), 9):
+            both = part(both, rows)
+        assert both[0].equals(one)
+        late, _ = part(nothing(1), slice(1000, None))
+        bits.add(late.watched_days.tobytes() == one.watched_days.tobytes())
+    assert bits == {True, False}  # the beginning does matter in some of these
+
+
 def test_the_running_interval_counts_in_the_era_only() -> None:
     rows = observations([row(p, START, digest=1) for p in (0, 1)])
     both, _ = night(nothing(3), rows, signals_of([(0, START + DAY, 0), (1, START, 0)]), host=[0, 1, 1])
