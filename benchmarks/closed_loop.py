@@ -101,8 +101,8 @@ class ClosedLoop:
         What each page weighs.
     seed : int
         Of the times of the free crawls before the first night.
-    siblings : str
-        As the job's option.
+    siblings, max_signal_shift : str, float
+        As the job's options.
     """
 
     def __init__(
@@ -113,9 +113,10 @@ class ClosedLoop:
         weight: FloatArray,
         seed: int = 0,
         siblings: str = "auto",
+        max_signal_shift: float = 0.005,
     ) -> None:
         self._world, self._mode, self._crawls_per_page, self._weight = world, mode, crawls_per_page, weight
-        self._siblings = siblings
+        self._siblings, self._max_signal_shift = siblings, max_signal_shift
         rng = np.random.Generator(np.random.Philox(key=seed))
         early = world.start_us - (rng.random(len(world)) * US_PER_DAY).astype(np.int64)
         # Every page is crawled once when it appears, for free: nothing is known of it before.
@@ -217,7 +218,7 @@ class ClosedLoop:
         estimated = mode.estimate(folded, learned, clock)
         objective = objectives.get(mode.objective)
         result, (allocation,) = search.solve(solver_block(estimated), objective, budget)
-        night = Night(as_of_us, US_PER_DAY, mode.objective, Layout(1, {}), budget)
+        night = Night(as_of_us, US_PER_DAY, mode.objective, Layout(1, {}), budget, self._max_signal_shift)
         total = ShardTotal(0, float(allocation.crawl_rate_per_day.sum()))
         plan = divide_slots([total], night, carried.carry)
         scheduled = ScheduledShard(night, estimated, result, plan)

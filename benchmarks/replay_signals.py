@@ -42,6 +42,7 @@ class Job:
     budget: float
     draw: int
     siblings: str = "auto"
+    max_signal_shift: float = 0.005
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,8 @@ class Score:
 def play(world: World, job: Job, nights: int | None = None) -> Score:
     """Make one run."""
     weight = zipf(len(world), job.draw) if job.draw else np.ones(len(world))
-    run = ClosedLoop(world, MODES[job.mode](world), job.budget, weight, 0, job.siblings).run(nights)
+    mode = MODES[job.mode](world)
+    run = ClosedLoop(world, mode, job.budget, weight, 0, job.siblings, job.max_signal_shift).run(nights)
     crawls = run.crawls
     late = (crawls.at_us > (world.start_us + world.end_us) // 2) & ~np.isnan(crawls.predicted)
     fresh, held = freshness(world, crawls, weight)
@@ -208,7 +210,7 @@ def report_flood(world: World, options: argparse.Namespace) -> list[str]:
                 f"{options.flood} pings from {source} for pages of {host} that do not change, in the day "
                 f"before night {night + 1}: {mode}, {FLOOD_BUDGET:g} crawls per page and day"
             )
-            job = Job(mode, FLOOD_BUDGET, 0, options.siblings)
+            job = Job(mode, FLOOD_BUDGET, 0, options.siblings, options.max_signal_shift)
             parts.append(markdown(head, flood(world, job, flooded, host, night, after)))
     return parts
 
@@ -223,7 +225,12 @@ def report(world: World, options: argparse.Namespace) -> str:
     modes, budgets, draws = options.modes, options.budgets, range(1, options.draws + 1)
     nights = len(world.nights())
     first = round(options.warm_up * nights)
-    jobs = [Job(m, b, d, options.siblings) for b in budgets for d in (0, *draws) for m in modes]
+    jobs = [
+        Job(m, b, d, options.siblings, options.max_signal_shift)
+        for b in budgets
+        for d in (0, *draws)
+        for m in modes
+    ]
     scores = play_all(world, jobs, options.jobs)
     n_signalled = int(world.signalled.sum())
     parts = [
@@ -241,7 +248,7 @@ def report(world: World, options: argparse.Namespace) -> str:
     parts.append(markdown(head, rows))
     for mode in modes:
         for budget in budgets:
-            score = scores[Job(mode, budget, 0, options.siblings)]
+            score = scores[Job(mode, budget, 0, options.siblings, options.max_signal_shift)]
             of_signalled = world.signalled[score.crawls.page]
             for name, use in (("all pages", of_signalled >= 0), ("pages with signals", of_signalled)):
                 parts.append(
@@ -283,6 +290,7 @@ def parser() -> argparse.ArgumentParser:
         "lastmod where it tells of a change, other changes spread (default: %(default)s)",
     )
     p.add_argument("--siblings", default="auto", choices=SIBLINGS, help="as the job's option")
+    p.add_argument("--max_signal_shift", type=float, default=0.005, help="as the job's option")
     p.add_argument("--hosts", nargs="+", help="only pages of these hosts")
     p.add_argument(
         "--junk", type=float, default=0.0, help="false signals per page and day for hosts without any"

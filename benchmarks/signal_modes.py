@@ -17,6 +17,9 @@ from policies.typing_ import BoolArray, FloatArray, IntArray
 from transforms.coders import ShardTables
 from transforms.learning import Learned, RequestClock, estimate_shard
 
+CERTAIN = 40.0
+"""Weight of a signal that is surely a change: its precision is 1 - 4e-18."""
+
 
 @dataclass(frozen=True)
 class Planned:
@@ -193,9 +196,9 @@ class Blind(LearnedTrust):
         unsignalled, rate = (
             signals.column(f"{n}_rate_per_day").to_numpy() for n in ("unsignalled", "signal")
         )
-        pending = signals.column("signals_since_crawl").to_numpy() > 0
-        certain = np.full(len(rate), np.inf)
-        return with_parameters(estimated, unsignalled, rate, certain, np.where(pending, np.inf, 0.0))
+        certain = np.full(len(rate), CERTAIN)
+        pending = signals.column("signals_since_crawl").to_numpy()
+        return with_parameters(estimated, unsignalled, rate, certain, CERTAIN * pending)
 
 
 class Told(LearnedTrust):
