@@ -259,7 +259,10 @@ def read_previous_file(element: tuple[str, str]) -> Iterator[pa.RecordBatch]:
     try:
         file = pq.ParquetFile(pa.BufferReader(data))
         if folder == "state/signals" and "in_unchanged" in file.schema_arrow.names:
-            yield of_last_version(file.read())
+            rows = file.read().combine_chunks()
+            for batch in rows.to_batches():
+                schemas.check(batch, schemas.STATE_SIGNALS_BEFORE.remove_metadata(), path)
+                yield of_last_version(batch)
             return
         for batch in file.iter_batches(ROWS_PER_BATCH):
             for field in schema:

@@ -114,6 +114,19 @@ STATE_SIGNALS = _schema(
         ("bin_days_squared", pa.list_(pa.float64())),
     ],
 )
+# What nights wrote before signals were used: one row per (page, source), sorted so.
+STATE_SIGNALS_BEFORE = _schema(
+    "state_signals_before",
+    [
+        ("url_hash", pa.uint64()),
+        ("host_hash", pa.uint64()),
+        ("source", pa.string()),
+        ("last_signal_at", TIME),
+        ("pending", pa.int32()),
+        ("in_unchanged", pa.int32()),
+        ("in_changed", pa.int32()),
+    ],
+)
 # One row per page with a usable lastmod in a sitemap, the newest so far, sorted by (host_hash, url_hash).
 STATE_LASTMODS = _schema(
     "state_lastmods",

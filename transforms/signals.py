@@ -89,11 +89,13 @@ def read_signals(
     if carried is None or not carried.num_rows:
         return SignalState.empty(), *choose_sources((), new)
     batch = carried.combine_chunks().to_batches()[0]
+    page = pages.code(batch.column("url_hash").to_numpy())
+    if (page < 0).any():  # nothing else is known of such a page
+        batch, page = batch.filter(pa.array(page >= 0)), page[page >= 0]
     named = batch.column("source").flatten().dictionary_encode()
     names = named.dictionary.to_pylist()
     sources, code = choose_sources(names, new)
     codes = np.array([code[name] for name in names], np.int32)
-    page = pages.code(batch.column("url_hash").to_numpy())
     start = list_start(batch.column("source"))
     source = codes[named.indices.to_numpy()]
     bin_start = list_start(batch.column("bin_id"))
@@ -142,16 +144,11 @@ def read_signals(
     return (state if distinct else state.regrouped()), sources, code
 
 
-def of_last_version(rows: pa.Table) -> pa.RecordBatch:
-    """`schemas.STATE_SIGNALS` from one row a page and source, as nights wrote them before signals were used.
+def of_last_version(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """`schemas.STATE_SIGNALS` from `schemas.STATE_SIGNALS_BEFORE`, all rows of a file.
 
     What is pending goes on; counts of ended intervals say too little and are left behind. A host's era begins
     with the oldest last signal there: later intervals of its pages are known in full.
-
-    Parameters
-    ----------
-    rows : Table
-        url_hash, host_hash, source, last_signal_at and pending of one file, sorted by the first three.
     """
     url, host = rows.column("url_hash").to_numpy(), rows.column("host_hash").to_numpy()
     last_us = microseconds(rows.column("last_signal_at"))
@@ -169,7 +166,7 @@ def of_last_version(rows: pa.Table) -> pa.RecordBatch:
         "host_hash": pa.array(host[first]),
         "since": times(since[host_of][first]),
         **{name: pa.array(none) for name in ("exposure_days", "dated_changes", "watched_days")},
-        "source": list_column(start, rows.column("source").combine_chunks()),
+        "source": list_column(start, rows.column("source")),
         "pending": list_column(start, rows.column("pending").to_numpy()),
         **{name: list_column(start, zeros) for name in ("unchanged", "total")},
         **{name: list_column(start, zeros.astype(np.int32)) for name in ("n_unchanged", "n_changed")},

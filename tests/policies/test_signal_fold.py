@@ -188,10 +188,10 @@ def test_interval_weights_by_hand() -> None:
 def test_an_era_that_has_begun_stays() -> None:
     """A signal that comes late, older than the first one known, moves nothing; new pages join the era."""
     before, _ = night(nothing(3), observations([]), signals_of([(0, START + 2 * DAY, 0)]), host=[0, 0, 1])
-    both, counts = night(before, observations([]), signals_of([(1, START + DAY, 0)]), host=[0, 0, 1])
-    assert counts["signals_counted"] == 1 and both[0].since_us.tolist() == [START + 2 * DAY] * 2
-    pages = both[1].expand(np.array([0, 1, 3]), 4)
-    (state, _), _ = night((both[0], pages), observations([]), signals_of([]), host=[0, 0, 0, 1])
+    pages = before[1].expand(np.array([0, 1, 3]), 4)
+    older = signals_of([(1, START + DAY, 0)])
+    (state, _), counts = night((before[0], pages), observations([]), older, host=[0, 0, 0, 1])
+    assert counts["signals_counted"] == 1
     assert state.page.tolist() == [0, 1, 2] and state.since_us.tolist() == [START + 2 * DAY] * 3
 
 

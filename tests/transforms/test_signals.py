@@ -2,6 +2,7 @@
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from policies.history import Observations, fold
@@ -11,6 +12,7 @@ from policies.signal_evidence import SignalEvidence
 from policies.signal_fold import SignalFold
 from policies.signal_state import DATED, MAX_SOURCES, SignalState, bring_to_present, counts_of
 from transforms import schemas
+from transforms.carrying import StateError, read_previous_file
 from transforms.catalogue import DAY_US, HostDefaults
 from transforms.coders import ShardTables, ShardTablesCoder
 from transforms.coding import code_pages
@@ -247,7 +249,7 @@ def _old_rows():
         pa.array(["https://a.test/a", "https://a.test/a", "https://a.test/b", "https://b.test/"])
     )
     at = [FIRST_DAY * DAY_US + d * DAY_US for d in (3, 2, 5, 9)]
-    return pa.table(
+    return pa.RecordBatch.from_pydict(
         {
             "url_hash": pa.array(located.url_hash),
             "host_hash": pa.array(located.host_hash),
@@ -277,6 +279,25 @@ def test_signals_of_the_last_version_go_on():
     ]
     assert pending == [[2, 0], [1], [0]]
     assert not state.total.any() and not len(state.bin_id)
+
+
+def test_a_file_of_the_last_version_is_read(tmp_path):
+    path = tmp_path / "shard-00000-of-00001.parquet"
+    pq.write_table(pa.Table.from_batches([_old_rows()]), path)
+    (batch,) = read_previous_file(("state/signals", str(path)))
+    assert schemas.kind_of(batch) == "state_signals" and batch.equals(of_last_version(_old_rows()))
+    # A page known from it goes on: what was pending ends with its next visit.
+    url, day = "https://a.test/a", FIRST_DAY * DAY_US
+    seen = [{"url": url, "fetched_at": day + 4 * DAY_US, "status": 200, "digest_hash": 1}]
+    state = _night(seen, [], 0, day + 5 * DAY_US).state()
+    seen[0] |= {"fetched_at": day + 6 * DAY_US, "digest_hash": 2}
+    fold = ShardFold(_settings(day + 7 * DAY_US), [_batch(schemas.OBSERVATIONS, seen), state, batch])
+    (row,) = (r for r in fold.signals().to_pylist() if r["source"] == ["ping", "sitemap"])
+    assert row["pending"] == [0, 0] and row["n_changed"] == [2, 0] and row["bin_signals"] == [2, 0]
+    other = tmp_path / "shard-00000-of-00002.parquet"
+    pq.write_table(pa.Table.from_batches([_old_rows()]).drop_columns(["pending"]), other)
+    with pytest.raises(StateError, match="pending"):
+        list(read_previous_file(("state/signals", str(other))))
 
 
 def test_bins_of_the_last_version_lose_their_signals():
