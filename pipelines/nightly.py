@@ -155,10 +155,13 @@ def build_pipeline(
         FoldHistory.STATE: tuple[int, pa.RecordBatch],
         FoldHistory.SIGNALS: tuple[int, pa.RecordBatch],
         FoldHistory.SIBLINGS: tuple[int, pa.RecordBatch],
+        FoldHistory.LASTMODS: tuple[int, pa.RecordBatch],
         FoldHistory.OVERVIEW: Overview,
         FoldHistory.COUNTS: dict[str, int],
     }
-    tables, state, signals, siblings, overviews, fold_counts = (hinted(folded[n], t) for n, t in hint.items())
+    tables, state, signals, siblings, lastmods, overviews, fold_counts = (
+        hinted(folded[n], t) for n, t in hint.items()
+    )
     counts.append(fold_counts)
 
     learned = overviews | "LearnPriors" >> LearnPriors(
@@ -234,7 +237,6 @@ def build_pipeline(
         read[ReadInputs.REJECTED] | "WriteRejected" >> WriteRejected(settings.output, settings.num_shards),
     ]
     if settings.sitemaps or previous.has_lastmods:
-        lastmods = hinted(folded[FoldHistory.LASTMODS], shard_rows)
         files.append(lastmods | "WriteLastmods" >> _WriteShards(settings, "state/lastmods"))
     all_files = files | "GatherFiles" >> beam.Flatten()
     counters = (

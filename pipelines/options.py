@@ -313,8 +313,6 @@ class Settings:
         self.group_columns: tuple[str, ...] = tuple(
             c.strip() for c in (values["group_columns"] or "").split(",") if c.strip()
         )
-        if self.sitemap_pages and not self.sitemaps:
-            check.problems.append("--sitemap_pages needs --sitemaps: the pages are those that they list")
         if self.group_columns and not self.pages:
             check.problems.append("--group_columns needs --pages: the columns are the catalogue's")
         self.as_of_us = 0

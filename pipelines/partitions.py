@@ -21,12 +21,13 @@ from transforms.inputs import (
     split_patterns,
 )
 
-LOGS = ("observations", "requests", "signals")
+LOGS = ("observations", "requests", "signals", "sitemaps")
 # Which counter of the manifest says how many rows of a log were left for a later night.
 _LEFT = {
     "observations": "after_as_of",
     "requests": "requests_after_as_of",
     "signals": "signals_after_as_of",
+    "sitemaps": "future_lastmod",
 }
 _PLACEHOLDER = re.compile(r"\{(\w*)\}")
 _GLOBS = {"date": "????-??-??", "year": "????", "month": "??", "day": "??"}

@@ -10,6 +10,7 @@ import pytest
 from policies.lastmods import DISPOSITIONS
 from policies.signal_counts import DISPOSITIONS as SIGNAL_DISPOSITIONS
 from tests.pipelines.jobs import Night, at, crawls, nightly
+from tests.pipelines.stores import Stored, midnight
 
 HOSTS = [f"https://h{i}.test" for i in range(5)]
 URLS = [f"{host}/{i}" for host in HOSTS for i in range(4)]
@@ -43,8 +44,12 @@ def carried(night: Night) -> dict[int, str]:
 
 def signals(night: Night) -> dict[int, int]:
     """Signals of sitemaps since the last crawl, by page."""
-    return {r["url_hash"]: dict(zip(r["source"], r["pending"], strict=True)).get("sitemap", 0)
-            for r in night.rows("state/signals")}  # fmt: skip
+    found = {}
+    for row in night.rows("state/signals"):
+        pending = dict(zip(row["source"], row["pending"], strict=True)).get("sitemap", 0)
+        if pending:
+            found[row["url_hash"]] = pending
+    return found
 
 
 def hash_of(night: Night, url: str) -> int:
@@ -202,9 +207,19 @@ def test_unknown_urls_become_pages_if_asked(tmp_path):
     assert without.counters["sitemap_unknown_pages"] == 2 and asked.counters["sitemap_unknown_pages"] == 0
 
 
-def test_pages_of_sitemaps_need_sitemaps(tmp_path):
-    done = nightly(tmp_path, flags=["--sitemap_pages"], observations=LOG)
-    assert done.code == 2 and "--sitemap_pages needs --sitemaps" in done.complaints
+def test_a_store_gives_each_night_the_sitemaps_of_its_day(tmp_path):
+    """One that was read is not read again; one that was fetched anew is; a night without any goes on."""
+    store = Stored(tmp_path, options={"sitemaps": f"{tmp_path}/sitemaps/{{date}}/*.xml", "late_days": 0})
+    store.log("logs/a.jsonl", LOG)
+    for day, moved in ((27, 0), (28, 3)):
+        path = tmp_path / "sitemaps" / at(day)[:10] / "a.xml"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(sitemap({url: at(day if i < moved else 20) for i, url in enumerate(URLS)}))
+    done = [store.run(midnight(day), "--sitemap_pages", "--allow_shrink") for day in (28, 29, 30)]
+    assert [night.code for night in done] == [0, 0, 0], [night.complaints for night in done]
+    counted = [{n: night.counters.get(n) for n in ("lastmod_first_seen", "lastmod_moved")} for night in done]
+    assert [tuple(c.values()) for c in counted] == [(len(URLS), 0), (0, 3), (None, None)]
+    assert carried(done[2]) == carried(done[1])
 
 
 def test_what_sites_write_never_fails_a_night(tmp_path):
