@@ -1,0 +1,184 @@
+"""Signals in the sample from which priors are learned: nothing is lost, and shards do not matter."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from policies.signal_estimation import default_prior, fit_pooled
+from policies.signal_evidence import SignalEvidence
+from tests.policies.signal_simulation import Simulated, simulate
+from tests.transforms.signal_shards import shard_of
+from transforms.coders import ShardTables
+from transforms.sampling import SAMPLE, Overview, merge_overviews, sample_shard
+from transforms.signal_sample import COLUMNS, _evidence, learn_trust, sampled_signals
+from transforms.signals import signal_evidence_of
+from transforms.trusting import LearnedTrust
+
+FIELDS = tuple(SignalEvidence.__dataclass_fields__)
+HOSTS, PER_HOST, N_SOURCES = 6, 25, 3
+NAMES = ("indexnow", "ping", "sitemap")
+
+
+def _population(k: int = 5) -> tuple[Simulated, np.ndarray]:
+    """Hosts 0 and 1 have the first source, 2 and 3 the other two, 4 and 5 none."""
+    n = HOSTS * PER_HOST
+    rng = np.random.Generator(np.random.Philox(key=3))
+    rate = rng.gamma(1.2, 0.3, n) + 0.02
+    host = np.repeat(np.arange(HOSTS), PER_HOST)
+    drawn = simulate(3, rate, k, np.array([0.9, 0.2, 0.6]), np.array([0.4, 0.2, 0.3]))
+    signals = drawn.signals.copy()
+    of = host[drawn.page]
+    signals[of > 1, 0] = 0
+    signals[(of < 2) | (of > 3), 1:] = 0
+    return _with(drawn, signals), host
+
+
+def _with(drawn: Simulated, signals: np.ndarray) -> Simulated:
+    return Simulated(
+        drawn.unsignalled, drawn.signal_rate, drawn.weight, drawn.page, drawn.gap, signals, drawn.changed
+    )
+
+
+def _hosts_of(drawn: Simulated, host: np.ndarray, chosen: list[int]) -> ShardTables:
+    """A shard with some hosts, and only the sources that those have."""
+    pages = np.flatnonzero(np.isin(host, chosen))
+    rows = np.flatnonzero(np.isin(drawn.page, pages))
+    used = np.flatnonzero(drawn.signals[rows].any(axis=0))
+    part = Simulated(
+        drawn.unsignalled[pages],
+        drawn.signal_rate[pages],
+        drawn.weight[pages],
+        np.searchsorted(pages, drawn.page[rows]),
+        drawn.gap[rows],
+        drawn.signals[rows][:, used],
+        drawn.changed[rows],
+    )
+    names, code = np.unique(host[pages], return_inverse=True)
+    hashes = (names + 1).astype(np.uint64)
+    url = (pages + 1).astype(np.uint64)
+    return shard_of(part, code, [NAMES[j] for j in used], None, 0.5, hashes, url)
+
+
+def _sample(*shards: ShardTables, giants: tuple[int, ...] = ()) -> Overview:
+    return merge_overviews([Overview(*sample_shard(s, giants)) for s in shards])
+
+
+def test_a_sampled_page_keeps_its_evidence_to_the_bit():
+    drawn, host = _population()
+    shard = _hosts_of(drawn, host, [0, 2, 3, 5])
+    found = signal_evidence_of(shard)
+    rows = np.random.default_rng(1).permutation(4 * PER_HOST)[:60]
+    columns = sampled_signals(shard, rows)
+    assert list(columns) == [name for name, _ in COLUMNS]
+    batch = pa.RecordBatch.from_pydict(columns, schema=pa.schema(COLUMNS))
+    batch.validate(full=True)
+    at, evidence = _evidence(batch, found.sources)
+    known = np.isin(rows, found.row)
+    assert at.tolist() == np.flatnonzero(known).tolist() and 30 < known.sum() < 60
+    wanted = found.evidence.take(np.searchsorted(found.row, rows[known]))
+    for name in FIELDS:
+        assert np.array_equal(getattr(evidence, name), getattr(wanted, name)), name
+
+
+def test_pages_that_nobody_listens_to_are_null():
+    drawn, host = _population()
+    whole = _hosts_of(drawn, host, [0, 5])
+    rows = np.arange(2 * PER_HOST)
+    columns = sampled_signals(whole, rows)
+    batch = pa.RecordBatch.from_pydict(columns, schema=pa.schema(COLUMNS))
+    assert batch.column("signal_exposure_days").null_count == PER_HOST
+    assert batch.column("signal_source")[PER_HOST].as_py() == []
+    at, evidence = _evidence(batch, ["indexnow"])
+    assert at.tolist() == list(range(PER_HOST))
+    assert np.array_equal(evidence.row_signals, signal_evidence_of(whole).evidence.row_signals)
+    # A shard without any signal gives rows of the same kind.
+    none = sampled_signals(_hosts_of(drawn, host, [4]), np.arange(5))
+    empty = pa.RecordBatch.from_pydict(none, schema=pa.schema(COLUMNS))
+    assert empty.column("signal_exposure_days").null_count == 5
+    assert sum(map(len, empty.column("signal_row_count").to_pylist())) == 0
+    assert len(_evidence(empty, [])[0]) == 0
+
+
+def _same(a: LearnedTrust, b: LearnedTrust) -> None:
+    assert a.sources == b.sources
+    assert a.prior.missed_share == b.prior.missed_share
+    assert np.array_equal(a.prior.signal_weight, b.prior.signal_weight)
+    assert a.giants.keys() == b.giants.keys()
+    for name, pooled in a.giants.items():
+        for field in ("missed_share", "signal_weight", "covariance"):
+            assert np.array_equal(getattr(pooled, field), getattr(b.giants[name], field)), field
+
+
+def _learn(overview: Overview) -> LearnedTrust:
+    def rates(rows: pa.RecordBatch) -> np.ndarray:
+        return 0.05 + (rows.column("url_hash").to_numpy() % 7) / 10  # of the page alone
+
+    sample, giants = overview.whole_sample, overview.giant_sample
+    return learn_trust(sample, rates(sample), giants, rates(giants))
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [[[0, 1, 2, 3, 4, 5]], [[0, 2, 4], [1, 3, 5]], [[5], [3], [1], [0], [2], [4]], [[4, 5], [0, 1, 2, 3]]],
+)
+def test_the_number_of_shards_and_their_sources_do_not_matter(cut):
+    drawn, host = _population()
+    wanted = _learn(_sample(_hosts_of(drawn, host, list(range(HOSTS)))))
+    assert wanted.sources == NAMES and wanted.giants == {}
+    learned = _learn(_sample(*(_hosts_of(drawn, host, hosts) for hosts in cut)))
+    _same(learned, wanted)
+
+
+def test_the_prior_is_the_fit_to_all_sampled_pages():
+    drawn, host = _population(k=12)
+    shard = _hosts_of(drawn, host, list(range(HOSTS)))
+    learned = _learn(_sample(shard))
+    found = signal_evidence_of(shard)
+    # The sample is in another order of pages; sums agree but for rounding.
+    rate = 0.05 + (shard.tables["pages"].column("url_hash").to_numpy() % 7) / 10
+    pooled = fit_pooled(
+        found.evidence, rate[found.row], np.zeros(len(found.row), np.int64), 1, default_prior(N_SOURCES)
+    )
+    np.testing.assert_allclose(learned.prior.signal_weight, pooled.signal_weight[0], rtol=1e-9)
+    np.testing.assert_allclose(learned.prior.missed_share, pooled.missed_share[0], rtol=1e-9)
+    precision = -np.expm1(-learned.prior.signal_weight)
+    assert precision[0] > 0.6 > 0.45 > precision[1]  # 0.9, 0.2: the right order, after 12 crawls each
+    # What one night has learned does not make the next host certain.
+    assert (learned.prior.weight_strength == default_prior(N_SOURCES).weight_strength).all()
+
+
+def _split(drawn: Simulated, host: np.ndarray, parts: int) -> list[ShardTables]:
+    """Host 2 spread over shards by its pages, the others whole in the first."""
+    shards = [_hosts_of(drawn, host, [0, 1, 3, 4, 5])]
+    for part in range(parts):
+        of = host.copy()
+        mine = np.flatnonzero(host == 2)
+        of[mine[np.arange(len(mine)) % parts != part]] = 99
+        shards.append(_hosts_of(drawn, np.where(of == 2, 2, np.where(of == 99, 99, 98)), [2]))
+    return shards
+
+
+@pytest.mark.parametrize("parts", [1, 3, 5])
+def test_a_split_host_is_learned_from_all_its_parts(parts):
+    drawn, host = _population()
+    giant = 3  # hash of host 2
+    wanted = _learn(_sample(_hosts_of(drawn, host, list(range(HOSTS))), giants=(giant,)))
+    assert list(wanted.giants) == [giant] and wanted.giants[giant].signal_weight.shape == (1, 3)
+    _same(_learn(_sample(*_split(drawn, host, parts), giants=(giant,))), wanted)
+    # And the prior is as if it were not split.
+    plain = _learn(_sample(_hosts_of(drawn, host, list(range(HOSTS)))))
+    np.testing.assert_array_equal(plain.prior.signal_weight, wanted.prior.signal_weight)
+
+
+def test_a_split_host_without_signals_is_not_known():
+    drawn, host = _population()
+    learned = _learn(_sample(_hosts_of(drawn, host, list(range(HOSTS))), giants=(6,)))
+    assert learned.giants == {} and learned.sources == NAMES
+
+
+def test_without_any_signal_there_is_nothing_to_learn():
+    drawn, host = _population()
+    overview = _sample(_hosts_of(drawn, host, [4]))
+    assert overview.sample.schema.equals(SAMPLE)
+    learned = _learn(overview)
+    assert learned.sources == () and learned.giants == {}

@@ -1,0 +1,121 @@
+"""The rows of hosts/, and the sums over shards that the manifest has."""
+
+import itertools
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from policies.page_state import NO_TIME
+from transforms import schemas
+from transforms.trust_report import MAX_NAMED, TrustSums, hosts_batch, trust_sums
+from transforms.trusting import TRUST_TABLE
+
+DAY_US = 86_400_000_000
+
+
+def _hosts(names, limits=None):
+    h = len(names)
+    return pa.RecordBatch.from_pydict(
+        {
+            "host": names,
+            "host_hash": pa.array(np.arange(h), pa.uint64()),
+            "n_pages": pa.array(np.arange(10, 10 + h), pa.int32()),
+            "limit_per_day": np.full(h, np.inf) if limits is None else np.asarray(limits, np.float64),
+            "gap_us": np.full(h, 1_500_000),
+        }
+    )
+
+
+def _trust(rows):
+    """(host_code, source, rate, precision) and what follows from them."""
+    table = [
+        {
+            "host_code": code,
+            "source": source,
+            "pages": 3,
+            "signals": 40.0 * rate,
+            "signals_since_crawl": 2,
+            "signal_rate_per_day": rate,
+            "signal_precision": precision,
+            "signal_precision_stderr": 0.1,
+            "signal_recall": precision / 2,
+            "signal_recall_stderr": 0.05,
+            "last_signal_us": 7 * DAY_US if rate else NO_TIME,
+            "silent": rate > 8,
+        }
+        for code, source, rate, precision in rows
+    ]
+    return pa.RecordBatch.from_pylist(table, schema=TRUST_TABLE)
+
+
+def test_a_host_has_a_row_for_each_source_or_one():
+    hosts = _hosts(["a.test", "b.test", "c.test"], [np.inf, 5.0, np.inf])
+    trust = _trust([(1, "ping", 9.0, 0.1), (1, "sitemap", 2.0, 0.8), (2, "ping", 1.0, 0.5)])
+    batch = hosts_batch(hosts, np.array([1.0, 2.0, 3.0]), np.array([4, 5, 6]), trust)
+    batch.validate(full=True)
+    assert batch.schema.equals(schemas.HOSTS_OUT)
+    rows = batch.to_pylist()
+    assert [(r["host"], r["source"]) for r in rows] == [
+        ("a.test", None),
+        ("b.test", "ping"),
+        ("b.test", "sitemap"),
+        ("c.test", "ping"),
+    ]
+    assert [r["slots"] for r in rows] == [4, 5, 5, 6] and [r["pages"] for r in rows] == [10, 11, 11, 12]
+    assert [r["limit_per_day"] for r in rows] == [None, 5.0, 5.0, None]
+    assert rows[0]["min_gap_seconds"] == 1.5
+    assert rows[0]["signal_precision"] is None and rows[0]["silent"] is None
+    assert rows[1]["silent"] and not rows[2]["silent"]
+    assert rows[2]["signal_precision"] == 0.8 and rows[2]["signal_precision_stderr"] == 0.1
+    assert rows[2]["signal_recall"] == 0.4 and rows[2]["signalling_pages"] == 3
+    assert rows[2]["last_signal_at"].timestamp() == 7 * 86_400
+
+
+def test_without_signals_hosts_have_their_rates_alone():
+    batch = hosts_batch(_hosts(["a.test", "b.test"]), np.array([1.0, 2.0]), np.array([4, 5]), None)
+    assert batch.schema.equals(schemas.HOSTS_OUT) and batch.num_rows == 2
+    assert batch.column("source").null_count == 2 and batch.column("crawl_rate_per_day")[1].as_py() == 2.0
+
+
+def test_a_shard_without_hosts_has_no_rows():
+    assert hosts_batch(_hosts([]), np.zeros(0), np.zeros(0, np.int64), None).num_rows == 0
+    assert trust_sums(_hosts([]), None) == TrustSums()
+
+
+def _parts():
+    rng = np.random.default_rng(4)
+    for shard in range(3):
+        names = [f"h{shard}-{i}.test" for i in range(12)]
+        rows = [(i, s, rng.gamma(1.0) * 3, rng.random()) for i in range(12) for s in ("ping", "sitemap")]
+        yield trust_sums(_hosts(names), _trust(rows)), rows
+
+
+def test_sums_of_shards_do_not_depend_on_their_order():
+    sums, rows = zip(*_parts(), strict=True)
+    accounts = []
+    for order in itertools.permutations(range(3)):
+        total = TrustSums()
+        for i in order:
+            total = total.merge(sums[i])
+        accounts.append(total.account())
+        assert sums[order[0]].merge(sums[order[1]].merge(sums[order[2]])).account() == accounts[-1]
+    assert all(a == accounts[0] for a in accounts)
+    every = [r for part in rows for r in part]
+    for entry in accounts[0]["sources"]:
+        mine = [(rate, p) for _, s, rate, p in every if s == entry["source"]]
+        rate = sum(r for r, _ in mine)
+        assert entry["hosts"] == 36 and entry["pages"] == 108 and entry["signals_since_crawl"] == 72
+        assert entry["hosts_silent"] == sum(r > 8 for r, _ in mine)
+        assert entry["signal_rate_per_day"] == pytest.approx(rate, abs=1e-4)
+        assert entry["signal_precision"] == pytest.approx(sum(r * p for r, p in mine) / rate, abs=1e-4)
+    named = accounts[0]["hosts"]
+    top = sorted(every, key=lambda r: -r[2])[:MAX_NAMED]
+    assert [n["signal_rate_per_day"] for n in named] == [r[2] for r in top]
+    assert set(named[0]) >= {"host", "source", "signal_precision", "signal_recall", "signal_recall_stderr"}
+
+
+def test_a_source_that_only_was_has_no_precision():
+    """All its signals are forgotten: there is no rate to weigh with, and no division by 0."""
+    total = trust_sums(_hosts(["a.test"]), _trust([(0, "ping", 0.0, 0.4)])).account()
+    assert total["sources"][0]["signal_precision"] is None and total["sources"][0]["hosts"] == 1
