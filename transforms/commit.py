@@ -127,7 +127,7 @@ def check_shrink(
         compared.append(("crawl-log rows a day", usual_day(newer), usual, scheduled_per_day(before)))
     else:
         compared.append(("crawl-log rows", counters.get("observations", 0), old.get("observations", 0), None))
-    for kind in KINDS[1:]:
+    for kind in OWN_KINDS[1:]:
         if f"{kind}_files" in counters:
             now = counters.get(f"{kind}_accepted", 0)
             compared.append((f"{kind} rows", min(now, 1), min(old.get(f"{kind}_accepted", 0), 1), None))

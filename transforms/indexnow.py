@@ -62,6 +62,19 @@ class _Rows:
         self.source: list[Any] = []
         self.lines: list[int] = []
         self.rejected: dict[str, tuple[list[int], list[str]]] = {}
+        self._hosts: dict[str, str | None] = {}
+
+    def _host(self, url: str) -> str | None:
+        """As `canonical_host`; a start of a URL that was seen before is not parsed again."""
+        end = url.find("/", 8)
+        start = url[:end] if 0 < end < 300 else ""
+        found = self._hosts.get(start)
+        if found is None:
+            found = canonical_host(url.strip())
+            # Whatever the start says, the rest cannot change, unless it has no host: https:///a.test/
+            if start and canonical_host(start) is not None and len(self._hosts) < 1 << 16:
+                self._hosts[start] = found
+        return found
 
     def reject(self, line: int, reason: str, sample: str) -> None:
         lines, samples = self.rejected.setdefault(reason, ([], []))
@@ -82,11 +95,7 @@ class _Rows:
         own = canonical_host(f"http://{host.strip()}") if isinstance(host, str) else None
         for url in urls:
             # A host that cannot be read has no URLs; one that is not named may be any.
-            if (
-                isinstance(host, str)
-                and isinstance(url, str)
-                and canonical_host(url.strip()) not in (own, None)
-            ):
+            if isinstance(host, str) and isinstance(url, str) and self._host(url) not in (own, None):
                 self.reject(line, "other_host", f"{url} | host={host}")
                 continue
             self.url.append(url if isinstance(url, str) else None)

@@ -72,7 +72,7 @@ def read_sitemap(path: str, gzip: bool, notes: Counts | None = None) -> Iterator
     RecordBatch of `schemas.REJECTED`
         Reasons no_loc, not_a_sitemap, unsafe_xml, too_large, truncated_file, unreadable_file.
 
-    Holds `ROWS` URLs and about three times `MAX_TOKEN_BYTES`.
+    Holds `ROWS` URLs, some megabytes of the file and `MAX_TOKEN_BYTES`: some tens of megabytes in all.
     """
     notes = notes or Counts()
     problem = Problem()

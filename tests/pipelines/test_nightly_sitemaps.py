@@ -237,6 +237,17 @@ def test_what_sites_write_never_fails_a_night(tmp_path):
     assert night.counters["sitemaps_rejected"] == 4
 
 
+def test_a_site_that_is_down_does_not_stop_the_next_night(tmp_path):
+    """All of its sitemaps are error pages: that is no loss of history."""
+    first = night_with(tmp_path, "first", {"a.xml": sitemap({url: at(20) for url in URLS})}, as_of=at(29))
+    (tmp_path / "error.xml").write_bytes(b"<html><p>503")
+    again = nightly(
+        tmp_path, "again", observations=LOG, sitemaps=tmp_path / "error.xml", state=first.folder / "state"
+    )
+    assert again.code == 0, again.complaints
+    assert carried(again) == carried(first) and again.counters["sitemaps_rejected_not_a_sitemap"] == 1
+
+
 def test_keys_of_pings_are_nowhere(tmp_path):
     """Not in any file of the night, nor in what it prints, whatever is wrong with a row."""
     key = "0123456789abcdef-SECRET"

@@ -38,6 +38,13 @@ def test_posts_gets_and_other_signals_in_one_file(tmp_path):
 def test_urls_of_another_host_are_rejected(tmp_path):
     """Also of a subdomain; a URL that cannot be read is rejected as such."""
     given = ["https://shop.test/1", "https://other.test/x", "https://www.shop.test/", "relative"]
+    odd = [
+        "https:///other.test/x",
+        "https://shop.test@other.test/",
+        "https:other.test/",
+        "https://other.test\\@shop.test/",
+    ]
+    assert read(tmp_path, POST | {"urlList": odd * 2}, name="odd.jsonl")[0] == []
     rows, rejected = read(tmp_path, GET, POST | {"urlList": given})
     assert urls(rows) == [GET["url"], given[0]]
     assert reasons(rejected) == [(2, "bad_url"), (2, "other_host"), (2, "other_host")]
