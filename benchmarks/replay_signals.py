@@ -13,8 +13,10 @@ for Zipf weights those over draws of the weights besides, added in squares.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -82,10 +84,15 @@ def play(world: World, job: Job, nights: int | None = None) -> Score:
 
 def play_all(world: World, jobs: Sequence[Job], processes: int) -> dict[Job, Score]:
     """Make all runs, in the order of `jobs` or at the same time."""
-    if processes <= 1:
-        return {job: play(world, job) for job in jobs}
-    with ProcessPoolExecutor(processes) as pool:
-        return dict(zip(jobs, pool.map(play, [world] * len(jobs), jobs), strict=True))
+    scores: dict[Job, Score] = {}
+    with ProcessPoolExecutor(processes) if processes > 1 else nullcontext() as pool:
+        for job, score in zip(
+            jobs, (pool.map if pool else map)(play, [world] * len(jobs), jobs), strict=True
+        ):
+            scores[job] = score
+            fresh = 100.0 * share(score.fresh, score.held, "all", len(score.fresh) * 2 // 5)
+            print(f"{job}: {fresh:.2f} % fresh, {score.seconds:.3f} s a night", file=sys.stderr, flush=True)
+    return scores
 
 
 def share(values: FloatArray, held: FloatArray, group: str, first: int) -> float:
