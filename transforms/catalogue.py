@@ -162,10 +162,13 @@ def join_hosts(
     whole = np.isfinite(limit) & ~rare
     limit[whole] = np.minimum(limit[whole], max_slots[whole] * (DAY_US / horizon))
     last_slot = np.maximum.reduceat(last_attempt_us, first) if h else np.zeros(0, np.int64)
+    window = np.zeros(h)
     if slots is not None and slots.num_rows:
         at = _rows_of(host_hash, slots.column("host_hash").to_numpy())
         given = slots.column("last_slot_at").cast(pa.int64()).to_numpy()
+        windows = slots.column("signal_window_crawls").to_numpy()[at >= 0]  # null becomes NaN
         at, given = at[at >= 0], given[at >= 0]
+        np.fmax.at(window, at, windows)
         given = np.where(given > as_of_us, np.minimum(given - gap_us[at], as_of_us), given)
         np.maximum.at(last_slot, at, given)
     return pa.RecordBatch.from_arrays(
@@ -177,6 +180,7 @@ def join_hosts(
             pa.array(max_slots),
             pa.array(gap_us),
             pa.array(last_slot, mask=last_slot == no_time).cast(schemas.TIME),
+            pa.array(window),
         ],
         schema=schemas.HOSTS_TABLE,
     )

@@ -146,6 +146,7 @@ class ScheduledShard:
         age = np.maximum(age, 0.0) * self._factor("age_factor")
         self._value = objective.crawl_value(change, weight, age)
         self._by_signal: BoolArray | None = None
+        self._window, self._bursting = self._hosts.column("signal_window_crawls").to_numpy(), 0
         if self._clocks is not None:
             self._value[self._clocks.row] = self._clocks.crawl_value(age)
             self._follow_signals(self._clocks, last, crawled, plan)
@@ -164,8 +165,10 @@ class ScheduledShard:
             for row in limited_giants(self._hosts, self._night.layout).tolist():
                 apart[start[row] : start[row + 1]] = True
         most = max(1.0, self._night.max_signal_shift * float(plan.slots[self._shard]))
-        found = dues(clocks, self._rate, self._since_days, last_us, crawled_us, start, apart, most)
+        window = self._window
+        found = dues(clocks, self._rate, self._since_days, last_us, crawled_us, start, apart, window, most)
         self._since_days, self._by_signal = found.since_days, found.by_signal
+        self._window, self._bursting = found.window_crawls, found.limited
 
     def _factor(self, name: str) -> FloatArray | float:
         """How much faster than the days the clock of each page ran, for what its siblings found."""
@@ -349,7 +352,11 @@ class ScheduledShard:
         np.maximum.at(last, self._pages.column("host_code").to_numpy()[page], due)
         rows = np.flatnonzero(last != NO_TIME)
         return pa.RecordBatch.from_arrays(
-            [self._hosts.column("host_hash").take(pa.array(rows)), times(last[rows])],
+            [
+                self._hosts.column("host_hash").take(pa.array(rows)),
+                times(last[rows]),
+                pa.array(self._window[rows], pa.float32()),
+            ],
             schema=schemas.SLOTS_HOSTS,
         )
 
@@ -362,6 +369,7 @@ class ScheduledShard:
         counts.add("pages_new", int(self._is_new.sum()))
         counts.add("pages_never_crawled", int((self._attempt == NO_TIME).sum()))
         counts.add("pages_volatile", int(self._volatile().sum()))
+        counts.add("hosts_bursting", self._bursting)
         for code, name in enumerate(search.LIMIT_NAMES):
             counts.add(f"pages_limit_{name}", int((limit == code).sum()))
         by_reason = np.bincount(sequence.reason, minlength=len(sequencing.REASONS))

@@ -151,9 +151,18 @@ SLOTS_PAGES = _schema(
         ("signal_information", pa.list_(pa.float32())),
     ],
 )
+SLOTS_HOSTS = _schema(
+    "slots_hosts",
+    [("host_hash", pa.uint64()), ("last_slot_at", TIME), ("signal_window_crawls", pa.float32())],
+)
 # Columns that nights of an older version did not write; they are read as null.
-ADDED_LATER = ("change_rate_per_day", "information", "weight", *SLOTS_PAGES.names[6:])
-SLOTS_HOSTS = _schema("slots_hosts", [("host_hash", pa.uint64()), ("last_slot_at", TIME)])
+ADDED_LATER = (
+    "change_rate_per_day",
+    "information",
+    "weight",
+    *SLOTS_PAGES.names[6:],
+    "signal_window_crawls",
+)
 # What became of the predictions, see policies.siblings: one row for each host and day of the last 90 with
 # judged crawls, sorted by (host_hash, day). `url_hash` is the host's first page in the shard: where that page
 # goes, the rows go when a host is split anew. `expected` counts in 2**-32 changes, `gain` in 2**-32 nats.
@@ -246,6 +255,7 @@ HOSTS_TABLE = _schema(
         ("max_slots", pa.int64()),
         ("gap_us", pa.int64()),
         ("last_slot_at", TIME),
+        ("signal_window_crawls", pa.float64()),
     ],
 )
 

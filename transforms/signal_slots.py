@@ -114,13 +114,16 @@ class Dues:
         Days since the last attempt that give each page its debt at its crawl rate.
     by_signal : (n,) bool
         Pages that are due because of signals.
-    moved : float
-        Crawls that signals would have moved to their hosts beyond what one host may move.
+    window_crawls : (h,) float64
+        How far signals may put each host ahead of its share tomorrow.
+    limited : int
+        Hosts whose signals claim more than they may tonight.
     """
 
     since_days: FloatArray
     by_signal: BoolArray
-    moved: float
+    window_crawls: FloatArray
+    limited: int
 
 
 def dues(
@@ -131,9 +134,10 @@ def dues(
     observed_us: IntArray,
     host_start: IntArray,
     apart: BoolArray,
-    limit_crawls: float,
+    window_crawls: FloatArray,
+    most_crawls: float,
 ) -> Dues:
-    """Who is due, signals counted, no host moved forward by more than `limit_crawls`.
+    """Who is due, signals counted, no host moved forward by more than its window and `most_crawls`.
 
     Parameters
     ----------
@@ -146,7 +150,9 @@ def dues(
     host_start : (h + 1,) int64
     apart : (n,) bool
         Pages of hosts with slots of their own, which take none from others.
-    limit_crawls : float
+    window_crawls : (h,) float64
+        What hosts may be ahead as they were before.
+    most_crawls : float
     """
     row = clocks.row
     owed, without = clocks.debts(since_days, last_us, observed_us)
@@ -154,7 +160,8 @@ def dues(
     calm = debt.copy()
     debt[row], calm[row] = owed, np.minimum(without, owed)
     known = np.where(apart | np.isnan(since_days), 0.0, rate)
-    limited = bursts.limit_bursts(known, debt, calm, host_start, limit_crawls)
+    found = bursts.limit_bursts(known, debt, calm, host_start, window_crawls + most_crawls)
+    limited = found.debt
     days = since_days.copy()
     changed = np.flatnonzero(limited != debt)
     changed = np.union1d(changed, row)
@@ -162,4 +169,4 @@ def dues(
     days[changed] = limited[changed] / rate[changed]
     by_signal = np.zeros(len(rate), np.bool_)
     by_signal[row] = (clocks.signals > 0) & (owed >= 1.0) & (without < 1.0)
-    return Dues(days, by_signal, float((debt - limited).sum()))
+    return Dues(days, by_signal, bursts.next_window(window_crawls, found.ahead_crawls), found.limited)

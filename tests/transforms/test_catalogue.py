@@ -109,11 +109,15 @@ def test_of_two_limits_the_tighter_counts():
 def test_last_time_of_a_host_is_its_last_attempt_or_slot():
     pages = _pages(["https://a.test/1", "https://a.test/2"])
     slots = pa.table(
-        {"host_hash": pa.array(pages.host_hash[:1]), "last_slot_at": pa.array([500], schemas.TIME)}
+        {
+            "host_hash": pa.array(pages.host_hash[:1]),
+            "last_slot_at": pa.array([500], schemas.TIME),
+            "signal_window_crawls": pa.array([4.0], pa.float32()),
+        }
     )
     for attempts, expected in (([400, NO_TIME], 500), ([400, 900], 900), ([NO_TIME, NO_TIME], 500)):
         host = _hosts([], pages, slots=slots, attempts=np.asarray(attempts))["a.test"]
-        assert host["last_slot_at"].microsecond == expected
+        assert host["last_slot_at"].microsecond == expected and host["signal_window_crawls"] == 4.0
     assert _hosts([], pages)["a.test"]["last_slot_at"] is None
 
 

@@ -140,7 +140,7 @@ def _night(signals: int, limit: float, threshold=1.0, apart=False, seed=0):
     special = np.zeros(n, np.bool_)
     special[mine] = apart
     zeros = np.zeros(n, np.int64)
-    return rate, since, start, dues(clocks, rate, since, zeros, zeros, start, special, limit)
+    return rate, since, start, dues(clocks, rate, since, zeros, zeros, start, special, np.zeros(HOSTS), limit)
 
 
 def _ahead(rate, since, start):
@@ -153,7 +153,7 @@ def _ahead(rate, since, start):
 def test_without_signals_the_days_are_what_they_were():
     _, since, _, found = _night(signals=0, limit=NO_LIMIT)
     np.testing.assert_allclose(found.since_days, since, rtol=1e-12)
-    assert not found.by_signal.any() and found.moved == 0.0
+    assert not found.by_signal.any() and found.limited == 0
 
 
 def test_signals_make_pages_due():
@@ -162,7 +162,7 @@ def test_signals_make_pages_due():
     np.testing.assert_allclose(found.since_days[mine] * rate[mine], 1.0)
     assert found.by_signal[mine].all() and found.by_signal.sum() == PER_HOST
     others = np.r_[0 : start[FLOODED], start[FLOODED + 1] : len(rate)]
-    assert np.array_equal(found.since_days[others], since[others]) and found.moved == 0.0
+    assert np.array_equal(found.since_days[others], since[others]) and found.limited == 0
 
 
 @pytest.mark.parametrize("limit", [1.0, 3.0, 10.0])
@@ -174,7 +174,7 @@ def test_a_host_moves_no_more_than_the_limit(limit, signals):
     without = _ahead(rate, since, start)[FLOODED]
     assert _ahead(rate, _night(signals, NO_LIMIT)[3].since_days, start)[FLOODED] > 12.0
     assert ahead == pytest.approx(max(limit, without), abs=0.1)
-    assert found.moved > 5.0
+    assert found.limited == 1 and found.window_crawls[FLOODED] == 2.0
     others = np.r_[0 : start[FLOODED], start[FLOODED + 1] : len(rate)]
     assert np.array_equal(found.since_days[others], since[others])
     assert (found.since_days >= 0.0).all()
@@ -184,12 +184,14 @@ def test_a_host_with_slots_of_its_own_takes_none_from_others():
     rate, _, start, found = _night(signals=1, limit=1.0, apart=True)
     mine = slice(int(start[FLOODED]), int(start[FLOODED + 1]))
     np.testing.assert_allclose(found.since_days[mine] * rate[mine], 1.0)
-    assert found.moved == 0.0
+    assert found.limited == 0
 
 
 def test_pages_that_are_not_crawled_and_new_ones_stay_as_they_are():
     rate, since = np.array([0.0, 0.5, 0.5]), np.array([3.0, np.nan, 1.0])
     clocks = _clocks([0, 1, 2], signals=4)
     zeros = np.zeros(3, np.int64)
-    found = dues(clocks, rate, since, zeros, zeros, np.array([0, 3]), np.zeros(3, np.bool_), NO_LIMIT)
+    found = dues(
+        clocks, rate, since, zeros, zeros, np.array([0, 3]), np.zeros(3, np.bool_), np.zeros(1), NO_LIMIT
+    )
     assert found.since_days[0] == 3.0 and np.isnan(found.since_days[1]) and found.since_days[2] == 2.0
