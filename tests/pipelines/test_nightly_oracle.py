@@ -203,7 +203,8 @@ def test_number_of_shards_changes_only_owed(num_shards, plain):
         else:
             assert got[name] == values, name
     keys = [("host_hash", "ascending"), ("url_hash", "ascending")]
-    assert many.table("state").sort_by(keys).equals(one.table("state").sort_by(keys))
+    for kind in ("state", "state/signals"):
+        assert many.table(kind).sort_by(keys).equals(one.table(kind).sort_by(keys)), kind
     for kind in ("slots/pages", "state/signals"):
         assert many.table(kind).num_rows > 0
 
