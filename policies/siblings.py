@@ -105,10 +105,11 @@ class SiblingDays:
         sums = [np.add.reduceat(v[order], first) if len(key) else v for v in (found, expected, gain)]
         return cls(group[order][first], day[order][first], *sums)
 
-    def merge(self, other: SiblingDays) -> SiblingDays:
-        """The crawls of both."""
+    def merge(self, *others: SiblingDays) -> SiblingDays:
+        """The crawls of all."""
         names = self.__dataclass_fields__
-        return SiblingDays.gather(*(np.concatenate([getattr(self, n), getattr(other, n)]) for n in names))
+        columns = ([getattr(days, name) for days in (self, *others)] for name in names)
+        return SiblingDays.gather(*map(np.concatenate, columns))
 
     def take(self, rows: IntArray | BoolArray) -> SiblingDays:
         """Some rows, in the order in which they stand here."""
@@ -130,20 +131,11 @@ class SiblingDays:
         found, expected : (n,) float64, changes
             0 for groups without rows.
         """
-        key = self._key()
-        low = np.searchsorted(key, _key(group, np.clip(after, -_DAY_ZERO, _DAY_ZERO - 2) + 1))
-        high = np.maximum(np.searchsorted(key, _key(group, np.clip(before, -_DAY_ZERO, _DAY_ZERO - 1))), low)
-        both = []
-        for values, unit in ((self.found, 1.0), (self.expected, PROBABILITY_UNIT)):
-            total = np.concatenate([np.zeros(1, np.int64), np.cumsum(values)])
-            both.append((total[high] - total[low]) * unit)
-        return both[0], both[1]
+        return SiblingClock(self).between(group, after, before)
 
     def clock_factor(self, group: IntArray, after: IntArray, before: IntArray) -> FloatArray:
         """How much faster the clock of a page ran than the days: (n,) float64, arguments as `between`."""
-        found, expected = self.between(group, after, before)
-        factor: FloatArray = (STRENGTH + found) / (STRENGTH + expected)
-        return factor
+        return SiblingClock(self).factor(group, after, before)
 
     def gains(self, n_groups: int, as_of_day: int) -> tuple[FloatArray, FloatArray]:
         """Gain of each group, older days counting less, and its standard error around 0.
@@ -168,6 +160,30 @@ class SiblingDays:
         gain, error = self.gains(n_groups, as_of_day)
         pays: BoolArray = (gain > MIN_GAIN_NATS) & (gain > MIN_STANDARD_ERRORS * error)
         return pays
+
+
+class SiblingClock:
+    """Sums of days, prepared for many questions: two cumulative sums."""
+
+    def __init__(self, days: SiblingDays) -> None:
+        self._key = _key(days.group, days.day)
+        none = np.zeros(1, np.int64)
+        self._found = np.concatenate([none, np.cumsum(days.found)])
+        self._expected = np.concatenate([none, np.cumsum(days.expected)])
+
+    def between(self, group: IntArray, after: IntArray, before: IntArray) -> tuple[FloatArray, FloatArray]:
+        """As `SiblingDays.between`."""
+        low = np.searchsorted(self._key, _key(group, np.clip(after, -_DAY_ZERO, _DAY_ZERO - 2) + 1))
+        high = np.searchsorted(self._key, _key(group, np.clip(before, -_DAY_ZERO, _DAY_ZERO - 1)))
+        high = np.maximum(high, low)
+        found = (self._found[high] - self._found[low]).astype(np.float64)
+        return found, (self._expected[high] - self._expected[low]) * PROBABILITY_UNIT
+
+    def factor(self, group: IntArray, after: IntArray, before: IntArray) -> FloatArray:
+        """As `SiblingDays.clock_factor`."""
+        found, expected = self.between(group, after, before)
+        factor: FloatArray = (STRENGTH + found) / (STRENGTH + expected)
+        return factor
 
 
 def _key(group: IntArray, day: IntArray) -> IntArray:
@@ -233,6 +249,7 @@ class SiblingWatch:
         self, forecast: Forecast, group: Int32Array, before: SiblingDays, counted: BoolArray
     ) -> None:
         self._forecast, self._group, self._before, self._counted = forecast, group, before, counted
+        self._clock = SiblingClock(before)
         self._news: list[SiblingDays] = []
 
     def __call__(self, first_page: int, intervals: Intervals, clocks: Clocks | None = None) -> None:
@@ -254,7 +271,7 @@ class SiblingWatch:
         at_us, gap_us, changed = intervals.at_us[rows], intervals.gap_us[rows], intervals.changed[rows]
         days, day = gap_us / US_PER_DAY, at_us // US_PER_DAY
         p = -np.expm1(-information * np.log1p(rate * days / information))
-        factor = self._before.clock_factor(group, (at_us - gap_us) // US_PER_DAY, day)
+        factor = self._clock.factor(group, (at_us - gap_us) // US_PER_DAY, day)
         if clocks is not None:
             factor = 1.0 + clocks.by_time[rows] * (factor - 1.0)
         gain = log_score_gain(rate, information, days, changed, factor)
@@ -275,7 +292,4 @@ class SiblingWatch:
 
     def days(self, as_of_day: int) -> SiblingDays:
         """What was known before together with the night's crawls; days too old are left out."""
-        total = self._before.since(as_of_day)
-        for news in self._news:
-            total = total.merge(news)
-        return total.since(as_of_day)
+        return self._before.merge(*self._news).since(as_of_day)
