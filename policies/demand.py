@@ -238,11 +238,15 @@ class HostTotals:
 
 
 class Kernel:
-    """Crawl rates of one chunk of rows at one multiplier after another, in scratch that is allocated once."""
+    """Crawl rates of one chunk of rows at one multiplier after another, in scratch that is allocated once.
+
+    Pages with signals are evaluated ahead at `multipliers`, where given.
+    """
 
     __slots__ = (
         "_active",
         "_c",
+        "_multipliers",
         "_out",
         "_prepared",
         "_ratio",
@@ -260,8 +264,15 @@ class Kernel:
         "weight",
     )
 
-    def __init__(self, prepared: Prepared, objective: Objective, budget_per_day: float) -> None:
+    def __init__(
+        self,
+        prepared: Prepared,
+        objective: Objective,
+        budget_per_day: float,
+        multipliers: Sequence[float] = (),
+    ) -> None:
         self._prepared, self.objective = prepared, objective
+        self._multipliers = multipliers
         self.scale = unit_scale(budget_per_day)
         self.inverter = Reciprocal()
         self._ratio, self._weight, self._c, self._out, self._sub = np.empty((5, CHUNK))
@@ -293,6 +304,7 @@ class Kernel:
         window = self._window
         if first < last and (window is None or first < window.rows.start or last > window.rows.stop):
             self._window = window = signals.window(first)
+            window.fill(self._multipliers)
         offset = 0 if window is None else window.rows.start
         self.signal_rows = slice(first - offset, last - offset)
 
@@ -461,7 +473,7 @@ def demand_units(
     totals = [0] * len(multipliers)
     if not multipliers:
         return totals
-    kernel = Kernel(prepared, objective, budget_per_day)
+    kernel = Kernel(prepared, objective, budget_per_day, multipliers)
     hosts = prepared.hosts
     by_host = [HostTotals(hosts) for _ in multipliers] if hosts is not None else []
     rates = np.empty(CHUNK)

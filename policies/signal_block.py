@@ -8,6 +8,7 @@ around its first guess, once; every evaluation near it then costs a polynomial.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -23,6 +24,7 @@ RADIUS: Final = 0.02
 """How far, in log multiplier, an expansion reaches; beyond it, pages are solved one by one."""
 
 _WINDOW: Final = 1 << 15  # rows with signals that are evaluated together; more than a chunk
+_TOGETHER: Final = 1 << 16  # pages times multipliers of one evaluation
 _LARGEST_RATE: Final = 1e30
 _SURE_WEIGHT: Final = 40.0  # a signal of this weight leaves no hope: e^-40 is below the rounding of 1
 _SAFETY: Final = 1.0 - 1e-9
@@ -183,6 +185,21 @@ class SignalWindow:
         self.row, self.most_per_day = row, most_per_day
         self._pages, self._near = pages, near
         self._rates: dict[float, FloatArray] = {}
+
+    def fill(self, multipliers: Sequence[float]) -> None:
+        """Evaluates small windows at many multipliers together: a call costs more than a page."""
+        together = _TOGETHER // max(self.row.size, 1)
+        if together < 2:
+            return
+        for start in range(0, len(multipliers), together):
+            some = multipliers[start : start + together]
+            rows = np.tile(np.arange(self.row.size), len(some))
+            price = np.repeat(np.array(some), self.row.size)
+            if self._near is not None:
+                found = self._near.take(rows).rates(price)
+            else:
+                found = signal_value.crawl_rate(self._pages.take(rows), price)
+            self._rates.update(zip(some, found.reshape(len(some), self.row.size), strict=True))
 
     def rates(self, multiplier: float) -> FloatArray:
         """(w,) crawl rates per day asked for at a multiplier > 0, before floors and caps."""
