@@ -77,8 +77,8 @@ class HeardIntervals:
     def counts(self, n_sources: int) -> FloatArray:
         """Signals by interval and source: (k, n_sources) float64."""
         flat = self.interval * n_sources + self.source
-        size = len(self.unheard_us) * n_sources
-        return np.bincount(flat, self.number, size).astype(np.float64).reshape(-1, n_sources)
+        k = len(self.unheard_us)
+        return np.bincount(flat, self.number, k * n_sources).astype(np.float64).reshape(k, n_sources)
 
 
 @dataclass(frozen=True, slots=True)

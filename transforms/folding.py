@@ -31,6 +31,7 @@ from transforms.reading import all_batches
 from transforms.sampling import Overview, pages_per_giant, sample_shard
 from transforms.sharding import Layout
 from transforms.siblings import ShardSiblings
+from transforms.signal_forecasts import signal_forecast_of
 from transforms.signals import read_signals, signal_tables, signals_batch
 from transforms.state import microseconds, read_state, state_batch, times
 from transforms.tally import Counts
@@ -249,14 +250,23 @@ class ShardFold:
             np.maximum.at(self._last_slot, code[use], at[use])
         forecast = forecast_of(slots, code, n)
         self._judge = Judge(forecast, self.pages.host_code)
+        self._signal_forecast = signal_forecast_of(slots, code, n, self._source_code)
         today = self._settings.as_of_us // DAY_US
         carried = self._table("slots_siblings")
         self._siblings = ShardSiblings(carried, self.pages, forecast, self._settings.siblings, today)
 
     def _watch(self, first_page: int, intervals: Intervals) -> None:
-        self._judge(first_page, intervals)
-        self._siblings(first_page, intervals)
+        now = self._signal_forecast.others(first_page, intervals)
+        self._judge(first_page, now)
+        self._siblings(first_page, now)
         self._news(first_page, intervals)
+
+    def _watch_signalled(self) -> None:
+        """Pages with signals: what was expected of them is known when the night's signals are counted."""
+        for heard in self._news.heard:
+            intervals, clocks = self._signal_forecast.clocks(heard)
+            self._judge(0, intervals, clocks)
+            self._siblings(0, intervals, clocks)
 
     def _see(self, page: IntArray, day: IntArray) -> None:
         """Note the first day on which a page was seen in a log."""
@@ -271,6 +281,7 @@ class ShardFold:
         forgetting = settings.forgetting
         known_until = self._history.last_success_at_us
         self._news = self._signal_fold()
+        self._signal_forecast = self._signal_forecast.only(self._news.listens())
         self._history, counts = history.fold(
             self._history,
             rows,
@@ -280,6 +291,7 @@ class ShardFold:
             watch=self._watch,
         )
         self._signal_state, signal_counts = self._news.finish(self._history, forgetting)
+        self._watch_signalled()
         for name, n in (counts | signal_counts).items():
             self.counts.add(name, n)
         self._rows_by_day = _rows_by_day(rows.fetched_at_us // DAY_US)

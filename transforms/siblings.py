@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from policies.calibration import Forecast
+from policies.clocks import Clocks
 from policies.interval_sums import Intervals
 from policies.page_state import NO_TIME
 from policies.siblings import GAIN_UNIT, MIN_PAGES, SiblingDays, SiblingWatch, day_of
@@ -94,9 +95,9 @@ class ShardSiblings:
         columns = (carried.column(n).to_numpy()[known].astype(np.int64) for n in names)
         return SiblingDays.gather(group[known], *columns)
 
-    def __call__(self, first_page: int, intervals: Intervals) -> None:
+    def __call__(self, first_page: int, intervals: Intervals, clocks: Clocks | None = None) -> None:
         """Count intervals, as `SiblingWatch` does."""
-        self._watch(first_page, intervals)
+        self._watch(first_page, intervals, clocks)
 
     @property
     def _days(self) -> SiblingDays:

@@ -19,7 +19,7 @@ DAY_US = 86_400_000_000
 ONE = 2**32  # units of a probability
 
 
-def _slots(columns: int = len(schemas.SLOTS_PAGES)) -> pa.RecordBatch:
+def _slots(columns: int = 6) -> pa.RecordBatch:
     hashes = pa.array([5, 7, 9], pa.uint64())
     rates = [pa.array([v, v, v], pa.float32()) for v in (0.5, 3.0, 2.0)]
     values = [hashes, hashes, times(np.full(3, 10 * DAY_US)), *rates]
@@ -30,6 +30,7 @@ def test_nights_of_before_these_columns_are_read_and_predict_nothing(tmp_path):
     path = str(tmp_path / "shard-00000-of-00001.parquet")
     pq.write_table(pa.Table.from_batches([_slots(3)]), path)
     (batch,) = read_previous_file(("slots/pages", path))
+    assert batch.column("signal_source").null_count == 3
     assert batch.schema.equals(schemas.SLOTS_PAGES, check_metadata=True)
     forecast = forecast_of(pa.Table.from_batches([batch]), np.array([0, 1, 2]), 3)
     assert list(forecast.row) == [-1, -1, -1]
