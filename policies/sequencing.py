@@ -11,7 +11,7 @@ windows [(k - 1 - owed_i) / p_i, (k - owed_i) / p_i) earliest deadline first fil
 deadline, so that after any T slots a page has been crawled p_i T + owed_i times, less than 1 more or less.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -30,6 +30,7 @@ REASONS = ("empty", "due", "overdue", "new", "signal")
 """Names of the codes in `Sequence.reason`."""
 
 _TIGHT = 1.05
+_SIGNAL_SLOTS = 2.0  # for each page that is due for its signals
 _SLOTS_EARLY = 8
 
 REASON_EMPTY, REASON_DUE, REASON_OVERDUE, REASON_NEW, REASON_SIGNAL = range(5)
@@ -213,7 +214,7 @@ class _Night:
         if share.size:
             ahead = float((1.0 - host_share[fixed] * first).sum())
             theta = solve_theta(share, debt, np.array([0, share.size]), ahead)
-        known = windows(share, debt, theta, float(slots))
+        known = self._at_once(windows(share, debt, theta, float(slots)), rows, None)
         shard_owed = debt - np.minimum(1.0, share * theta[0])
         owed[rows] = shard_owed[: rows.size]
         host_owed = np.zeros(hosts.limit.size)
@@ -242,6 +243,26 @@ class _Night:
         if inside.size:
             page[inside] = self._inside(entity_host[entity[inside]], host_owed, owed)
         return page, due, owed, int(busy.sum()), waits
+
+    def _at_once(self, known: Windows, rows: IntArray, group: IntArray | None) -> Windows:
+        """Pages that are due for their signals come first, by crawl value, in at most every second slot.
+
+        What is overdue has no order of its own, and of these copies it is known that they are stale. `rows`
+        are the pages of the first windows; `group` tells whose slots they share.
+        """
+        if self.pages.by_signal is None:
+            return known
+        chosen = np.flatnonzero(self.pages.by_signal[rows] & (self.debt[rows] >= 1.0))
+        if chosen.size == 0:
+            return known
+        of = np.zeros(chosen.size, np.int64) if group is None else group[chosen]
+        order = np.lexsort((self.priority[rows[chosen]], of))
+        chosen, of = chosen[order], of[order]
+        first = np.flatnonzero(np.diff(of, prepend=-1))
+        place = np.arange(chosen.size) - np.repeat(first, np.diff(np.append(first, chosen.size)))
+        deadline = known.first_deadline.copy()
+        deadline[chosen] = np.minimum(deadline[chosen], _SIGNAL_SLOTS * (place + 1.0))
+        return replace(known, first_deadline=deadline)
 
     def _fixed_windows(self, host: IntArray, slots: FloatArray) -> tuple[BoolArray, FloatArray, BoolArray]:
         """Find hosts whose windows do not move with the debts of others, and their first deadlines, in slots.
@@ -324,7 +345,7 @@ class _Night:
             theta = np.repeat(
                 solve_theta(share, self.debt[rows], np.concatenate(([0], np.cumsum(with_rows)))), with_rows
             )
-            known = windows(share, self.debt[rows], theta, slots)
+            known = self._at_once(windows(share, self.debt[rows], theta, slots), rows, row_host)
             owed[rows] = self.debt[rows] - np.minimum(1.0, share * theta) + share * host_owed[row_host]
 
         chosen = division.chosen[group_of_host[of_page[division.chosen]] >= 0]
