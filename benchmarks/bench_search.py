@@ -1,10 +1,13 @@
 """Nanoseconds per page of the multiplier search, on one core: `python -m benchmarks.bench_search`."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from benchmarks.rows import Row, show
 from benchmarks.timing import best_ns
 from policies import objectives, search, special
+from policies.signal_value import SignalPages
 from policies.typing_ import FloatArray
 
 
@@ -54,6 +57,7 @@ def run(scale: float = 1.0) -> list[Row]:
         0.1 * n,
         1500.0,
     )
+    rows += signal_rows(max(n // 4, 1000))
     rng = np.random.Generator(np.random.Philox(key=2))
     for name, c in (("uniform", rng.random(n)), ("log-uniform", 10.0 ** rng.uniform(-18.0, 0.0, n))):
         rows.append(
@@ -64,6 +68,36 @@ def run(scale: float = 1.0) -> list[Row]:
         block = search.PageBlock(change, request)
         ns = best_ns(lambda o=objective, b=block: search.solve(b, o, 0.1 * n), n)
         rows.append(Row(f"solve, {name}", ns, "ns/page", None))
+    return rows
+
+
+def signal_rows(n: int) -> list[Row]:
+    """Costs of the objective "signals": without any, on the paper's mix, and where hosts are limited."""
+    periodic, with_signals = objectives.get("periodic"), objectives.get("signals")
+    change, request = pages(n)
+    plain = search.PageBlock(change, request)
+    before = best_ns(lambda: search.solve(plain, periodic, 0.1 * n), n)
+    after = best_ns(lambda: search.solve(plain, with_signals, 0.1 * n), n)
+    rows = [Row("objective signals without signals, over periodic", after / before, "", 1.05)]
+    rng = np.random.Generator(np.random.Philox(key=3))
+    request, change = rng.random(n), rng.random(n)
+    found = SignalPages.from_rates(request, change, rng.beta(0.25, 0.25, n), rng.uniform(0.1, 0.6, n))
+    signals = search.SignalBlock(
+        np.arange(n), found.unsignalled_rate_per_day, found.signal_rate_per_day, found.signal_weight
+    )
+    block = search.PageBlock(change, request, signals=signals)
+    start = np.arange(0, n + 1, 20)
+    start[-1] = n
+    limited = replace(block, host_start=start, host_limit_per_day=np.full(start.size - 1, 2.5))
+    for name, case, target in (
+        ("all pages with signals", block, 10_000.0),
+        ("all pages with signals, hosts limited", limited, None),
+    ):
+        result, (allocation,) = search.solve(case, with_signals, 0.1 * n)
+        hosts = allocation.totals.hosts_at_limit / (start.size - 1)
+        ns = best_ns(lambda case=case: search.solve(case, with_signals, 0.1 * n), n, repeats=2)
+        at_limit = f", {hosts:.0%} of them at it" if hosts else ""
+        rows.append(Row(f"solve, {name}{at_limit} ({result.rounds} rounds)", ns, "ns/page", target))
     return rows
 
 
