@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from policies.page_state import ranges, starts_of
-from policies.signal_estimation import SignalPrior, default_prior, fit_pooled
+from policies.signal_estimation import Pooled, SignalPrior, default_prior, fit_pooled
 from policies.signal_evidence import SignalEvidence
 from policies.typing_ import FloatArray, IntArray
 from transforms.coders import ShardTables
@@ -96,6 +96,36 @@ def _evidence(sample: pa.RecordBatch, sources: list[str]) -> tuple[IntArray, Sig
     )
 
 
+def prior_of_hosts(hosts: Pooled, unknown: SignalPrior) -> SignalPrior:
+    """What a host is taken to be like, from h of them.
+
+    Hosts count by how much is known of them, one at most, not by how much they send: one that floods all
+    others with false signals is one host that cannot be trusted.
+
+    Parameters
+    ----------
+    hosts : Pooled
+        Fitted with `unknown` as their prior.
+    unknown : SignalPrior
+        Counts as one more host.
+    """
+    variance = np.diagonal(hosts.covariance, axis1=1, axis2=2)
+    strength = np.append(unknown.missed_strength, unknown.weight_strength)
+    known = np.clip(1.0 - variance * strength, 0.0, 1.0)
+
+    def mean(values: FloatArray, j: int, default: float) -> float:
+        return float((default + (known[:, j] * values).sum()) / (1.0 + known[:, j].sum()))
+
+    precision = np.array(
+        [
+            mean(-np.expm1(-hosts.signal_weight[:, j]), 1 + j, -np.expm1(-default))
+            for j, default in enumerate(unknown.signal_weight.tolist())
+        ]
+    )
+    missed = mean(hosts.missed_share, 0, unknown.missed_share)
+    return SignalPrior(missed, unknown.missed_strength, -np.log1p(-precision), unknown.weight_strength)
+
+
 def learn_trust(
     sample: pa.RecordBatch, rate: FloatArray, giants: pa.RecordBatch, giant_rate: FloatArray
 ) -> LearnedTrust:
@@ -115,19 +145,16 @@ def learn_trust(
         return LearnedTrust()
     sources = sorted(names)
     at, evidence = _evidence(sample, sources)
+    hosts, group = np.unique(sample.column("host_hash").to_numpy()[at], return_inverse=True)
     unknown = default_prior(len(sources))
-    pooled = fit_pooled(evidence, rate[at], np.zeros(len(at), np.int64), 1, unknown)
-    prior = SignalPrior(
-        float(pooled.missed_share[0]),
-        unknown.missed_strength,
-        pooled.signal_weight[0],
-        unknown.weight_strength,
+    prior = prior_of_hosts(
+        fit_pooled(evidence, rate[at], group.astype(np.int64), len(hosts), unknown), unknown
     )
     at, evidence = _evidence(giants, sources)
     hosts, group = np.unique(giants.column("host_hash").to_numpy()[at], return_inverse=True)
     shared = fit_pooled(evidence, giant_rate[at], group.astype(np.int64), len(hosts), prior)
     by_host = {
-        int(h): type(shared)(
+        int(h): Pooled(
             shared.missed_share[i : i + 1], shared.signal_weight[i : i + 1], shared.covariance[i : i + 1]
         )
         for i, h in enumerate(hosts.tolist())

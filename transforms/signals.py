@@ -233,8 +233,12 @@ class ShardSignals:
     pending : (m, S) float64
         Signals since the last observation.
     signals : (m, S) float64, weight
-        Signals of ended intervals and of the running one, for rates.
+        Signals of ended intervals.
     watched_days : (m,) float64, days
+        Time in which those would have been heard.
+    running_signals : (m, S) float64
+        Signals of the running interval, where somebody has listened from its begin.
+    running_days : (m,) float64, days
         Time in which those would have been heard.
     last_at_us : (m, S) int64, microseconds, `NO_TIME` if none
         The last signal counted.
@@ -246,6 +250,8 @@ class ShardSignals:
     pending: FloatArray
     signals: FloatArray
     watched_days: FloatArray
+    running_signals: FloatArray
+    running_days: FloatArray
     last_at_us: IntArray
 
     def __len__(self) -> int:
@@ -287,7 +293,9 @@ def signal_evidence_of(tables: ShardTables) -> ShardSignals | None:
         sources,
         evidence,
         pending,
-        dense(by_source.column("total").to_numpy()) + heard,
-        pages.column("watched_days").to_numpy() + running,
+        dense(by_source.column("total").to_numpy()),
+        pages.column("watched_days").to_numpy(),
+        heard,
+        running,
         dense(microseconds(by_source.column("last_signal_at")), NO_TIME),
     )

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from policies.bursts import credible_signals
 from policies.page_state import NO_TIME, US_PER_DAY
 from policies.signal_estimation import (
     PageFit,
@@ -165,16 +166,35 @@ def estimate_signals(
     rate = np.maximum(change_rate_per_day[found.row], 1e-12)
     host_hash = hosts.column("host_hash").to_numpy()[named]
     pooled = _pooled(found, rate, group, host_hash, learned)
-    fit = fit_pages(found.evidence, rate, group, pooled)
-    signals = signal_rates(found.signals, found.watched_days, group, len(named))
+    running = credible_signals(
+        found.signals, found.watched_days, found.running_signals, found.running_days, group, len(named)
+    )
+    heard_of = found.signals + running
+    signals = signal_rates(heard_of, found.watched_days + found.running_days, group, len(named))
+    expected = _unsignalled(rate, pooled, signals, group)
+    fit = fit_pages(found.evidence, expected / pooled.missed_share[group], group, pooled)
     silent = _silent(found, signals, group, len(named), as_of_us)
-    trust = _trust_table(found, pooled, rate, signals, group, named, silent)
+    trust = _trust_table(found, heard_of, pooled, rate, signals, group, named, silent)
     unannounced = fit.unsignalled_rate_per_day.copy()
     heard = np.where(silent[group], 0.0, signals)
     for j in range(len(found.sources)):  # their changes go on, without signals
         unannounced += np.where(silent[group, j], -np.expm1(-fit.signal_weight[:, j]) * signals[:, j], 0.0)
     known = _sources_of(found, group, host_hash, learned)[group]
-    return _planned(found, fit, unannounced, heard, trust, known)
+    return _planned(found, heard_of, fit, unannounced, heard, trust, known)
+
+
+def _unsignalled(rate: FloatArray, pooled: Pooled, signals: FloatArray, group: IntArray) -> FloatArray:
+    """Rate of changes without a signal that pages are taken to have before their own history is seen, (n,).
+
+    The share of the page's change rate that its host has, where that is known. Where it is not, all changes
+    that the page's signals do not tell of: a host's first ping must not make its pages change less.
+    """
+    share = pooled.missed_share[group] * rate
+    told = np.zeros(len(rate))
+    for j in range(signals.shape[1]):
+        told += -np.expm1(-pooled.signal_weight[group, j]) * signals[:, j]
+    unknown = np.minimum(pooled.covariance[:, 0, 0], 1.0)[group]
+    return share + unknown * np.maximum(rate - told - share, 0.0)
 
 
 def _sources_of(
@@ -226,6 +246,7 @@ def _silent(
 
 def _planned(
     found: ShardSignals,
+    heard_of: FloatArray,
     fit: PageFit,
     unannounced: FloatArray,
     heard: FloatArray,
@@ -245,7 +266,7 @@ def _planned(
         fit.signal_weight[rows],
         heard[rows],
         fit.covariance[rows],
-        np.maximum(found.signals[rows], 0.5),
+        np.maximum(heard_of[rows], 0.5),
     )
     relative = spread.change_rate_error / np.maximum(spread.change_rate_per_day, 1e-300)
     columns = {
@@ -267,6 +288,7 @@ def _planned(
 
 def _trust_table(
     found: ShardSignals,
+    heard_of: FloatArray,
     pooled: Pooled,
     rate: FloatArray,
     signals: FloatArray,
@@ -281,7 +303,7 @@ def _trust_table(
         return np.bincount(group, weights=values, minlength=n_hosts).astype(np.float64, copy=False)
 
     sent = np.stack([add(signals[:, j]) for j in range(n_sources)], axis=1)
-    heard = np.stack([add(found.signals[:, j]) for j in range(n_sources)], axis=1)
+    heard = np.stack([add(heard_of[:, j]) for j in range(n_sources)], axis=1)
     trust = summarise(
         pooled.missed_share * add(rate), pooled.signal_weight, sent, pooled.covariance, np.maximum(heard, 0.5)
     )

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from policies.bursts import limit_bursts, next_window
+from policies.bursts import credible_signals, limit_bursts, next_window
 from policies.windows import solve_theta
 
 
@@ -91,3 +91,72 @@ def test_a_host_that_always_bursts_is_not_limited_for_long():
         window = next_window(window, found.ahead_crawls)
         limited.append(found.limited)
     assert limited[0] == 1 and limited[-1] == 0
+
+
+def test_a_flooded_host_keeps_its_crawls_spread_out():
+    """Its pages claim to be due at once; what is left of that must not make them all wait for one night."""
+    rate, debt, calm, start, _ = _night(flooded=1.0)
+    limited = limit_bursts(rate, debt, calm, start, np.full(40, 1.0)).debt
+    mine = slice(int(start[7]), int(start[8]))
+    wait = (1.0 - limited[mine]) / rate[mine]
+    # Due within one day, three and nine, as by the rates of the host: 11 a day.
+    for days in (1.0, 3.0, 9.0):
+        usual = np.minimum(1.0, rate[mine] * days).sum()
+        assert abs((wait <= days).sum() - usual) < 2.5 * np.sqrt(usual) + 1.0, days
+    # They go in the order in which they would have gone, but for those that are crawled often anyway.
+    order = np.argsort((1.0 - calm[mine]) / rate[mine])
+    assert (np.diff(wait[order]) >= -1e-9).mean() > 0.9
+
+
+def test_a_host_that_signals_every_change_is_served_at_its_rates():
+    """Without signals none of its pages would ever be due: that is not its share."""
+    rate, debt, calm, start, signalled = _night(flooded=0.6)
+    calm[start[7] : start[8]] = 0.0
+    debt[start[7] : start[8]] = signalled[start[7] : start[8]]
+    found = limit_bursts(rate, debt, calm, start, np.full(40, 1.0))
+    assert found.limited == 1
+    mine = slice(int(start[7]), int(start[8]))
+    wait = (1.0 - found.debt[mine]) / rate[mine]
+    first = np.sort(wait[signalled[mine]])
+    assert 2 <= (first <= 1.0).sum() <= 25  # of 11 a day
+
+
+# ---- rates
+
+
+def _counted(running, ended=20.0, days=100.0):
+    n = len(running)
+    group = np.repeat([0, 1], n // 2)
+    return credible_signals(
+        np.full((n, 1), ended),
+        np.full(n, days),
+        np.asarray(running, np.float64)[:, None],
+        np.full(n, 10.0),
+        group,
+        2,
+    )[:, 0]
+
+
+def test_signals_since_the_last_crawl_count_as_long_as_they_are_usual():
+    running = np.random.default_rng(1).poisson(2.0, 40)
+    assert np.array_equal(_counted(running), running)
+
+
+def test_a_flood_counts_little_more_than_what_is_usual():
+    running = np.full(40, 2.0)
+    running[20:] = 500.0
+    counted = _counted(running)
+    assert (counted[:20] == 2.0).all()  # another host
+    assert counted[20:].sum() == pytest.approx(40 + 3 * np.sqrt(40) + 1, rel=0.05)
+    # One page alone: what is usual for a page.
+    running[:] = 2.0
+    running[25] = 500.0
+    counted = _counted(running)
+    assert counted[25] < 2 + 3 * np.sqrt(2) + 1.1 and (counted[:20] == 2.0).all()
+    assert counted[20:].sum() > 40.0
+
+
+def test_a_host_that_never_signalled_before_counts_one():
+    counted = _counted(np.full(40, 7.0), ended=0.0)
+    assert counted[:20].sum() == pytest.approx(1.0) and counted[20:].sum() == pytest.approx(1.0)
+    assert not _counted(np.zeros(40), ended=0.0).any()

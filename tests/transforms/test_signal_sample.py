@@ -4,13 +4,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from policies.signal_estimation import default_prior, fit_pooled
+from policies.signal_estimation import Pooled, default_prior
 from policies.signal_evidence import SignalEvidence
 from tests.policies.signal_simulation import Simulated, simulate
 from tests.transforms.signal_shards import shard_of
 from transforms.coders import ShardTables
 from transforms.sampling import SAMPLE, Overview, merge_overviews, sample_shard
-from transforms.signal_sample import COLUMNS, _evidence, learn_trust, sampled_signals
+from transforms.signal_sample import COLUMNS, _evidence, learn_trust, prior_of_hosts, sampled_signals
 from transforms.signals import signal_evidence_of
 from transforms.trusting import LearnedTrust
 
@@ -129,22 +129,42 @@ def test_the_number_of_shards_and_their_sources_do_not_matter(cut):
     _same(learned, wanted)
 
 
-def test_the_prior_is_the_fit_to_all_sampled_pages():
+def test_the_prior_is_the_mean_of_hosts_by_what_is_known_of_them():
     drawn, host = _population(k=12)
     shard = _hosts_of(drawn, host, list(range(HOSTS)))
-    learned = _learn(_sample(shard))
-    found = signal_evidence_of(shard)
-    # The sample is in another order of pages; sums agree but for rounding.
-    rate = 0.05 + (shard.tables["pages"].column("url_hash").to_numpy() % 7) / 10
-    pooled = fit_pooled(
-        found.evidence, rate[found.row], np.zeros(len(found.row), np.int64), 1, default_prior(N_SOURCES)
-    )
-    np.testing.assert_allclose(learned.prior.signal_weight, pooled.signal_weight[0], rtol=1e-9)
-    np.testing.assert_allclose(learned.prior.missed_share, pooled.missed_share[0], rtol=1e-9)
-    precision = -np.expm1(-learned.prior.signal_weight)
-    assert precision[0] > 0.6 > 0.45 > precision[1]  # 0.9, 0.2: the right order, after 12 crawls each
+    prior = _learn(_sample(shard)).prior
+    precision = -np.expm1(-prior.signal_weight)
+    assert precision[0] > 0.6 > precision[2] > precision[1]  # two hosts each, of 0.9, 0.2 and 0.6
     # What one night has learned does not make the next host certain.
-    assert (learned.prior.weight_strength == default_prior(N_SOURCES).weight_strength).all()
+    assert (prior.weight_strength == default_prior(N_SOURCES).weight_strength).all()
+    assert 0.4 < prior.missed_share < 0.9
+
+
+def test_a_flood_of_one_host_is_one_bad_host():
+    """Thousands of false signals of one host, and nine hosts with a few dozen true ones."""
+    unknown = default_prior(1)
+    flooded, good = 1e-4, 1.5
+    weight = np.array([[flooded], *[[good]] * 9])
+    covariance = np.zeros((10, 2, 2))
+    covariance[:, 0, 0] = 0.02
+    covariance[0, 1, 1], covariance[1:, 1, 1] = 1e-3, 0.05
+    prior = prior_of_hosts(Pooled(np.full(10, 0.4), weight, covariance), unknown)
+    without = prior_of_hosts(Pooled(np.full(9, 0.4), weight[1:], covariance[1:]), unknown)
+    precision = [-np.expm1(-p.signal_weight[0]) for p in (prior, without)]
+    assert 0.85 < precision[0] / precision[1] < 0.95
+    assert without.signal_weight[0] == pytest.approx(good, rel=0.15)
+    assert prior.missed_share == pytest.approx(0.4, abs=0.05)
+
+
+def test_hosts_of_which_nothing_is_known_leave_the_prior_alone():
+    unknown = default_prior(2)
+    strength = np.append(unknown.missed_strength, unknown.weight_strength)
+    hosts = Pooled(
+        np.full(50, 3.0), np.full((50, 2), 4.0), np.repeat(np.diag(1 / strength)[None], 50, axis=0)
+    )
+    prior = prior_of_hosts(hosts, unknown)
+    np.testing.assert_allclose(prior.signal_weight, unknown.signal_weight, rtol=1e-12)
+    assert prior.missed_share == unknown.missed_share
 
 
 def _split(drawn: Simulated, host: np.ndarray, parts: int) -> list[ShardTables]:

@@ -232,6 +232,42 @@ def test_pages_without_signals_that_matter_are_left_out():
     assert (found.row >= N).sum() == 0  # the sitemap that always says now is given up
 
 
+def test_the_first_ping_of_a_host_does_not_change_how_often_its_pages_change():
+    """Nothing is known of its signals: rates are those of the crawls, for that page and its siblings."""
+    drawn, host, rate = _one_host(n=40, k=6)
+    quiet = Simulated(
+        drawn.unsignalled,
+        drawn.signal_rate,
+        drawn.weight,
+        drawn.page[:0],
+        drawn.gap[:0],
+        drawn.signals[:0],
+        drawn.changed[:0],
+    )
+    pending = np.zeros((40, 1))
+    pending[7] = 1
+    for number in (1, 24):
+        tables = shard_of(quiet, host, ["ping"], number * pending)
+        found = estimate_signals(tables, rate, LearnedTrust(), AS_OF_US)
+        assert 7 in found.row.tolist()
+        siblings = found.row != 7
+        np.testing.assert_allclose(found.change_rate_per_day[siblings], rate[found.row[siblings]], rtol=0.02)
+        mine = found.change_rate_per_day[found.row == 7][0]
+        assert rate[7] * 0.98 < mine < rate[7] + 0.6  # one signal in half a day, a quarter of it true
+
+
+def test_a_flood_does_not_raise_change_rates_before_a_crawl_has_seen_it():
+    drawn, host, rate = _one_host(n=60, k=8)
+    calm = estimate_signals(shard_of(drawn, host, ["feed"]), rate, LearnedTrust(), AS_OF_US)
+    flooded = shard_of(drawn, host, ["feed"], np.full((60, 1), 166.0))
+    found = estimate_signals(flooded, rate, LearnedTrust(), AS_OF_US)
+    assert found.pages.column("signals_since_crawl").to_numpy().sum() == 60 * 166
+    total = [f.change_rate_per_day.sum() for f in (calm, found)]
+    assert total[0] < total[1] < 1.1 * total[0]
+    shown = _trust(found, 0, "feed")
+    assert shown["signals_since_crawl"] == 60 * 166 and shown["signals"] < 1.15 * drawn.signals.sum()
+
+
 def test_information_is_what_the_errors_say():
     drawn, host, rate = _one_host(k=30)
     found = estimate_signals(shard_of(drawn, host, ["feed"]), rate, LearnedTrust(), AS_OF_US)
