@@ -189,7 +189,7 @@ class SignalWindow:
     def fill(self, multipliers: Sequence[float]) -> None:
         """Evaluates small windows at many multipliers together: a call costs more than a page."""
         together = _TOGETHER // max(self.row.size, 1)
-        if together < 2:
+        if together < 8:
             return
         for start in range(0, len(multipliers), together):
             some = multipliers[start : start + together]
