@@ -2,9 +2,12 @@
 
 from dataclasses import replace
 
+import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pytest
+from apache_beam.testing.test_pipeline import TestPipeline as BeamPipeline
+from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,7 +31,7 @@ from tests.policies.signal_problems import (
 from tests.policies.test_search import codes_of, rates_of, run_distributed, totals_of
 from transforms.coders import ShardTables
 from transforms.sharing import _only_parts, parts_of_hosts
-from transforms.solving import block_to_tables, tables_to_block
+from transforms.solving import SolveMultiplier, block_to_tables, tables_to_block
 
 SEEDS = st.integers(0, 2**32)
 CASES = golden.load("cis_optimum")["cases"]
@@ -300,3 +303,16 @@ def test_malformed_signals_are_errors(change, message):
     block = search.PageBlock(np.ones(2), np.ones(2), signals=signals)
     with pytest.raises(ValueError, match=message):
         search.survey(block, SIGNALS, 1.0)
+
+
+def test_the_distributed_search_in_a_pipeline_equals_solve():
+    problem = random_signal_problem(12, n=200, constrained=False)
+    want, _ = search.solve(problem.block(), SIGNALS, problem.budget)
+    shards = [block_to_tables(i, block) for i, block in enumerate(problem.blocks(3))]
+    with BeamPipeline() as pipeline:
+        found = (
+            pipeline
+            | beam.Create(shards).with_output_types(ShardTables)
+            | SolveMultiplier("signals", problem.budget, 3)
+        )
+        assert_that(found, equal_to([want]))
