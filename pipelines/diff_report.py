@@ -20,7 +20,8 @@ _PLACES = {"as_of", "as_of_us", "state", "output_format", "num_shards"}
 _INPUTS = {"observations", "requests", "pages", "hosts", "signals", "sitemaps"}
 _LABELS = {
     "change_observed": ("change rate, observed", "new evidence of the page itself"),
-    "change_learned": ("change rate, learned", "no new evidence: the prior, or age"),
+    "change_learned": ("change rate, learned", "no new crawl: signals, the prior, or age"),
+    "signals": ("signals", "how far those of the page are trusted"),
     "weight": ("{weight}", "of the page itself"),
     "multiplier": ("multiplier", ""),
     "host_limit": ("host limit", "of the host, and what its other pages want"),
@@ -327,9 +328,9 @@ def _night_text(out: _Text, document: dict[str, Any], top: int) -> None:
         changed = {
             n: p
             for n, p in document["counters"].items()
-            if n in ("observations_accepted", "requests_accepted", "pages_accepted", "hosts_accepted")
+            if n.removesuffix("_accepted") in _INPUTS and n.endswith("_accepted")
         }
-        out.differing("rows read", {n.removesuffix("_accepted"): p for n, p in changed.items()}, 4)
+        out.differing("rows read", {n.removesuffix("_accepted"): p for n, p in changed.items()}, 6)
         out.row("hosts", ", ".join(f"{number(hosts[name])} {name}" for name in ("same", "new", "lost")))
         out.row("budget", f"{_arrow([one['budget_per_day'], two['budget_per_day']])} crawls a day; "
                 f"allocated {_arrow([one['allocated_per_day'], two['allocated_per_day']])}")  # fmt: skip
@@ -432,7 +433,8 @@ def _page_text(out: _Text, document: dict[str, Any]) -> None:
     out.row("main cause", _main_cause(document))
     out.lines.append("")
     for name, pair in found["columns"].items():
-        if name != "host_price" or any(pair):
+        rarely = name == "host_price" or name.startswith("signal")
+        if not rarely or any(pair):
             shown = [v if isinstance(v, str) else _short(v) if isinstance(v, float) else v for v in pair]
             out.lines.append(f"  {name.replace('_', ' '):<28}{_arrow(shown)}")
     out.lines.append(f"  {'multiplier':<28}{_arrow([one['multiplier'], two['multiplier']])}")

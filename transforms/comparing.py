@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from policies import attribution
-from policies.attribution import RateInputs
+from policies.attribution import RateInputs, SignalQuality
 from policies.sequencing import REASONS
 from policies.typing_ import BoolArray, FloatArray, IntArray
 from transforms import nights
@@ -226,7 +226,7 @@ class _Side:
         if "weight" not in table.schema.names:
             table = night.read("pages", shards, nights.DETAILS)
         table = share(table, part)
-        self.absent = set(wanted.names) - set(table.schema.names)
+        self.absent = set(wanted.names) - set(table.schema.names) - nights.MAY_LACK
         needed = {"url", "host", "change_rate_per_day", "crawl_rate_per_day"} & self.absent
         if needed and table.num_rows:
             raise NightError(
@@ -241,6 +241,7 @@ class _Side:
         self.change = self._numbers("change_rate_per_day")
         self.rate = self._numbers("crawl_rate_per_day")
         self.weight = self._weight()
+        self.signals = self._signals()
         self.held = np.zeros(len(self.url), np.bool_)
         self.limit = np.zeros(len(self.url), np.int64)
         if "limit" not in self.absent:
@@ -265,12 +266,27 @@ class _Side:
             "that night again with this version of recrawl"
         )
 
+    def _signals(self) -> SignalQuality | None:
+        """How good signals are, 0 where a page has none that count; None where the night follows none."""
+        names, columns = ("signal_precision", "signal_recall"), self.table.schema.names
+        if not self.night.objective.uses_signals or not all(name in columns for name in names):
+            return None
+        quality = SignalQuality(*(np.clip(self._numbers(name), 0.0, 1.0) for name in names))
+        return quality if quality.counts.any() else None
+
     def code(self, names: pa.Array) -> None:
         """Number the hosts of all rows by `names`, and find the prices of those at their limit."""
         self.host_code = pc.index_in(self.host, names).to_numpy().astype(np.int64)
         self.n_hosts = len(names)
         self.price = attribution.host_prices(
-            self.night.objective, self.change, self.weight, self.rate, self.host_code, self.held, self.n_hosts
+            self.night.objective,
+            self.change,
+            self.weight,
+            self.rate,
+            self.host_code,
+            self.held,
+            self.n_hosts,
+            self.signals,
         )
         self.pages = np.bincount(self.host_code, minlength=self.n_hosts)
         self.host_rate = np.bincount(self.host_code, self.rate, self.n_hosts)
@@ -293,6 +309,7 @@ class _Side:
             self.weight[rows],
             self.rate[rows],
             self.price[self.host_code[rows]],
+            None if self.signals is None else self.signals[rows],
         )
 
     def row(self, at: int) -> dict[str, Any] | None:

@@ -233,7 +233,8 @@ def _some(of: pa.Schema, names: str) -> pa.Schema:
 
 PAGES = _some(
     schemas.PAGES_OUT,
-    "url host change_rate_per_day n_intervals n_changes crawl_rate_per_day limit weight",
+    "url host change_rate_per_day n_intervals n_changes crawl_rate_per_day limit weight signal_precision "
+    "signal_recall",
 )
 """Columns of pages/ that comparing rates takes."""
 DETAILS = pa.schema(
@@ -241,9 +242,12 @@ DETAILS = pa.schema(
         *PAGES,
         *_some(
             schemas.PAGES_OUT,
-            "request_rate_per_day impression_rate_per_day last_crawl_at expected_freshness",
+            "request_rate_per_day impression_rate_per_day last_crawl_at expected_freshness "
+            "signal_rate_per_day signals_since_crawl",
         ),
     ]
 )
 """With those that are shown of one page, or stand in where the weight is missing."""
+MAY_LACK = frozenset(n for n in DETAILS.names if n.startswith("signal"))
+"""Columns of nights with signals: what lacks them follows none."""
 SCHEDULE = _some(schemas.SCHEDULE, "url host reason")

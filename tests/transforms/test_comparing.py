@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 
 from policies import objectives, search
+from policies.attribution import SignalQuality
+from policies.sequencing import REASONS
 from transforms import comparing, nights, pairing, schemas, sinks
 from transforms.comparing import CAUSES, Comparison, Ratios
 from transforms.hashing import stable_hash
@@ -56,12 +58,13 @@ def night(
     """Write what a night leaves, as far as it is compared. About half of the pages have a slot."""
     of = np.array([stable_hash(h) % shards for h in pages.column("host").to_pylist()])
     files = []
+    reasons = ["signal" if "signal_precision" in pages.schema.names else "due"]
     for shard in range(shards):
         mine = pages.take(pa.array(np.flatnonzero(of == shard))).combine_chunks()
         lucky = [stable_hash(u) % 2 == 0 for u in mine.column("url").to_pylist()]
         slots = mine.filter(pa.array(lucky, pa.bool_()))
         schedule = pa.table(
-            {"url": slots.column("url"), "host": slots.column("host"), "reason": ["due"] * slots.num_rows},
+            {"url": slots.column("url"), "host": slots.column("host"), "reason": reasons * slots.num_rows},
             schema=pa.schema([schemas.SCHEDULE.field(n) for n in ("url", "host", "reason")]),
         )
         for kind, table in (("pages", mine), ("schedule", schedule)):
@@ -294,6 +297,106 @@ class TestOldNights:
         old = night(tmp_path / "old", table, pair[0].price)
         with pytest.raises(NightError, match=f"old: pages/ has no {name}.*run that night again"):
             compare(old, pair[1])
+
+
+class TestSignals:
+    @staticmethod
+    def pages(seed: int, share: float = 0.5, limit: float = 5.0) -> tuple[pa.Table, search.Allocation, float]:
+        """Half of the pages with signals, whose quality the seed moves; the answer and its multiplier."""
+        table = pages_of(1, limit=limit)
+        n = table.num_rows
+        rng = np.random.Generator(np.random.Philox(key=seed + 50))
+        change, weight = (table.column(c).to_numpy() for c in ("change_rate_per_day", "weight"))
+        row = np.flatnonzero(np.random.Generator(np.random.Philox(key=9)).random(n) < share)
+        precision, recall = np.zeros(n), np.zeros(n)
+        precision[row], recall[row] = rng.uniform(0.1, 0.95, row.size), rng.uniform(0.2, 0.95, row.size)
+        quality = SignalQuality(precision, recall)
+        found = quality[row].pages(change[row], weight[row])
+        signals = search.SignalBlock(
+            row, found.unsignalled_rate_per_day, found.signal_rate_per_day, found.signal_weight
+        )
+        sizes = np.random.Generator(np.random.Philox(key=1)).integers(1, 30, HOSTS)
+        limits = np.where(np.arange(HOSTS) % 3 == 0, limit, np.inf)
+        start = np.concatenate([[0], np.cumsum(sizes)])
+        block = search.PageBlock(change, weight, None, None, start, limits, signals)
+        result, (answer,) = search.solve(block, objectives.get("signals"), 120.0)
+        none = precision == 0.0
+        columns = {
+            "crawl_rate_per_day": pa.array(answer.crawl_rate_per_day),
+            "limit": pa.array([search.LIMIT_NAMES[c] for c in answer.limit]),
+            "signal_precision": pa.array(precision, mask=none),
+            "signal_recall": pa.array(recall, mask=none),
+            "signal_rate_per_day": pa.array(recall / np.where(none, 1.0, precision) * change, mask=none),
+            "signals_since_crawl": pa.array(np.ones(n, np.int64), mask=none),
+        }
+        for name, column in columns.items():
+            at = table.schema.get_field_index(name)
+            table = table.append_column(name, column) if at < 0 else table.set_column(at, name, column)
+        return table, answer, result.multiplier
+
+    @pytest.fixture
+    def nights(self, tmp_path: Path) -> tuple[Night, Night]:
+        made = []
+        for seed in (1, 2):
+            table, _, multiplier = self.pages(seed)
+            made.append(night(tmp_path / f"signals{seed}", table, multiplier, objective="signals"))
+        return made[0], made[1]
+
+    def test_trust_is_the_cause(self, nights):
+        """Nothing but precisions and recalls differs; what they free goes elsewhere at another price."""
+        found = compare(*nights)
+        before, after = map(rates, nights)
+        assert found.net.sum() == pytest.approx(sum(after.values()) - sum(before.values()), abs=1e-9)
+        size = dict(zip(CAUSES, found.up - found.down, strict=True))
+        rest = {"multiplier", "host_limit", "signals"}
+        assert size["signals"] > 1.0 and max(v for n, v in size.items() if n not in rest) <= 1e-6
+        back = compare(*reversed(nights))
+        assert np.allclose(found.net[:-2], -back.net[:-2], rtol=1e-9, atol=1e-12)
+        assert not compare(nights[0], nights[0]).up.any()
+
+    def test_prices_are_those_of_the_search(self, tmp_path):
+        table, answer, multiplier = self.pages(1)
+        one = night(tmp_path / "one", table, multiplier, objective="signals")
+        loose, _, other = self.pages(1, limit=np.inf)
+        found = compare(night(tmp_path / "loose", loose, other, objective="signals"), one)
+        assert len(found.to_limit) >= 3
+        for row in found.to_limit:
+            host = int(row.host.removeprefix("h").removesuffix(".test"))
+            assert row.price[1] == pytest.approx(multiplier + answer.host_multiplier[host], rel=1e-5)
+            assert min(row.parts) == row.parts[CAUSES.index("host_limit")] < 0
+
+    @pytest.mark.parametrize("form", ["avro", "jsonl"])
+    def test_any_format_and_number_of_shards(self, form, nights, tmp_path):
+        table, _, multiplier = self.pages(1)
+        options = {"shards": 30, "form": form, "objective": "signals"}  # some without signals
+        same(compare(night(tmp_path / form, table, multiplier, **options), nights[1]), compare(*nights))
+
+    def test_slots_by_signal_are_counted(self, nights):
+        found = compare(*nights)
+        assert found.slots[:, REASONS.index("signal")].tolist() == found.slots.sum(axis=1).tolist() != [0, 0]
+
+    @pytest.mark.parametrize("objective", ["periodic", "memoryless"])
+    def test_a_night_before_signals(self, objective, nights, tmp_path):
+        """It has no such columns, and nobody misses them; signals explain what following them moved."""
+        table = pages_of(1)
+        old = night(tmp_path / "old", table, multiplier_of(table), objective=objective)
+        found = compare(old, nights[1])
+        assert found.absent == set()
+        assert found.net.sum() == pytest.approx(found.rate[1] - found.rate[0], abs=1e-9)
+        size = dict(zip(CAUSES, found.up - found.down, strict=True))
+        if objective == "periodic":
+            assert size["signals"] > 10.0 and size["aim"] == 0.0 and size["change_observed"] == 0.0
+            assert size["page_limit"] <= 1e-6
+        else:
+            assert size["aim"] > 5.0 and size["signals"] == size["weight"] == size["multiplier"] == 0.0
+
+    def test_columns_of_a_night_that_follows_no_signals_do_not_count(self, nights, tmp_path):
+        table = pages_of(1)
+        plain = night(tmp_path / "plain", table, multiplier_of(table))
+        for name in ("signal_precision", "signal_recall"):
+            table = table.append_column(name, pa.array(np.full(table.num_rows, 0.5)))
+        odd = night(tmp_path / "odd", table, multiplier_of(pages_of(1)))
+        assert compare(plain, odd).moved == 0.0 and not compare(plain, odd).up.any()
 
 
 class TestBroken:
