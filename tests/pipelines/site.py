@@ -62,7 +62,7 @@ def make_site(n_pages: int = 60, days: int = 30, seed: int = 1, crawls_per_day: 
                 "url": url,
                 "importance": round(float(rng.gamma(1.0, 1.0)), 3),
                 "min_rate_per_day": 0.5 if i % 10 == 3 else None,
-                "max_rate_per_day": 1.5 if i % 10 == 7 else None,
+                "max_rate_per_day": 1.2 if i % 10 == 7 else None,
                 "section": f"s{i % 4}",
                 "owner": "" if i % 3 else "team",
             }
