@@ -91,10 +91,10 @@ def has_converged(state: SearchState) -> bool:
 def first_points(state: SearchState, guess: float, starve_all: float) -> tuple[float, ...]:
     """Multipliers of the first round, around the survey's estimate."""
     points = _around(guess, [3e-5 * 8.0**j for j in range(_pairs(state))])
-    if state.expanded_at > 0.0:
+    if state.expanded_at > 0.0 and not state.constrained:
         # The estimate is from a sample. Points that the expansion covers cost little, others much.
         points = _around(guess, [1e-3, 0.5 * RADIUS])
-    elif state.constrained:  # the guess knows of no floors, caps and limits
+    if state.constrained:  # the guess knows of no floors, caps and limits
         width = log_width(state)
         points += [state.low, state.high]
         points += [state.low * math.exp(width * part) for part in (0.25, 0.5, 0.75)]
@@ -114,7 +114,7 @@ def next_points(state: SearchState) -> tuple[tuple[float, ...], float]:
         first = max(1e-9, min(first, 0.01 * width))
         outer = max(first, min(max(outer, 0.03 * width), 0.25 * width))
     offsets = [min(first * (outer / first) ** (j / max(pairs - 1, 1)), 0.5 * width) for j in range(pairs)]
-    if state.expanded_at > 0.0 and width > RADIUS:
+    if state.expanded_at > 0.0 and not state.constrained and width > RADIUS:
         offsets = [min(x, 0.99 * RADIUS) for x in offsets] + [0.99 * RADIUS]
     points = _plan(state, _around(guess, offsets))
     return points, _center(state.expanded_at, guess, points)
