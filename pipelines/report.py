@@ -87,6 +87,40 @@ def _n(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) else f"{value:,.2f}"
 
 
+MAX_SOURCES_SHOWN = 4
+
+
+def _share(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.0%}"
+
+
+def _sources(signals: dict[str, Any]) -> str:
+    """How far each source is trusted, those with most signals first."""
+    sources = sorted(signals["sources"], key=lambda s: (-s["signal_rate_per_day"], s["source"]))
+    said = [
+        f"{s['source']} {_share(s['signal_precision'])} true, {_share(s['signal_recall'])} of changes told "
+        f"({s['signal_rate_per_day']:,.3g} a day on {_n(s['pages'])} pages of {_n(s['hosts'])} hosts"
+        + (f", silent on {_n(s['hosts_silent'])}" if s["hosts_silent"] else "")
+        + ")"
+        for s in sources[:MAX_SOURCES_SHOWN]
+    ]
+    if len(sources) > MAX_SOURCES_SHOWN:
+        said.append(f"{_n(len(sources) - MAX_SOURCES_SHOWN)} more")
+    return "; ".join(said) or "none yet"
+
+
+def _bought(signals: dict[str, Any]) -> str:
+    """What signals are worth, in a line."""
+    text = (
+        f"expected freshness {signals['expected_freshness']:.4f} with signals, "
+        f"{signals['expected_freshness_without']:.4f} without"
+    )
+    saved = signals["crawls_saved_per_day_at_least"]
+    if saved:
+        text += f": as good as {saved:,.3g} more crawls a day, at least"
+    return text
+
+
 def _judged(judged: dict[str, Any]) -> str:
     """How the night before did, in a line."""
     if not judged["crawls"]:
@@ -147,6 +181,13 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
             found = ((counters.get(f"{kind}_{what}", 0), note) for what, note in _NOTES.items())
             said = [f"{_n(n)} {note}" for n, note in found if n]
             row(f"{kind} rows", ", ".join([f"{_n(counters[f'{kind}_accepted'])} read", *said]))
+    signals = manifest.get("signals")
+    if signals is not None and (counters.get("signals") or signals["sources"]):
+        row(
+            "signals",
+            f"{_n(counters.get('signals', 0))} of known pages, "
+            f"{_n(counters.get('signals_counted', 0))} counted; {_sources(signals)}",
+        )
     # Damaged files stand among the reasons of rows, by the name that rejected/ has for them.
     reasons = {re.sub("_files_(.*)", r"_rejected_\1_file", k): n for k, n in counters.items()}
     rejected = {k: n for k, n in reasons.items() if "_rejected_" in k and n and not k.endswith("_empty_file")}
@@ -186,6 +227,8 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
             f"{manifest['expected_freshness']:.4f} weighted by {manifest['weight_by']}; "
             f"{manifest['expected_freshness_uniform']:.4f} if all pages had one rate and no limits",
         )
+    if signals is not None and signals["sources"] and signals["expected_freshness"] is not None:
+        row("signals buy", _bought(signals))
     at_limit = counters.get("hosts_at_limit", 0)
     named = ", ".join(h["host"] for h in manifest["hosts_at_limit"][:5])
     if (

@@ -27,7 +27,7 @@ class TrustSums:
     ----------
     sources : dict of str to dict of str to int
         By source: hosts, silent hosts, pages, signals since their pages' last crawls, and in units of 2**-20
-        signals a day (`rate`) and true ones (`true`).
+        signals a day (`rate`), true ones (`true`) and changes of the hosts that have it (`changes`).
     named : tuple of dict
         The `MAX_NAMED` (host, source) with most signals a day.
     """
@@ -58,6 +58,7 @@ class TrustSums:
                     "signals_since_crawl": sums["pending"],
                     "signal_rate_per_day": sums["rate"] * _UNIT,
                     "signal_precision": sums["true"] / sums["rate"] if sums["rate"] else None,
+                    "signal_recall": sums["true"] / sums["changes"] if sums["changes"] else None,
                 }
                 for name, sums in self.sources.items()
             ],
@@ -120,7 +121,11 @@ def trust_sums(hosts: pa.RecordBatch, trust: pa.RecordBatch | None) -> TrustSums
     if trust is None:
         return TrustSums()
     names = hosts.column("host").take(trust.column("host_code"))
-    rate, precision = (trust.column(f"signal_{n}").to_numpy() for n in ("rate_per_day", "precision"))
+    rate, precision, recall = (
+        trust.column(f"signal_{n}").to_numpy() for n in ("rate_per_day", "precision", "recall")
+    )
+    true = rate * precision
+    changes = np.where(recall > 0.0, true / np.where(recall > 0.0, recall, 1.0), 0.0)
     silent = trust.column("silent").to_numpy(zero_copy_only=False)
     sources: dict[str, dict[str, int]] = {}
     labels = np.asarray(trust.column("source").to_pylist(), dtype=object)
@@ -132,7 +137,8 @@ def trust_sums(hosts: pa.RecordBatch, trust: pa.RecordBatch | None) -> TrustSums
             "pages": int(trust.column("pages").to_numpy()[mine].sum()),
             "pending": int(trust.column("signals_since_crawl").to_numpy()[mine].sum()),
             "rate": int(np.rint(rate[mine] / _UNIT).sum()),
-            "true": int(np.rint(rate[mine] * precision[mine] / _UNIT).sum()),
+            "true": int(np.rint(true[mine] / _UNIT).sum()),
+            "changes": int(np.rint(changes[mine] / _UNIT).sum()),
         }
     top = np.lexsort((labels.astype(str), np.asarray(names.to_pylist(), dtype=str), -rate))[:MAX_NAMED]
     shown = ("source", "pages", "signals", "signal_rate_per_day", "silent")

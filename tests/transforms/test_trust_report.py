@@ -109,6 +109,8 @@ def test_sums_of_shards_do_not_depend_on_their_order():
         assert entry["hosts_silent"] == sum(r > 8 for r, _ in mine)
         assert entry["signal_rate_per_day"] == pytest.approx(rate, abs=1e-4)
         assert entry["signal_precision"] == pytest.approx(sum(r * p for r, p in mine) / rate, abs=1e-4)
+        # In `_trust` every host has a recall of half its precision: changes are twice the signals.
+        assert entry["signal_recall"] == pytest.approx(entry["signal_precision"] / 2, abs=1e-4)
     named = accounts[0]["hosts"]
     top = sorted(every, key=lambda r: -r[2])[:MAX_NAMED]
     assert [n["signal_rate_per_day"] for n in named] == [r[2] for r in top]
@@ -119,3 +121,4 @@ def test_a_source_that_only_was_has_no_precision():
     """All its signals are forgotten: there is no rate to weigh with, and no division by 0."""
     total = trust_sums(_hosts(["a.test"]), _trust([(0, "ping", 0.0, 0.4)])).account()
     assert total["sources"][0]["signal_precision"] is None and total["sources"][0]["hosts"] == 1
+    assert total["sources"][0]["signal_recall"] is None

@@ -1,0 +1,106 @@
+"""The summary of a night: what it says of signals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipelines.report import summary
+from tests.pipelines.jobs import at, crawls, nightly, seen
+
+
+def _source(name: str, **more: Any) -> dict[str, Any]:
+    return {
+        "source": name,
+        "hosts": 2,
+        "hosts_silent": 0,
+        "pages": 1234,
+        "signals_since_crawl": 5,
+        "signal_rate_per_day": 12.5,
+        "signal_precision": 0.81,
+        "signal_recall": 0.6,
+    } | more
+
+
+def _manifest(said: dict[str, Any] | None, **counters: int) -> dict[str, Any]:
+    """As much of a manifest as the summary reads."""
+    return {
+        "status": "ok",
+        "options": {
+            "as_of": "2026-07-01T00:00:00Z",
+            "host_max_per_day": None,
+            "host_min_gap_seconds": 0,
+            "hosts": None,
+        },
+        "counters": counters,
+        "signals": said,
+        "budget_per_day": 10.0,
+        "allocated_per_day": 10.0,
+        "unspent_per_day": 0.0,
+        "multiplier": 0.5,
+        "weight_by": "equal",
+        "search": {"status": "converged", "rounds": 2},
+        "expected_freshness": 0.9,
+        "expected_freshness_uniform": 0.8,
+        "hosts_at_limit": [],
+        "files": [],
+        "warnings": [],
+    }
+
+
+def _signals(*sources: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {
+        "expected_freshness": 0.9,
+        "expected_freshness_without": 0.85,
+        "crawls_saved_per_day_at_least": 123.4,
+        "sources": list(sources),
+        "hosts": [],
+    } | more
+
+
+def _line(text: str, name: str) -> str:
+    (line,) = [row for row in text.splitlines() if row.startswith(f"  {name:<20}")]
+    return line[22:]
+
+
+def test_the_summary_names_sources_and_what_they_buy():
+    few = _source("sitemap", hosts_silent=1, signal_rate_per_day=0.25, signal_precision=None)
+    text = summary(_manifest(_signals(few, _source("ping")), signals=70, signals_counted=60), "out", 1.0)
+    assert _line(text, "signals") == (
+        "70 of known pages, 60 counted; ping 81% true, 60% of changes told (12.5 a day on 1,234 pages of "
+        "2 hosts); sitemap unknown true, 60% of changes told (0.25 a day on 1,234 pages of 2 hosts, "
+        "silent on 1)"
+    )
+    assert _line(text, "signals buy") == (
+        "expected freshness 0.9000 with signals, 0.8500 without: as good as 123 more crawls a day, at least"
+    )
+
+
+def test_only_the_largest_sources_are_named():
+    sources = [_source(f"s{i}", signal_rate_per_day=float(i)) for i in range(7)]
+    line = _line(summary(_manifest(_signals(*sources)), "out", 1.0), "signals")
+    assert "s6" in line and "s3" in line and "s2" not in line and line.endswith("; 3 more")
+
+
+def test_nights_without_signals_do_not_speak_of_them():
+    for signals in (None, _signals()):
+        assert "signals" not in summary(_manifest(signals), "out", 1.0)
+    none = _signals(expected_freshness=None, expected_freshness_without=None)
+    text = summary(_manifest(none, signals=3), "out", 1.0)
+    assert _line(text, "signals").endswith("none yet") and "signals buy" not in text
+
+
+def test_a_night_prints_them(tmp_path):
+    log = [row for i in range(6) for row in crawls(f"https://a.test/{i}", "AABBCC", 24)]
+    told = [
+        {"url": f"https://a.test/{i}", "signalled_at": at(24 + d, 12), "source": "ping"}
+        for i in range(6)
+        for d in (1, 3)
+    ]
+    night = nightly(tmp_path, observations=[*log, seen("https://a.test/0", at(29.5), "C")], signals=told)
+    assert night.code == 0, night.complaints
+    assert _line(night.printed, "signals rows") == "12 read"
+    (source,) = night.manifest["signals"]["sources"]
+    line = _line(night.printed, "signals")
+    assert line.startswith("12 of known pages, 12 counted; ping ")
+    assert f"{source['signal_precision']:.0%} true, {source['signal_recall']:.0%} of changes told" in line
+    assert "without" in _line(night.printed, "signals buy")
