@@ -19,9 +19,9 @@ from transforms.urls import canonical_host
 
 DESCRIPTION = """\
 Compare the output folders of two nights: what moved, and why. Every page's change of crawl rate is shared out
-to its causes (change rate, weight, multiplier, limits, new and lost pages), so that the parts add up. Reads
-the manifests, pages/ and schedule/. Memory: for each of the --workers about 0.9 KB for every page of the
-largest shard, of a million pages at most unless one host has more.
+to its causes (change rate, signals, weight, multiplier, limits, new and lost pages), so that the parts add
+up. Reads the manifests, pages/ and schedule/. Memory: for each of the --workers about 0.9 KB for every page
+of the largest shard, of a million pages at most unless one host has more.
 """
 EXIT_HELP = "exit codes: 0 compared, whether they differ or not; 1 a night cannot be read; 2 options wrong."
 MAX_WORKERS = 4

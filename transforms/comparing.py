@@ -221,7 +221,7 @@ class _Side:
 
     def __init__(self, night: Night, shards: tuple[int, ...], part: Part, host: str | None) -> None:
         self.night = night
-        wanted = nights.PAGES if host is None else nights.DETAILS
+        wanted = nights.DETAILS if host is not None else nights.pages_columns(night)
         table = night.read("pages", shards, wanted)
         if "weight" not in table.schema.names:
             table = night.read("pages", shards, nights.DETAILS)

@@ -251,3 +251,8 @@ DETAILS = pa.schema(
 MAY_LACK = frozenset(n for n in DETAILS.names if n.startswith("signal"))
 """Columns of nights with signals: what lacks them follows none."""
 SCHEDULE = _some(schemas.SCHEDULE, "url host reason")
+
+
+def pages_columns(night: Night) -> pa.Schema:
+    """Columns of pages/ that comparing the rates of a night takes."""
+    return PAGES if night.objective.uses_signals else pa.schema(f for f in PAGES if f.name not in MAY_LACK)
