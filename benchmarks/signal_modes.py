@@ -17,6 +17,9 @@ from policies.typing_ import BoolArray, FloatArray, IntArray
 from transforms.coders import ShardTables
 from transforms.learning import Learned, RequestClock, estimate_shard
 
+LEAST_RATE = 1e-9
+"""Unsignalled changes a day of a page that is thought to have none."""
+
 CERTAIN = 40.0
 """Weight of a signal that is surely a change: its precision is 1 - 4e-18."""
 
@@ -201,6 +204,21 @@ class Blind(LearnedTrust):
         return with_parameters(estimated, unsignalled, rate, certain, CERTAIN * pending)
 
 
+class Perfect(Blind):
+    """Every signal is taken for a change, and no change is thought to come without one (Kolobov et al.)."""
+
+    name = "perfect"
+
+    def estimate(self, folded: ShardTables, learned: Learned, clock: RequestClock) -> ShardTables:
+        estimated = super().estimate(folded, learned, clock)
+        signals = estimated.tables.get("signals")
+        if signals is None:
+            return estimated
+        rate, heard = (signals.column(n).to_numpy() for n in ("signal_rate_per_day", "clock_of_signals"))
+        none = np.full(len(rate), LEAST_RATE)
+        return with_parameters(estimated, none, rate, np.full(len(rate), CERTAIN), heard)
+
+
 class Told(LearnedTrust):
     """Precision and recall of each host as the whole history has them; change rates are learned."""
 
@@ -255,4 +273,4 @@ def with_parameters(
     return ShardTables(estimated.shard, {**estimated.tables, "signals": signals, "pages": pages})
 
 
-MODES: dict[str, type[Mode]] = {m.name: m for m in (Mode, PingedFirst, LearnedTrust, Blind, Told)}
+MODES: dict[str, type[Mode]] = {m.name: m for m in (Mode, PingedFirst, LearnedTrust, Blind, Perfect, Told)}
