@@ -190,6 +190,7 @@ def credible_signals(
     running_days: FloatArray,
     group: IntArray,
     n_groups: int,
+    usual_per_day: FloatArray | None = None,
 ) -> FloatArray:
     """Signals of running intervals, as far as they may count for rates.
 
@@ -202,6 +203,8 @@ def credible_signals(
     group : (n,) int64, 0..n_groups-1
         Host of each page.
     n_groups : int
+    usual_per_day : (n_groups, S) float64, optional
+        As in `policies.signal_estimation.signal_rates`.
 
     Returns
     -------
@@ -209,7 +212,7 @@ def credible_signals(
         `running`, cut at three standard errors and one signal above what ended intervals let expect: for
         each page, and then in proportion for each host and source. On most nights nothing is cut.
     """
-    usual = signal_rates(ended, ended_days, group, n_groups) * running_days[:, None]
+    usual = signal_rates(ended, ended_days, group, n_groups, usual_per_day) * running_days[:, None]
     kept = np.minimum(running, usual + _ERRORS * np.sqrt(usual) + 1.0)
     for j in range(kept.shape[1]):
         expected = _sums(group, usual[:, j], n_groups)

@@ -266,7 +266,13 @@ def fit_pages(
     return PageFit(theta[0], np.ascontiguousarray(theta[1:].T), covariance)
 
 
-def signal_rates(count: FloatArray, days: FloatArray, group: IntArray, n_groups: int) -> FloatArray:
+def signal_rates(
+    count: FloatArray,
+    days: FloatArray,
+    group: IntArray,
+    n_groups: int,
+    usual_per_day: FloatArray | None = None,
+) -> FloatArray:
     """Signals of each source a day, of pages that borrow from their group.
 
     Parameters
@@ -277,6 +283,8 @@ def signal_rates(count: FloatArray, days: FloatArray, group: IntArray, n_groups:
         Time over which they were counted.
     group : (n,) int64, 0..n_groups-1
     n_groups : int
+    usual_per_day : (n_groups, S) float64, per day, optional
+        Rates of groups of which these are not all pages; NaN: that of the pages given.
 
     Returns
     -------
@@ -303,7 +311,12 @@ def signal_rates(count: FloatArray, days: FloatArray, group: IntArray, n_groups:
         seen = _by_group(group, count[:, j], n_groups)
         some = (seen > 0.0) & (total > 0.0)
         # 1 / the group's rate; a page of a silent group has 0 counts.
-        per_signal = np.where(some, total / np.where(some, seen, 1.0), np.inf)[group]
+        each = np.where(some, total / np.where(some, seen, 1.0), np.inf)
+        if usual_per_day is not None:
+            usual = usual_per_day[:, j]
+            known = np.where(usual > 0.0, 1.0 / np.where(usual > 0.0, usual, 1.0), np.inf)
+            each = np.where(np.isnan(usual), each, known)
+        per_signal = each[group]
         out[:, j] = (count[:, j] + RATE_SHAPE) / (RATE_SHAPE * per_signal + days)
     return out
 

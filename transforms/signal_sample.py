@@ -21,13 +21,16 @@ COLUMNS = [
     ("signal_dated_changes", pa.float64()),
     ("signal_source", pa.list_(pa.string())),
     ("signal_unchanged", pa.list_(pa.float64())),
+    ("signal_total", pa.list_(pa.float64())),
+    ("signal_watched_days", pa.float64()),
     ("signal_row_weight", pa.list_(pa.float64())),
     ("signal_row_days", pa.list_(pa.float64())),
     ("signal_row_days_squared", pa.list_(pa.float64())),
     ("signal_row_count", pa.list_(pa.float64())),
 ]
-"""Of a page: its `SignalEvidence`, counts of a row one after the other, one for each of its sources. Null and
-empty lists for a page of a host without signals."""
+"""Of a page: its `SignalEvidence`, counts of a row one after the other, one for each of its sources; signals
+of ended intervals, and for how long they were listened to. Null and empty lists for a page of a host without
+signals."""
 
 
 def sampled_signals(folded: ShardTables, rows: IntArray) -> dict[str, pa.Array]:
@@ -57,6 +60,8 @@ def sampled_signals(folded: ShardTables, rows: IntArray) -> dict[str, pa.Array]:
         "signal_dated_changes": number(evidence.dated_changes),
         "signal_source": list_column(source_start, sources),
         "signal_unchanged": list_column(source_start, evidence.unchanged_signals[at[some]].ravel()),
+        "signal_total": list_column(source_start, found.signals[at[some]].ravel()),
+        "signal_watched_days": number(found.watched_days),
         "signal_row_weight": list_column(row_start, evidence.row_weight[chosen]),
         "signal_row_days": list_column(row_start, evidence.row_days[chosen]),
         "signal_row_days_squared": list_column(row_start, evidence.row_days_squared[chosen]),
@@ -94,6 +99,22 @@ def _evidence(sample: pa.RecordBatch, sources: list[str]) -> tuple[IntArray, Sig
         flat("signal_row_days_squared"),
         signals,
     )
+
+
+def _rates(sample: pa.RecordBatch, sources: list[str]) -> dict[int, FloatArray]:
+    """Signals of each source and a page a day, (S,), by host."""
+    rows = np.flatnonzero(sample.column("signal_watched_days").is_valid().to_numpy(zero_copy_only=False))
+    sample = sample.take(pa.array(rows))
+    hosts, group = np.unique(sample.column("host_hash").to_numpy(), return_inverse=True)
+    days = np.bincount(group, sample.column("signal_watched_days").to_numpy(), len(hosts))
+    code = {name: j for j, name in enumerate(sources)}
+    named = sample.column("signal_source").flatten().dictionary_encode()
+    source = np.array([code[n] for n in named.dictionary.to_pylist()], np.int64)[named.indices.to_numpy()]
+    of = np.repeat(group, np.diff(list_start(sample.column("signal_source"))))
+    total = sample.column("signal_total").flatten().to_numpy()
+    sums = np.bincount(of * len(sources) + source, total, len(hosts) * len(sources))
+    rate = sums.reshape(len(hosts), len(sources)) / np.where(days > 0.0, days, np.inf)[:, None]
+    return dict(zip(hosts.tolist(), rate, strict=True))
 
 
 def prior_of_hosts(hosts: Pooled, unknown: SignalPrior) -> SignalPrior:
@@ -159,4 +180,4 @@ def learn_trust(
         )
         for i, h in enumerate(hosts.tolist())
     }
-    return LearnedTrust(tuple(sources), prior, by_host)
+    return LearnedTrust(tuple(sources), prior, by_host, _rates(giants, sources))

@@ -84,11 +84,14 @@ class LearnedTrust:
         For these sources.
     giants : dict of int to Pooled
         What the pages of hosts that are split share, one group each with these sources, by the host's hash.
+    giant_rates : dict of int to (S,) float64, per day
+        Signals of these sources, of a page of theirs.
     """
 
     sources: tuple[str, ...] = ()
     prior: SignalPrior = field(default_factory=lambda: default_prior(0))
     giants: Mapping[int, Pooled] = field(default_factory=dict)
+    giant_rates: Mapping[int, FloatArray] = field(default_factory=dict)
 
     def prior_of(self, sources: Sequence[str]) -> SignalPrior:
         """The prior for a shard's sources."""
@@ -116,6 +119,13 @@ class LearnedTrust:
         to, of = np.array([0, *(1 + j for j in mine)]), np.array([0, *(1 + j for j in theirs)])
         covariance[0][np.ix_(to, to)] = found.covariance[0][np.ix_(of, of)]
         return Pooled(found.missed_share, weight, covariance)
+
+    def giant_rate(self, host_hash: int, sources: Sequence[str]) -> FloatArray | None:
+        """Signals a day of a page of a split host, (S,) for a shard's sources."""
+        found = self.giant_rates.get(host_hash)
+        if found is None:
+            return None
+        return np.array([found[self.sources.index(s)] if s in self.sources else 0.0 for s in sources])
 
 
 @dataclass(frozen=True)
@@ -166,11 +176,12 @@ def estimate_signals(
     rate = np.maximum(change_rate_per_day[found.row], 1e-12)
     host_hash = hosts.column("host_hash").to_numpy()[named]
     pooled = _pooled(found, rate, group, host_hash, learned)
+    usual, days = _usual_rates(found, group, host_hash, learned), found.watched_days
     running = credible_signals(
-        found.signals, found.watched_days, found.running_signals, found.running_days, group, len(named)
+        found.signals, days, found.running_signals, found.running_days, group, len(named), usual
     )
     heard_of = found.signals + running
-    signals = signal_rates(heard_of, found.watched_days + found.running_days, group, len(named))
+    signals = signal_rates(heard_of, days + found.running_days, group, len(named), usual)
     expected = _unsignalled(rate, pooled, signals, group)
     fit = fit_pages(found.evidence, expected / pooled.missed_share[group], group, pooled)
     silent = _silent(found, signals, group, len(named), as_of_us)
@@ -181,6 +192,29 @@ def estimate_signals(
         unannounced += np.where(silent[group, j], -np.expm1(-fit.signal_weight[:, j]) * signals[:, j], 0.0)
     known = _sources_of(found, group, host_hash, learned)[group]
     return _planned(found, heard_of, fit, unannounced, heard, trust, known)
+
+
+def _usual_rates(
+    found: ShardSignals, group: IntArray, host_hash: UIntArray, learned: LearnedTrust
+) -> FloatArray:
+    """Signals of a page a day that hosts have shown in ended intervals, (h, S); NaN where none has any.
+
+    Of a split host a shard has some pages only: what those borrow must not depend on which.
+    """
+    n_hosts = len(host_hash)
+    days = np.bincount(group, weights=found.watched_days, minlength=n_hosts)
+    usual = np.full((n_hosts, len(found.sources)), np.nan)
+    for j in range(len(found.sources)):
+        sent = np.bincount(group, weights=found.signals[:, j], minlength=n_hosts)
+        some = (sent > 0.0) & (days > 0.0)
+        usual[some, j] = sent[some] / days[some]
+    if learned.giant_rates:
+        split = np.isin(host_hash, np.array(sorted(learned.giant_rates), np.uint64))
+        for at in np.flatnonzero(split).tolist():
+            rate = learned.giant_rate(int(host_hash[at]), found.sources)
+            if rate is not None:
+                usual[at] = rate
+    return usual
 
 
 def _unsignalled(rate: FloatArray, pooled: Pooled, signals: FloatArray, group: IntArray) -> FloatArray:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from policies.bursts import credible_signals, limit_bursts, next_window
+from policies.signal_estimation import signal_rates
 from policies.windows import solve_theta
 
 
@@ -160,3 +161,17 @@ def test_a_host_that_never_signalled_before_counts_one():
     counted = _counted(np.full(40, 7.0), ended=0.0)
     assert counted[:20].sum() == pytest.approx(1.0) and counted[20:].sum() == pytest.approx(1.0)
     assert not _counted(np.zeros(40), ended=0.0).any()
+
+
+def test_what_is_usual_may_be_known_from_elsewhere():
+    """Pages of a host that is split: the same numbers whichever of its pages are here."""
+    rng = np.random.default_rng(3)
+    ended, days = rng.poisson(3.0, (12, 1)).astype(float), rng.uniform(5, 20, 12)
+    usual, zeros = np.array([[0.3]]), np.zeros(12, np.int64)
+    whole = signal_rates(ended, days, zeros, 1, usual)
+    part = signal_rates(ended[:5], days[:5], zeros[:5], 1, usual)
+    assert np.array_equal(whole[:5], part)
+    assert not np.array_equal(whole[:5], signal_rates(ended[:5], days[:5], zeros[:5], 1))
+    own = signal_rates(ended, days, zeros, 1, np.array([[np.nan]]))
+    assert np.array_equal(own, signal_rates(ended, days, zeros, 1))
+    assert not signal_rates(ended * 0, days, zeros, 1, np.zeros((1, 1))).any()

@@ -107,6 +107,7 @@ def _same(a: LearnedTrust, b: LearnedTrust) -> None:
     for name, pooled in a.giants.items():
         for field in ("missed_share", "signal_weight", "covariance"):
             assert np.array_equal(getattr(pooled, field), getattr(b.giants[name], field)), field
+        assert np.array_equal(a.giant_rates[name], b.giant_rates[name])
 
 
 def _learn(overview: Overview) -> LearnedTrust:
@@ -185,6 +186,9 @@ def test_a_split_host_is_learned_from_all_its_parts(parts):
     wanted = _learn(_sample(_hosts_of(drawn, host, list(range(HOSTS))), giants=(giant,)))
     assert list(wanted.giants) == [giant] and wanted.giants[giant].signal_weight.shape == (1, 3)
     _same(_learn(_sample(*_split(drawn, host, parts), giants=(giant,))), wanted)
+    rows = np.isin(drawn.page, np.flatnonzero(host == 2))
+    rate = drawn.signals[rows].sum(axis=0) / drawn.gap[rows].sum()
+    np.testing.assert_allclose(wanted.giant_rates[giant], rate, rtol=1e-12)
     # And the prior is as if it were not split.
     plain = _learn(_sample(_hosts_of(drawn, host, list(range(HOSTS)))))
     np.testing.assert_array_equal(plain.prior.signal_weight, wanted.prior.signal_weight)
@@ -193,7 +197,7 @@ def test_a_split_host_is_learned_from_all_its_parts(parts):
 def test_a_split_host_without_signals_is_not_known():
     drawn, host = _population()
     learned = _learn(_sample(_hosts_of(drawn, host, list(range(HOSTS))), giants=(6,)))
-    assert learned.giants == {} and learned.sources == NAMES
+    assert learned.giants == learned.giant_rates == {} and learned.sources == NAMES
 
 
 def test_without_any_signal_there_is_nothing_to_learn():

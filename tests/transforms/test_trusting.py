@@ -331,6 +331,27 @@ def test_pages_of_a_split_host_follow_what_all_its_parts_share():
     )
 
 
+def test_rates_that_pages_of_a_split_host_borrow_are_those_of_all_its_parts():
+    drawn, host, rate = _one_host(n=20, k=3)
+    shared = Pooled(np.array([0.5]), np.array([[1.0]]), np.zeros((1, 2, 2)))
+    learned = LearnedTrust(("feed",), default_prior(1), {1: shared}, {1: np.array([0.4])})
+    assert learned.giant_rate(2, ["feed"]) is None
+    assert learned.giant_rate(1, ["new", "feed"]).tolist() == [0.0, 0.4]
+    whole = estimate_signals(shard_of(drawn, host, ["feed"]), rate, learned, AS_OF_US)
+    part = Simulated(
+        drawn.unsignalled[:5],
+        drawn.signal_rate[:5],
+        drawn.weight[:5],
+        drawn.page[:15],
+        drawn.gap[:15],
+        drawn.signals[:15],
+        drawn.changed[:15],
+    )
+    found = estimate_signals(shard_of(part, host[:5], ["feed"]), rate[:5], learned, AS_OF_US)
+    for name in found.pages.schema.names:
+        assert found.pages.column(name).equals(whole.pages.column(name).slice(0, 5)), name
+
+
 def test_last_signals_of_pages_without_any_are_no_time():
     drawn, host, rate = _one_host(n=40, k=2)
     found = estimate_signals(shard_of(drawn, host, ["feed"]), rate, LearnedTrust(), AS_OF_US)
