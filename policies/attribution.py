@@ -163,7 +163,7 @@ def host_prices(
         0 where no page is held. The median over the pages that are held and crawled, which all have one
         marginal value but for scaled floors; where none is crawled, the least price that nobody pays. Pages
         with signals whose rate is at a step, which any price between two values asks for, only count where
-        there is nothing else; the price is then the least that all of them allow.
+        there is nothing else, as do pages that no crawl helps; the price is then the least that all allow.
     """
     prices = np.zeros(n_hosts)
     rows = np.flatnonzero(held)
@@ -182,8 +182,8 @@ def host_prices(
         sides.append(np.clip(inputs.marginal_value, 0.0, _MOST))
     value = sides[0]
     np.maximum.at(prices, host[rows], value)
-    # At a step the value of the last crawl is above that of one more.
-    usable = (rate > 0.0) & (sides[-1] <= value * (1.0 + 2.0 * _TOLERANCE))
+    # At a step the value of the last crawl is above that of one more. A floor may ask for crawls of no value.
+    usable = (rate > 0.0) & (value > 0.0) & (sides[-1] <= value * (1.0 + 2.0 * _TOLERANCE))
     at, value = host[rows[usable]], value[usable]
     order = np.lexsort((value, at))
     at, value = at[order], value[order]

@@ -202,6 +202,15 @@ def test_price_of_a_closed_host_is_what_nobody_pays():
     assert price.tolist() == [7.0, 0.0]
 
 
+def test_pages_that_no_crawl_helps_tell_no_price():
+    """Floors may have such pages crawled at a host that is at its limit."""
+    weight, ones = np.array([0.0, 0.0, 8.0]), np.ones(3)
+    price = attribution.host_prices(
+        objectives.get("memoryless"), ones, weight, ones, np.zeros(3, np.int64), ones > 0.0, 1
+    )
+    assert price == pytest.approx([2.0])
+
+
 def test_price_of_a_host_is_that_of_most_pages():
     """Pages at scaled floors, which count as held as well, have other marginal values."""
     ones = np.ones(6)
