@@ -18,9 +18,11 @@ from benchmarks.histories import US_PER_DAY, World
 from benchmarks.signal_modes import Mode, Planned
 from policies import objectives, search
 from policies.page_state import Forgetting
+from policies.recalibration import Track, clock_factors, page_cells
 from policies.typing_ import BoolArray, FloatArray, IntArray
 from transforms import schemas
 from transforms.catalogue import HostDefaults
+from transforms.coders import ShardTables
 from transforms.dividing import Carry, Night, ShardTotal, divide_slots
 from transforms.folding import FoldSettings, ShardFold
 from transforms.learning import RequestClock, learn, solver_block
@@ -86,6 +88,7 @@ class _Carried:
     batches: list[pa.RecordBatch] = field(default_factory=list)
     carry: Carry = field(default_factory=Carry)
     multiplier: float | None = None
+    track: Track = field(default_factory=Track.empty)
 
 
 class ClosedLoop:
@@ -210,6 +213,7 @@ class ClosedLoop:
             HostDefaults(None, 0.0, US_PER_DAY),
             siblings=self._siblings,
             multiplier=carried.multiplier,
+            clock_factors=carried.track.factors(),
         )
         fold = ShardFold(settings, batches)
         folded = fold.tables(0, [])
@@ -236,7 +240,8 @@ class ClosedLoop:
         page_of_row = world.page_of_hash(estimated.tables["pages"].column("url_hash").to_numpy())
         row_of_page = np.full(len(world), -1, np.int64)
         row_of_page[page_of_row] = np.arange(len(page_of_row))
-        planned = self._predict(planned, estimated, row_of_page, as_of_us)
+        carried.track = carried.track.add(1.0, learned.judged.cells)
+        planned = self._predict(planned, estimated, row_of_page, as_of_us, carried.track.factors())
         slots_pages = scheduled.slots_pages()
         # Every slot is used, but a mode may have given it to another page.
         used = np.isin(slots_pages.column("url_hash").to_numpy(), world.url_hash[planned.page])
@@ -250,7 +255,14 @@ class ClosedLoop:
         carried.carry, carried.multiplier = plan.carry, result.multiplier
         return planned, mode.trust(estimated)
 
-    def _predict(self, planned: Planned, estimated: object, row_of_page: IntArray, as_of_us: int) -> Planned:
+    def _predict(
+        self,
+        planned: Planned,
+        estimated: ShardTables,
+        row_of_page: IntArray,
+        as_of_us: int,
+        factors: FloatArray,
+    ) -> Planned:
         """Tonight's probability for each planned crawl that it finds a change."""
         order = np.lexsort((planned.due_us, planned.page))
         page, due_us = planned.page[order], planned.due_us[order]
@@ -258,7 +270,10 @@ class ClosedLoop:
         since_us = np.where(again, np.concatenate([[0], due_us[:-1]]), self._last_us[page])
         since_days = np.maximum(as_of_us - since_us, 0) / US_PER_DAY
         ahead_days = (due_us - np.maximum(since_us, as_of_us)) / US_PER_DAY
-        found = self._mode.predict(estimated, row_of_page[page], since_days, ahead_days, ~again)  # type: ignore[arg-type]
+        row, pages = row_of_page[page], estimated.tables["pages"]
+        calm, rate = (pages.column(n).to_numpy()[row] for n in ("calm_days", "change_rate_per_day"))
+        factor = clock_factors(page_cells(calm, rate), factors)
+        found = self._mode.predict(estimated, row, since_days, ahead_days, ~again, factor)
         return Planned(page, due_us, planned.value[order], found)
 
 

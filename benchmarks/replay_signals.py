@@ -142,7 +142,11 @@ def compare(
 
 
 def reliability(world: World, crawls: Crawls) -> list[list[str]]:
-    """Predicted and found changes by decile of the prediction; standard errors over days."""
+    """Predicted and found changes by decile of the prediction.
+
+    Standard errors are those over days, or of independent crawls where these are larger: where all crawls but
+    two of a hundred find a change, the days say nothing of chance.
+    """
     p, found = crawls.predicted, crawls.changed.astype(np.float64)
     night = (crawls.at_us - world.start_us) // US_PER_DAY
     edges = np.quantile(p, np.arange(1, DECILES) / DECILES)
@@ -156,7 +160,8 @@ def reliability(world: World, crawls: Crawls) -> list[list[str]]:
             continue
         n = int(use.sum())
         off = np.bincount(night[use], (found - p)[use])
-        error = float(np.sqrt((off**2).sum())) / n
+        alone = (p * (1.0 - p))[use].sum()
+        error = float(np.sqrt(max((off**2).sum(), alone))) / n
         difference = float((found - p)[use].mean())
         z = difference / error if error > 0 else 0.0
         rows.append(

@@ -13,9 +13,11 @@ import pyarrow as pa
 
 from benchmarks.histories import World
 from policies import estimation, objectives
+from policies.recalibration import HEARD, PLAIN, QUIET
 from policies.typing_ import BoolArray, FloatArray, IntArray
 from transforms.coders import ShardTables
 from transforms.learning import Learned, RequestClock, estimate_shard
+from transforms.state import list_start
 
 LEAST_RATE = 1e-9
 """Unsignalled changes a day of a page that is thought to have none."""
@@ -91,6 +93,7 @@ class Mode:
         since_days: FloatArray,
         ahead_days: FloatArray,
         first: BoolArray,
+        factor: FloatArray,
     ) -> FloatArray:
         """Probability that crawls find a change, told at the night's instant, (k,).
 
@@ -107,11 +110,14 @@ class Mode:
             this time: it changes at the whole rate of changes.
         first : (k,) bool
             The page's first crawl in this night: the signals that are pending are of its interval.
+        factor : (k, kinds) float64
+            How much faster the clock runs, see `policies.recalibration`.
         """
         pages = estimated.tables["pages"]
         rate = pages.column("change_rate_per_day").to_numpy()[row]
         information = pages.column("information").to_numpy()[row]
-        return 1.0 - estimation.predict_unchanged(rate, information, since_days + ahead_days)
+        days = since_days + ahead_days
+        return 1.0 - estimation.predict_unchanged(rate * factor[:, PLAIN], information, days)
 
     def trust(self, estimated: ShardTables) -> dict[str, tuple[float, float]]:
         """Learned precision and recall of every source of signals, by "host, source"."""
@@ -148,6 +154,12 @@ class LearnedTrust(Mode):
     name = "learned"
     objective = "signals"
     hears = True
+    told_by = "forecasts"
+
+    def estimate(self, folded: ShardTables, learned: Learned, clock: RequestClock) -> ShardTables:
+        estimated = super().estimate(folded, learned, clock)
+        kept = {n: folded.tables[n] for n in ("signal_sources", "sources") if n in folded.tables}
+        return ShardTables(estimated.shard, {**estimated.tables, **kept})
 
     def predict(
         self,
@@ -156,24 +168,59 @@ class LearnedTrust(Mode):
         since_days: FloatArray,
         ahead_days: FloatArray,
         first: BoolArray,
+        factor: FloatArray,
     ) -> FloatArray:
-        plain = super().predict(estimated, row, since_days, ahead_days, first)
-        signals, pages = estimated.tables.get("signals"), estimated.tables["pages"]
+        found = super().predict(estimated, row, since_days, ahead_days, first, factor)
+        signals, pages = estimated.tables.get(self.told_by), estimated.tables["pages"]
         if signals is None or not signals.num_rows:
-            return plain
+            return found
         has = signals.column("row").to_numpy()
         at = np.minimum(np.searchsorted(has, row), len(has) - 1)
         use = np.flatnonzero(has[at] == row)
         at = at[use]
-        heard = np.where(first[use], signals.column("clock_of_signals").to_numpy()[at], 0.0)
-        unsignalled = signals.column("unsignalled_rate_per_day").to_numpy()[at]
         rate, information = (
             pages.column(n).to_numpy()[row[use]] for n in ("change_rate_per_day", "information")
         )
+        parts = self.clocks(estimated, at, information)
         # Until the night no more came than is known; what comes after it may be signalled or not.
-        clock = unsignalled * since_days[use] + heard + rate * ahead_days[use]
-        plain[use] = -np.expm1(-information * np.log1p(clock / information))
-        return plain
+        calm, ahead = parts[0] * since_days[use], rate * ahead_days[use]
+        clock, variance = calm + ahead, calm**2 / parts[1] + ahead**2 / information
+        clock += np.where(first[use], parts[2], 0.0)
+        variance += np.where(first[use], parts[3], 0.0)
+        information = clock**2 / np.maximum(variance, 1e-300)
+        clock *= np.where(first[use] & (parts[2] > 0.0), factor[use, HEARD], factor[use, QUIET])
+        found[use] = -np.expm1(-information * np.log1p(clock / information))
+        return found
+
+    def clocks(
+        self, estimated: ShardTables, at: IntArray, information: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Unsignalled rate of some rows of the table `told_by`, its information, and what signals add.
+
+        As the job will judge them, `policies.signal_forecast`. The last two are the changes that the pending
+        signals stand for, and the variance of these.
+        """
+        forecasts, pending = estimated.tables["forecasts"], estimated.tables["signal_sources"]
+        start = list_start(forecasts.column("signal_source"))
+        of_page = np.repeat(np.arange(forecasts.num_rows), np.diff(start))
+        codes = {name: i for i, name in enumerate(estimated.tables["sources"].column("name").to_pylist())}
+        names = forecasts.column("signal_source").flatten().to_pylist()
+        source = np.array([codes[name] for name in names], np.int64)
+        number = np.zeros((estimated.tables["pages"].num_rows, len(codes)))
+        number[pending.column("row").to_numpy(), pending.column("source").to_numpy()] = pending.column(
+            "pending"
+        ).to_numpy()
+        number = number[forecasts.column("row").to_numpy()[of_page], source]
+        weight, known = (
+            forecasts.column(f"signal_{n}").flatten().to_numpy() for n in ("weight", "information")
+        )
+        moved = number * weight
+        heard, variance = (np.bincount(of_page, v, forecasts.num_rows) for v in (moved, moved**2 / known))
+        unsignalled = (
+            forecasts.column(f"unsignalled_{n}").to_numpy() for n in ("rate_per_day", "information")
+        )
+        rate, of_rate = (v.astype(np.float64)[at] for v in unsignalled)
+        return rate, of_rate, heard[at], variance[at]
 
     def trust(self, estimated: ShardTables) -> dict[str, tuple[float, float]]:
         trust = estimated.tables.get("trust")
@@ -190,6 +237,12 @@ class Blind(LearnedTrust):
     """Every signal is taken for a change; how many changes come without one is learned all the same."""
 
     name = "blind"
+    told_by = "signals"
+
+    def clocks(
+        self, estimated: ShardTables, at: IntArray, information: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        return as_told(estimated, at, information)
 
     def estimate(self, folded: ShardTables, learned: Learned, clock: RequestClock) -> ShardTables:
         estimated = super().estimate(folded, learned, clock)
@@ -223,10 +276,16 @@ class Told(LearnedTrust):
     """Precision and recall of each host as the whole history has them; change rates are learned."""
 
     name = "told"
+    told_by = "signals"
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._quality = world.true_quality()
+
+    def clocks(
+        self, estimated: ShardTables, at: IntArray, information: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        return as_told(estimated, at, information)
 
     def estimate(self, folded: ShardTables, learned: Learned, clock: RequestClock) -> ShardTables:
         estimated = super().estimate(folded, learned, clock)
@@ -244,6 +303,15 @@ class Told(LearnedTrust):
         pending = signals.column("signals_since_crawl").to_numpy()
         heard = np.where(pending > 0, weight * np.maximum(pending, 1), 0.0)
         return with_parameters(estimated, (1.0 - recall) * change, rate, weight, heard)
+
+
+def as_told(
+    estimated: ShardTables, at: IntArray, information: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """`LearnedTrust.clocks` of parameters that were set: as well known as the page's rate."""
+    signals = estimated.tables["signals"]
+    rate, heard = (signals.column(n).to_numpy()[at] for n in ("unsignalled_rate_per_day", "clock_of_signals"))
+    return rate, information, heard, heard**2 / information
 
 
 def with_parameters(

@@ -17,6 +17,7 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from pipelines import __version__, waiting
 from pipelines.options import DAY_MICROSECONDS, LOCAL_RUNNERS, OptionsError, Settings
 from policies.page_state import Forgetting
+from policies.typing_ import FloatArray
 from transforms.carrying import Previous, find_previous
 from transforms.catalogue import HostDefaults
 from transforms.coders import ShardTables
@@ -73,8 +74,13 @@ def night_of(settings: Settings, layout: Layout) -> Night:
     )
 
 
-def fold_settings(settings: Settings, layout: Layout, multiplier: float | None = None) -> FoldSettings:
-    """What folding needs to know of the options, and last night's multiplier."""
+def fold_settings(
+    settings: Settings,
+    layout: Layout,
+    multiplier: float | None = None,
+    clock_factors: FloatArray | None = None,
+) -> FoldSettings:
+    """What folding needs to know of the options, and last night's multiplier and clock factors."""
     return FoldSettings(
         settings.as_of_us,
         Forgetting(settings.half_life_changes or None, settings.half_life_days),
@@ -87,6 +93,7 @@ def fold_settings(settings: Settings, layout: Layout, multiplier: float | None =
         multiplier,
         sitemap_pages=settings.sitemap_pages,
         signal_delay_us=round(settings.signal_delay_minutes * 60_000_000),
+        clock_factors=clock_factors,
     )
 
 
@@ -126,7 +133,7 @@ def build_pipeline(
     inputs = inputs_of(settings)
     layout = layout or Layout(settings.num_shards, {})
     night = night_of(settings, layout)
-    chosen = fold_settings(settings, layout, previous.multiplier)
+    chosen = fold_settings(settings, layout, previous.multiplier, previous.clock_factors)
     clock = chosen.clock
     with_signals = settings.objective == "signals"
 

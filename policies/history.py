@@ -180,6 +180,11 @@ def _fold_block(
         counts["changed_undated"] -= n_dated
     counts["changed_undated"] += n_changed
     counts["unchanged"] += len(changed) - n_changed
+    changes = np.flatnonzero(outcome == _CHANGED)
+    last = changes[np.diff(visits.page[changes], append=-1) != 0]
+    last_change = state.last_change_at_us.copy()
+    last_change[visits.page[last]] = visits.at_us[last]
+    after["last_change_at_us"] = last_change
     intervals = Intervals(visits.page[rows], at_us, at_us - base_us, changed, age_us)
     sums = add_intervals(state, intervals, after["baseline_at_us"], forgetting)
     folded = PageState(last_success_at_us=last_success, last_attempt_at_us=last_attempt, **sums, **after)

@@ -45,6 +45,7 @@ _PAGE_COLUMNS = {
     "digest": (np.uint64, 0),
     "gone": (np.bool_, False),
     "last_modified_at_us": (np.int64, NO_TIME),
+    "last_change_at_us": (np.int64, NO_TIME),
 }
 _BIN_COLUMNS = {
     "bin_id": np.int32,
@@ -78,6 +79,8 @@ class PageState:
         The last visit found 404 or 410.
     last_modified_at_us : (n,) int64, microseconds
         Last known Last-Modified.
+    last_change_at_us : (n,) int64, microseconds
+        Last visit that found a change.
     bin_start : (n + 1,) int64
         Bins of page i are ``bin_start[i]:bin_start[i + 1]``, ascending in `bin_id`.
     bin_id : (m,) int32
@@ -95,6 +98,7 @@ class PageState:
     digest: UIntArray
     gone: BoolArray
     last_modified_at_us: IntArray
+    last_change_at_us: IntArray
     bin_start: IntArray
     bin_id: Int32Array
     bin_weight: FloatArray

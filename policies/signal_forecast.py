@@ -123,13 +123,15 @@ class SignalForecast:
         others = self.row[intervals.page + first_page] < 0
         return intervals if others.all() else intervals.take(np.flatnonzero(others))
 
-    def clocks(self, heard: HeardIntervals) -> tuple[Intervals, Clocks]:
+    def clocks(self, heard: HeardIntervals, factor: FloatArray | None = None) -> tuple[Intervals, Clocks]:
         """The intervals of these pages, and what was expected of each.
 
         Parameters
         ----------
         heard : HeardIntervals
             With codes of sources below S.
+        factor : (k, 2) float64, positive, optional
+            How much faster the clock of each interval ran, without signals in it and with some.
 
         Returns
         -------
@@ -144,6 +146,7 @@ class SignalForecast:
         """
         rows = np.flatnonzero(self.row[heard.intervals.page] >= 0)
         heard = heard.of(rows)
+        factor = None if factor is None else factor[rows]
         intervals = heard.intervals
         if not len(rows):
             none = np.zeros(0)
@@ -167,8 +170,12 @@ class SignalForecast:
             changes += moved
             variance += moved**2 / np.where(use, information, 1.0)
         information = np.minimum(changes * (changes / np.maximum(variance, 1e-300)), _MOST_INFORMATION)
-        weight = self.signal_weight[at[heard.interval], heard.source]
-        steps = _steps(heard, np.nan_to_num(weight), calm, days)
+        weight = np.nan_to_num(self.signal_weight[at[heard.interval], heard.source])
+        if factor is not None:
+            faster = np.where((number > 0.0).any(axis=1), factor[:, 1], factor[:, 0])
+            changes, calm = changes * faster, calm * faster
+            weight *= faster[heard.interval]
+        steps = _steps(heard, weight, calm, days)
         unchanged = np.exp(-information * np.log1p(changes / information))
         fresh = np.minimum(steps.mean(information, np.ones(len(days)), days), 1.0)
         return intervals, Clocks(

@@ -14,6 +14,8 @@ from apache_beam.io.filesystems import FileSystems
 
 from policies.calibration import Tally
 from policies.errors import RecrawlError
+from policies.recalibration import Track
+from policies.typing_ import FloatArray
 from transforms import schemas
 from transforms.dividing import Carry
 from transforms.sharding import Layout
@@ -62,6 +64,12 @@ class Previous:
     def multiplier(self) -> float | None:
         """What one more crawl gained that night, requests; None where nothing says it."""
         return (self.manifest or {}).get("multiplier")
+
+    @property
+    def clock_factors(self) -> FloatArray | None:
+        """What that night corrected its forecasts by; None where nothing says it."""
+        track = (self.manifest or {}).get("recalibration")
+        return Track.from_json(track).factors() if track else None
 
     @property
     def has_lastmods(self) -> bool:
@@ -132,6 +140,7 @@ def _values(manifest: dict[str, Any]) -> Iterator[tuple[str, bool]]:
     judged = manifest.get("judged", {})
     yield "judged", isinstance(judged, dict)
     yield "judged.nights", _all(judged.get("nights", []), _is_tally)
+    yield "recalibration", _is_track(manifest.get("recalibration", {}))
 
 
 def _all(values: Any, fine: Callable[[Any], bool]) -> bool:
@@ -148,6 +157,14 @@ def _is_number(value: Any) -> bool:
 
 def _is_hash(value: Any) -> bool:
     return isinstance(value, str) and re.fullmatch("[0-9a-f]{1,16}", value) is not None
+
+
+def _is_track(values: Any) -> bool:
+    try:
+        Track.from_json(values)
+    except (ValueError, AttributeError):
+        return False
+    return True
 
 
 def _is_tally(night: Any) -> bool:

@@ -15,7 +15,7 @@ from policies.errors import RecrawlError
 from policies.search import SearchResult
 from transforms.catalogue import DAY_US
 from transforms.dividing import Quotas
-from transforms.judging import account, drift_warnings
+from transforms.judging import account, drift_warnings, tracked
 from transforms.learning import Learned
 from transforms.rejects import damaged_sources
 from transforms.scheduling import MAX_NAMED_HOSTS, ShardReport
@@ -232,6 +232,7 @@ class WriteManifest(beam.DoFn):
         yesterday = account(learned.judged, counters, self._guards.previous, self._guards.as_of_us)
         manifest |= {
             "judged": yesterday,
+            "recalibration": tracked(learned.judged, self._guards.previous, self._guards.as_of_us).as_json(),
             "siblings": learned.judged.siblings.account(),
             "warnings": warnings_of(counters, self._guards, damaged) + drift_warnings(yesterday),
             "large_hosts": large_hosts(reports, counters.get("pages_known", 0), self._layout),

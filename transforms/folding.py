@@ -14,17 +14,18 @@ import pyarrow.compute as pc
 from policies import history, page_state, request_history, volatile
 from policies.calibration import Judge
 from policies.interval_sums import Intervals
-from policies.page_state import NO_TIME, Forgetting, PageState
+from policies.page_state import NO_TIME, US_PER_DAY, Forgetting, PageState
+from policies.recalibration import QUIET, CellWatch, clock_factors
 from policies.request_history import NO_DAY, RequestState
 from policies.signal_counts import Signals
 from policies.signal_fold import SignalFold
 from policies.signal_state import bring_to_present
-from policies.typing_ import BoolArray, Int32Array, IntArray, UIntArray
+from policies.typing_ import BoolArray, FloatArray, Int32Array, IntArray, UIntArray
 from transforms import schemas
 from transforms.catalogue import DAY_US, HostDefaults, join_catalogue, join_hosts
 from transforms.coders import KEPT, ShardTables
 from transforms.coding import code_pages
-from transforms.judging import forecast_of, judged_of
+from transforms.judging import cells_of, forecast_of, judged_of, recalibrated
 from transforms.lastmods import compare_lastmods, lastmods_batch
 from transforms.learning import RequestClock
 from transforms.reading import all_batches
@@ -60,6 +61,8 @@ class FoldSettings:
         Signals less than this after an observation are discarded.
     sitemap_pages : bool
         Whether what sitemaps list are pages, as if the catalogue had them.
+    clock_factors : (c,) float64, or None
+        Of the night before, see `policies.recalibration.Track.factors`.
     """
 
     as_of_us: int
@@ -73,6 +76,7 @@ class FoldSettings:
     multiplier: float | None = None
     signal_delay_us: int = 0
     sitemap_pages: bool = False
+    clock_factors: FloatArray | None = None
 
 
 class FoldHistory(beam.DoFn):
@@ -135,6 +139,13 @@ def _observations(seen_code: IntArray, batches: list[pa.RecordBatch]) -> history
         not_modified=None if not_modified is None else not_modified.astype(np.bool_),
         last_modified_us=_times(gather("last_modified")),
     )
+
+
+def _calm_days(history: PageState) -> FloatArray:
+    """As `policies.recalibration.page_cells` takes them, (n,)."""
+    last = history.last_change_at_us
+    never = np.where(history.n_changes > 0, -1.0, np.nan)  # of a state that did not keep it: not known
+    return np.where(last == NO_TIME, never, (history.baseline_at_us - last) / US_PER_DAY)
 
 
 def _rows_by_day(day: IntArray) -> dict[int, int]:
@@ -249,7 +260,10 @@ class ShardFold:
             use = (code >= 0) & (at <= self._settings.as_of_us)
             np.maximum.at(self._last_slot, code[use], at[use])
         forecast = forecast_of(slots, code, n)
-        self._judge = Judge(forecast, self.pages.host_code)
+        self._forecast, cells = forecast, cells_of(slots)
+        self._cells = CellWatch(forecast, cells)
+        self._factor = clock_factors(cells, self._settings.clock_factors)
+        self._judge = Judge(recalibrated(forecast, self._factor), self.pages.host_code)
         self._signal_forecast = signal_forecast_of(slots, code, n, self._source_code)
         today = self._settings.as_of_us // DAY_US
         carried = self._table("slots_siblings")
@@ -259,14 +273,19 @@ class ShardFold:
         now = self._signal_forecast.others(first_page, intervals)
         self._judge(first_page, now)
         self._siblings(first_page, now)
+        self._cells(first_page, now)
         self._news(first_page, intervals)
 
     def _watch_signalled(self) -> None:
         """Pages with signals: what was expected of them is known when the night's signals are counted."""
         for heard in self._news.heard:
             intervals, clocks = self._signal_forecast.clocks(heard)
-            self._judge(0, intervals, clocks)
             self._siblings(0, intervals, clocks)
+            self._cells(0, intervals, clocks)
+            if self._settings.clock_factors is not None and len(intervals.page):
+                factor = self._factor[self._forecast.row[heard.intervals.page], QUIET:]
+                intervals, clocks = self._signal_forecast.clocks(heard, factor)
+            self._judge(0, intervals, clocks)
 
     def _see(self, page: IntArray, day: IntArray) -> None:
         """Note the first day on which a page was seen in a log."""
@@ -412,6 +431,7 @@ class ShardFold:
             "first_seen_day": pa.array(self._first_seen),
             "clicks": pa.array(clicks),
             "impressions": pa.array(impressions),
+            "calm_days": pa.array(_calm_days(self._history)),
             **listed,
         }
         last_attempt = self._history.last_attempt_at_us
@@ -470,5 +490,5 @@ class ShardFold:
             int(requests.last_day.max()) if len(requests.last_day) else NO_DAY,
             bool((requests.clicks > 0).any()),
             bool((requests.impressions > 0).any()),
-            judged_of(self._judge, self.pages, giants, self._siblings.sums()),
+            judged_of(self._judge, self.pages, giants, self._siblings.sums(), self._cells.sums),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,8 @@ from policies.calibration import (
     drifted,
     sums_over_hosts,
 )
-from policies.typing_ import IntArray
+from policies.recalibration import NO_CELL, PLAIN, CellSums, Track
+from policies.typing_ import FloatArray, Int16Array, IntArray
 from transforms.catalogue import DAY_US
 from transforms.coding import ShardPages
 from transforms.siblings import SiblingSums
@@ -61,12 +62,15 @@ class Judged:
         Hosts of which several shards have pages: not in `furthest`, nor in the sums over hosts.
     siblings : SiblingSums
         What the crawls of a host said of its other pages.
+    cells : CellSums
+        How predictions by rates alone did, by what was known when they were made.
     """
 
     sums: JudgedSums = field(default_factory=JudgedSums)
     furthest: tuple[tuple[str, int, float, int], ...] = ()
     split: Mapping[str, HostSums] = field(default_factory=dict)
     siblings: SiblingSums = field(default_factory=SiblingSums)
+    cells: CellSums = field(default_factory=CellSums.empty)
 
     def merge(self, other: Judged) -> Judged:
         """The crawls of both, of other hosts each but for split ones; in any order."""
@@ -78,6 +82,7 @@ class Judged:
             _furthest(self.furthest + other.furthest),
             dict(sorted(split.items())),
             self.siblings.merge(other.siblings),
+            self.cells.merge(other.cells),
         )
 
     def whole(self) -> Judged:
@@ -86,7 +91,7 @@ class Judged:
         columns = np.array([astuple(h) for h in hosts], np.int64).reshape(-1, 4).T
         named = tuple(_named(name, sums) for name, sums in self.split.items() if sums.crawls)
         sums = self.sums.merge(sums_over_hosts(columns))
-        return Judged(sums, _furthest(self.furthest + named), siblings=self.siblings)
+        return replace(self, sums=sums, furthest=_furthest(self.furthest + named), split={})
 
 
 def _named(host: str, sums: HostSums) -> tuple[str, int, float, int]:
@@ -120,11 +125,28 @@ def forecast_of(slots: pa.Table | None, code: IntArray | None, n_pages: int) -> 
     return Forecast(row, np.maximum(rate, _SMALLEST_RATE), information, weight)
 
 
+def cells_of(slots: pa.Table | None) -> Int16Array:
+    """The cell of each row of a shard's `schemas.SLOTS_PAGES`, see `policies.recalibration.page_cells`."""
+    if slots is None:
+        return np.zeros(0, np.int16)
+    cells: Int16Array = slots.column("forecast_cell").fill_null(NO_CELL).to_numpy()
+    return cells
+
+
+def recalibrated(forecast: Forecast, factor: FloatArray) -> Forecast:
+    """The forecast with the factors of its rows, (m, kinds) from `policies.recalibration.clock_factors`.
+
+    Of pages whose signals count it is not said here: `SignalForecast.clocks` has theirs.
+    """
+    return replace(forecast, change_rate_per_day=forecast.change_rate_per_day * factor[:, PLAIN])
+
+
 def judged_of(
     judge: Judge,
     pages: ShardPages,
     split_hosts: Collection[int] = (),
     siblings: SiblingSums | None = None,
+    cells: CellSums | None = None,
 ) -> Judged:
     """What a shard's judge found, with the names of hosts; `split_hosts` are hashes."""
     start = pages.host_start[:-1]
@@ -135,7 +157,13 @@ def judged_of(
 
     furthest = tuple(_named(name(c), judge.host(c)) for c in judge.furthest(MAX_NAMED_HOSTS, apart))
     split = {name(c): judge.host(c) for c in apart.tolist()}
-    return Judged(judge.sums(apart), furthest, split, siblings or SiblingSums())
+    return Judged(judge.sums(apart), furthest, split, siblings or SiblingSums(), cells or CellSums.empty())
+
+
+def tracked(judged: Judged, previous: dict[str, Any], as_of_us: int) -> Track:
+    """How forecasts have done up to tonight; `previous` is the previous manifest, empty if there is none."""
+    then = previous.get("options", {}).get("as_of_us", as_of_us)
+    return Track.from_json(previous.get("recalibration", {})).add((as_of_us - then) / DAY_US, judged.cells)
 
 
 def account(

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from policies import estimation, giants, objectives, quotas, search, sequencing
 from policies.page_state import NO_TIME
+from policies.recalibration import page_cells
 from policies.typing_ import BoolArray, FloatArray, IntArray
 from transforms import schemas
 from transforms.catalogue import DAY_US, META, UNLIMITED_SLOTS
@@ -341,9 +342,16 @@ class ScheduledShard:
                 pa.array(self._pages.column("information").to_numpy()[rows], pa.float32()),
                 pa.array(self._weight[rows], pa.float32()),
                 *slots_columns(self._forecasts, rows),
+                self._cells(rows),
             ],
             schema=schemas.SLOTS_PAGES,
         )
+
+    def _cells(self, rows: IntArray) -> pa.Array:
+        """What the night knows of pages beside their rates, for the next night to judge by."""
+        if "calm_days" not in self._pages.schema.names:
+            return pa.nulls(len(rows), pa.int16())
+        return pa.array(page_cells(self._pages.column("calm_days").to_numpy()[rows], self._change[rows]))
 
     def slots_hosts(self) -> pa.RecordBatch:
         """Last slot or attempt of every host."""

@@ -81,6 +81,7 @@ STATE = _schema(
         ("digest_hash", pa.uint64()),
         ("gone", pa.bool_()),
         ("last_modified_at", TIME),
+        ("last_change_at", TIME),
         ("first_seen_day", pa.int32()),
         ("request_week", pa.list_(pa.int32())),
         ("request_clicks", pa.list_(pa.int64())),
@@ -133,8 +134,8 @@ STATE_LASTMODS = _schema(
     [("url_hash", pa.uint64()), ("host_hash", pa.uint64()), ("lastmod", TIME), ("precision", pa.int8())],
 )
 # What was scheduled and not yet seen in a log: kept apart from `state`, which depends on the logs alone. With
-# what the night thought of these pages, so that the next one can compare; the last five are null where no
-# signals count, see policies.signal_forecast.
+# what the night thought of these pages, so that the next one can compare; the five columns on signals are
+# null where none count, see policies.signal_forecast; the cell is that of policies.recalibration.
 SLOTS_PAGES = _schema(
     "slots_pages",
     [
@@ -149,6 +150,7 @@ SLOTS_PAGES = _schema(
         ("signal_source", pa.list_(pa.string())),
         ("signal_weight", pa.list_(pa.float32())),
         ("signal_information", pa.list_(pa.float32())),
+        ("forecast_cell", pa.int16()),
     ],
 )
 SLOTS_HOSTS = _schema(
@@ -162,6 +164,7 @@ ADDED_LATER = (
     "weight",
     *SLOTS_PAGES.names[6:],
     "signal_window_crawls",
+    "last_change_at",
 )
 # What became of the predictions, see policies.siblings: one row for each host and day of the last 90 with
 # judged crawls, sorted by (host_hash, day). `url_hash` is the host's first page in the shard: where that page
@@ -183,8 +186,9 @@ PREVIOUS_FILE = _schema("previous_file", [("folder", pa.string()), ("path", pa.s
 
 # Between the stages of one night, one batch each in a ShardTables. Metadata columns follow PAGES_TABLE's as
 # "meta.<name>". Shards that need them have more: "volatile_weight" (see policies.volatile), "age_factor" and
-# "since_factor" (see transforms.siblings), all float64. `bins` has the undated changes of all pages, `n_bins`
-# rows a page.
+# "since_factor" (see transforms.siblings), all float64. All have "calm_days", float64: from the last change
+# found to the last observation, see policies.recalibration. `bins` has the undated changes of all pages,
+# `n_bins` rows a page.
 PAGES_TABLE = _schema(
     "pages_table",
     [

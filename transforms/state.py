@@ -54,6 +54,7 @@ def state_batch(
         "digest_hash": pa.array(history.digest),
         "gone": pa.array(history.gone),
         "last_modified_at": times(history.last_modified_at_us),
+        "last_change_at": times(history.last_change_at_us),
         "first_seen_day": pa.array(first_seen),
         "request_week": list_column(requests.start, requests.week),
         "request_clicks": list_column(requests.start, requests.clicks),
@@ -101,6 +102,7 @@ def read_state(state: pa.RecordBatch) -> tuple[PageState, RequestState, Int32Arr
         digest=state.column("digest_hash").to_numpy(),
         gone=state.column("gone").to_numpy(zero_copy_only=False),
         last_modified_at_us=microseconds(state.column("last_modified_at")),
+        last_change_at_us=microseconds(state.column("last_change_at")),
         **_bins(state),
     )
     requests = RequestState(

@@ -35,7 +35,7 @@ def _slots(hashes: list[int], columns: list[pa.Array]) -> pa.Table:
     n = len(hashes)
     known = pa.array([0.5] * n, pa.float32())
     plain = [pa.array(hashes, pa.uint64()), pa.array(hashes, pa.uint64()), times(np.full(n, DAY_US))]
-    return pa.Table.from_arrays([*plain, known, known, known, *columns], schema=schemas.SLOTS_PAGES)
+    return pa.Table.from_arrays([*plain, known, known, known, *columns, pa.nulls(n, pa.int16())], schema=schemas.SLOTS_PAGES)
 
 
 def test_what_a_night_expects_is_read_by_the_next():
@@ -132,7 +132,8 @@ def _slots_of_night(fit: PageFit) -> pa.RecordBatch:
         "information": pa.array(np.full(N_PAGES, 4.0), pa.float32()),
         "weight": pa.array(np.ones(N_PAGES), pa.float32()),
     }
-    arrays = [*columns.values(), *slots_columns(batch, np.arange(N_PAGES))]
+    cell = pa.nulls(N_PAGES, pa.int16())
+    arrays = [*columns.values(), *slots_columns(batch, np.arange(N_PAGES)), cell]
     return pa.RecordBatch.from_arrays(arrays, schema=schemas.SLOTS_PAGES)
 
 
