@@ -18,7 +18,7 @@ from benchmarks.histories import US_PER_DAY, World
 from benchmarks.signal_modes import Mode, Planned
 from policies import objectives, search
 from policies.page_state import Forgetting
-from policies.recalibration import Track, clock_factors, page_cells
+from policies.recalibration import Track, clock_factors, page_cells, pays
 from policies.typing_ import BoolArray, FloatArray, IntArray
 from transforms import schemas
 from transforms.catalogue import HostDefaults
@@ -273,6 +273,9 @@ class ClosedLoop:
         row, pages = row_of_page[page], estimated.tables["pages"]
         calm, rate = (pages.column(n).to_numpy()[row] for n in ("calm_days", "change_rate_per_day"))
         factor = clock_factors(page_cells(calm, rate), factors)
+        hosts = estimated.tables["hosts"]
+        off = ~pays(hosts.column("forecast_gain").to_numpy())
+        factor[off[pages.column("host_code").to_numpy()[row]]] = 1.0
         found = self._mode.predict(estimated, row, since_days, ahead_days, ~again, factor)
         return Planned(page, due_us, planned.value[order], found)
 

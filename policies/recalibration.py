@@ -19,6 +19,10 @@ over the cell's crawls so far, older ones counting less. ``r'`` is the factor of
 `STRENGTH` changes: 1 for all crawls of the kind, theirs for those with the same calm, theirs for the cell.
 Crawls of no cell have the factor 1.
 
+Sites differ: pages of one stop for good, those of another pause. What factors did to the forecasts of each
+host is added up as the log of the probability of what was found, with factors minus without. Hosts where that
+is a loss are left without, until it is no more.
+
 Only what is said of a crawl's chances is corrected so; rates, and decisions, are not: a correction of rates
 by this rule does not make better schedules. Sums are over forecasts without factors, so that factors do not
 feed on themselves. Those of one night are whole numbers, which merge in any order.
@@ -35,9 +39,10 @@ import numpy as np
 from policies.calibration import PROBABILITY_UNIT, Forecast
 from policies.clocks import Clocks
 from policies.interval_sums import Intervals
-from policies.page_state import US_PER_DAY
+from policies.page_state import NO_TIME, US_PER_DAY, PageState
+from policies.siblings import log_score_gain
 from policies.special import CHUNK
-from policies.typing_ import FloatArray, Int16Array, Int32Array, IntArray
+from policies.typing_ import BoolArray, FloatArray, Int16Array, Int32Array, IntArray
 
 CALM_EDGES = (0.03, 0.1, 0.3, 0.6, 1.0, 1.6, 2.5, 4.0, 6.5)
 """Of the time since the last change found, times the rate. Pages never seen to change come after them."""
@@ -51,8 +56,13 @@ PLAIN, QUIET, HEARD = range(3)
 FACTORS = tuple(4.0**k for k in range(-4, 3))
 """What would have been predicted at so many times the clock is summed; `r` stays among them."""
 
+_ONE = FACTORS.index(1.0)
+
 HALF_LIFE_DAYS = 30.0
 STRENGTH = 20.0
+
+GAIN_UNIT = 2.0**-32
+_MOST_NATS = 16.0  # of one crawl: sums of a chunk stay below 2**53 units
 
 _CALM, _RATES = len(CALM_EDGES) + 2, len(RATE_EDGES) + 1
 KINDS, CELLS = 3, _CALM * _RATES
@@ -61,6 +71,13 @@ KINDS, CELLS = 3, _CALM * _RATES
 NO_CELL = -1
 _LEAST_CRAWLS = 1e-3  # what has faded to less is left out
 _BISECTIONS = 50
+
+
+def calm_days(state: PageState) -> FloatArray:
+    """How long pages had been calm at their last observation, as `page_cells` takes it: (n,) float64."""
+    last = state.last_change_at_us
+    never = np.where(state.n_changes > 0, -1.0, np.nan)  # of a state that did not keep it: not known
+    return np.where(last == NO_TIME, never, (state.baseline_at_us - last) / US_PER_DAY)
 
 
 def page_cells(calm_days: FloatArray, change_rate_per_day: FloatArray) -> Int16Array:
@@ -112,6 +129,14 @@ class CellSums:
             self.crawls + other.crawls, self.found + other.found, self.predicted + other.predicted
         )
 
+    def account(self) -> dict[str, float]:
+        """What forecasts by rates alone were worth, for the manifest."""
+        return {
+            "crawls": int(self.crawls.sum()),
+            "changes_found": int(self.found.sum()),
+            "changes_predicted": sum(self.predicted[:, _ONE].tolist()) * PROBABILITY_UNIT,
+        }
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, CellSums) and all(
             np.array_equal(getattr(self, n), getattr(other, n)) for n in ("crawls", "found", "predicted")
@@ -129,11 +154,40 @@ class CellWatch:
         Without factors.
     cell : (m,) int16
         From `page_cells`.
+    factor : (m, KINDS) float64, optional
+        From `clock_factors`: what they gain is counted, too.
+    host : (m,) int, optional
+        Host of each row, below `n_hosts`; needed with `factor`.
+    n_hosts : int
     """
 
-    def __init__(self, forecast: Forecast, cell: Int16Array) -> None:
-        self._forecast, self._cell = forecast, cell
+    def __init__(
+        self,
+        forecast: Forecast,
+        cell: Int16Array,
+        factor: FloatArray | None = None,
+        host: IntArray | Int32Array | None = None,
+        n_hosts: int = 0,
+    ) -> None:
+        self._forecast, self._cell, self._factor = forecast, cell, factor
+        self._host = np.zeros(len(cell), np.int64) if host is None else host
+        self._gain = np.zeros(n_hosts, np.int64)
         self.sums = CellSums.empty()
+
+    def gains(self, before: FloatArray) -> FloatArray:
+        """What factors did to the forecasts of each host, after what they did up to the night before.
+
+        Parameters
+        ----------
+        before : (n_hosts,) float64, nats
+
+        Returns
+        -------
+        (n_hosts,) float64, nats
+            What the log of the probability of what crawls found gained, older nights counting less.
+        """
+        gains: FloatArray = before * 0.5 ** (1.0 / HALF_LIFE_DAYS) + self._gain * GAIN_UNIT
+        return gains
 
     def __call__(self, first_page: int, intervals: Intervals, clocks: Clocks | None = None) -> None:
         """Count intervals of the pages from `first_page` on; their codes count from there.
@@ -165,6 +219,11 @@ class CellWatch:
             predicted[:, j] = np.bincount(cell, units, size)
         found = np.bincount(cell, intervals.changed[rows], size).astype(np.int64)
         self.sums = self.sums.merge(CellSums(np.bincount(cell, minlength=size), found, predicted))
+        if self._factor is not None and len(rows):
+            days, changed = intervals.gap_us[rows] / US_PER_DAY, intervals.changed[rows]
+            gain = log_score_gain(rate, information, days, changed, self._factor[at, cell // CELLS])
+            units = np.rint(np.clip(gain, -_MOST_NATS, _MOST_NATS) * (1.0 / GAIN_UNIT))
+            self._gain += np.bincount(self._host[at], units, len(self._gain)).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,9 +292,9 @@ class Track:
         try:
             cell = np.array(values["cell"], np.int64)
             columns = [np.array(values[n], np.float64) for n in ("crawls", "found", "predicted_at")]
-        except (KeyError, TypeError, OverflowError) as e:
-            raise ValueError(f"a track of forecasts lacks {e}; give what Track.as_json made") from None
-        columns[2] = columns[2].reshape(-1, len(FACTORS))
+            columns[2] = columns[2].reshape(-1, len(FACTORS))
+        except (KeyError, TypeError, ValueError, OverflowError) as e:
+            raise ValueError(f"a track of forecasts is damaged: {e}; give what Track.as_json made") from None
         fit = all(len(c) == len(cell) and np.isfinite(c).all() and (c >= 0.0).all() for c in columns)
         if not fit or (np.diff(cell, prepend=-1) <= 0).any() or (cell >= KINDS * CELLS).any():
             raise ValueError(
@@ -275,6 +334,11 @@ def _solve(sums: FloatArray, parent: FloatArray) -> FloatArray:
         more = reached < found + STRENGTH
         low, high = np.where(more, middle, low), np.where(more, high, middle)
     return np.where(crawls > 0.0, np.exp(0.5 * (low + high)), parent)
+
+
+def pays(gain: FloatArray) -> BoolArray:
+    """Hosts whose forecasts have factors, by what they have gained: where they have lost nothing."""
+    return gain >= 0.0
 
 
 def clock_factors(cell: Int16Array, factors: FloatArray | None) -> FloatArray:

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from policies import history, page_state, request_history, volatile
 from policies.calibration import Judge
 from policies.interval_sums import Intervals
-from policies.page_state import NO_TIME, US_PER_DAY, Forgetting, PageState
-from policies.recalibration import QUIET, CellWatch, clock_factors
+from policies.page_state import NO_TIME, Forgetting, PageState
+from policies.recalibration import calm_days
 from policies.request_history import NO_DAY, RequestState
 from policies.signal_counts import Signals
 from policies.signal_fold import SignalFold
@@ -25,10 +25,11 @@ from transforms import schemas
 from transforms.catalogue import DAY_US, HostDefaults, join_catalogue, join_hosts
 from transforms.coders import KEPT, ShardTables
 from transforms.coding import code_pages
-from transforms.judging import cells_of, forecast_of, judged_of, recalibrated
+from transforms.judging import forecast_of, judged_of
 from transforms.lastmods import compare_lastmods, lastmods_batch
 from transforms.learning import RequestClock
 from transforms.reading import all_batches
+from transforms.recalibrating import ShardFactors
 from transforms.sampling import Overview, pages_per_giant, sample_shard
 from transforms.sharding import Layout
 from transforms.siblings import ShardSiblings
@@ -139,13 +140,6 @@ def _observations(seen_code: IntArray, batches: list[pa.RecordBatch]) -> history
         not_modified=None if not_modified is None else not_modified.astype(np.bool_),
         last_modified_us=_times(gather("last_modified")),
     )
-
-
-def _calm_days(history: PageState) -> FloatArray:
-    """As `policies.recalibration.page_cells` takes them, (n,)."""
-    last = history.last_change_at_us
-    never = np.where(history.n_changes > 0, -1.0, np.nan)  # of a state that did not keep it: not known
-    return np.where(last == NO_TIME, never, (history.baseline_at_us - last) / US_PER_DAY)
 
 
 def _rows_by_day(day: IntArray) -> dict[int, int]:
@@ -260,10 +254,9 @@ class ShardFold:
             use = (code >= 0) & (at <= self._settings.as_of_us)
             np.maximum.at(self._last_slot, code[use], at[use])
         forecast = forecast_of(slots, code, n)
-        self._forecast, cells = forecast, cells_of(slots)
-        self._cells = CellWatch(forecast, cells)
-        self._factor = clock_factors(cells, self._settings.clock_factors)
-        self._judge = Judge(recalibrated(forecast, self._factor), self.pages.host_code)
+        hosts, factors = self._table("slots_hosts"), self._settings.clock_factors
+        self._factors = ShardFactors(slots, code, hosts, self.pages, forecast, factors)
+        self._judge = Judge(self._factors.forecast, self.pages.host_code)
         self._signal_forecast = signal_forecast_of(slots, code, n, self._source_code)
         today = self._settings.as_of_us // DAY_US
         carried = self._table("slots_siblings")
@@ -273,7 +266,7 @@ class ShardFold:
         now = self._signal_forecast.others(first_page, intervals)
         self._judge(first_page, now)
         self._siblings(first_page, now)
-        self._cells(first_page, now)
+        self._factors(first_page, now)
         self._news(first_page, intervals)
 
     def _watch_signalled(self) -> None:
@@ -281,10 +274,9 @@ class ShardFold:
         for heard in self._news.heard:
             intervals, clocks = self._signal_forecast.clocks(heard)
             self._siblings(0, intervals, clocks)
-            self._cells(0, intervals, clocks)
-            if self._settings.clock_factors is not None and len(intervals.page):
-                factor = self._factor[self._forecast.row[heard.intervals.page], QUIET:]
-                intervals, clocks = self._signal_forecast.clocks(heard, factor)
+            self._factors(0, intervals, clocks)
+            if len(intervals.page):
+                clocks = self._signal_forecast.clocks(heard, self._factors.of(heard.intervals.page))[1]
             self._judge(0, intervals, clocks)
 
     def _see(self, page: IntArray, day: IntArray) -> None:
@@ -415,7 +407,7 @@ class ShardFold:
             settings.hosts,
             settings.as_of_us,
             NO_TIME,
-        )
+        ).append_column("forecast_gain", pa.array(self._factors.gains()))
         columns = {
             "url": pages.url,
             "url_hash": pa.array(pages.url_hash),
@@ -431,7 +423,7 @@ class ShardFold:
             "first_seen_day": pa.array(self._first_seen),
             "clicks": pa.array(clicks),
             "impressions": pa.array(impressions),
-            "calm_days": pa.array(_calm_days(self._history)),
+            "calm_days": pa.array(calm_days(self._history)),
             **listed,
         }
         last_attempt = self._history.last_attempt_at_us
@@ -490,5 +482,5 @@ class ShardFold:
             int(requests.last_day.max()) if len(requests.last_day) else NO_DAY,
             bool((requests.clicks > 0).any()),
             bool((requests.impressions > 0).any()),
-            judged_of(self._judge, self.pages, giants, self._siblings.sums(), self._cells.sums),
+            judged_of(self._judge, self.pages, giants, self._siblings.sums(), self._factors.sums),
         )

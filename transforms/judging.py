@@ -24,8 +24,8 @@ from policies.calibration import (
     drifted,
     sums_over_hosts,
 )
-from policies.recalibration import NO_CELL, PLAIN, CellSums, Track
-from policies.typing_ import FloatArray, Int16Array, IntArray
+from policies.recalibration import CellSums, Track
+from policies.typing_ import IntArray
 from transforms.catalogue import DAY_US
 from transforms.coding import ShardPages
 from transforms.siblings import SiblingSums
@@ -125,22 +125,6 @@ def forecast_of(slots: pa.Table | None, code: IntArray | None, n_pages: int) -> 
     return Forecast(row, np.maximum(rate, _SMALLEST_RATE), information, weight)
 
 
-def cells_of(slots: pa.Table | None) -> Int16Array:
-    """The cell of each row of a shard's `schemas.SLOTS_PAGES`, see `policies.recalibration.page_cells`."""
-    if slots is None:
-        return np.zeros(0, np.int16)
-    cells: Int16Array = slots.column("forecast_cell").fill_null(NO_CELL).to_numpy()
-    return cells
-
-
-def recalibrated(forecast: Forecast, factor: FloatArray) -> Forecast:
-    """The forecast with the factors of its rows, (m, kinds) from `policies.recalibration.clock_factors`.
-
-    Of pages whose signals count it is not said here: `SignalForecast.clocks` has theirs.
-    """
-    return replace(forecast, change_rate_per_day=forecast.change_rate_per_day * factor[:, PLAIN])
-
-
 def judged_of(
     judge: Judge,
     pages: ShardPages,
@@ -201,6 +185,7 @@ def account(
         "changes_found": tally.found,
         "changes_predicted": tally.predicted,
         **_calibration(tally),
+        "by_rates": judged.cells.account(),
         "brier": brier,
         "brier_of_base_rate": of_base_rate,
         "brier_skill": 1.0 - brier / of_base_rate if brier is not None and of_base_rate else None,

@@ -364,8 +364,15 @@ class ScheduledShard:
                 self._hosts.column("host_hash").take(pa.array(rows)),
                 times(last[rows]),
                 pa.array(self._window[rows], pa.float32()),
+                pa.array(self._gain()[rows], pa.float32()),
             ],
             schema=schemas.SLOTS_HOSTS,
+        )
+
+    def _gain(self) -> FloatArray:
+        names = self._hosts.schema.names
+        return (
+            self._hosts.column("forecast_gain").to_numpy() if "forecast_gain" in names else self._window * 0.0
         )
 
     def report(self) -> ShardReport:

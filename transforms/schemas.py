@@ -155,7 +155,12 @@ SLOTS_PAGES = _schema(
 )
 SLOTS_HOSTS = _schema(
     "slots_hosts",
-    [("host_hash", pa.uint64()), ("last_slot_at", TIME), ("signal_window_crawls", pa.float32())],
+    [
+        ("host_hash", pa.uint64()),
+        ("last_slot_at", TIME),
+        ("signal_window_crawls", pa.float32()),
+        ("forecast_gain", pa.float32()),
+    ],
 )
 # Columns that nights of an older version did not write; they are read as null.
 ADDED_LATER = (
@@ -164,6 +169,7 @@ ADDED_LATER = (
     "weight",
     *SLOTS_PAGES.names[6:],
     "signal_window_crawls",
+    "forecast_gain",
     "last_change_at",
 )
 # What became of the predictions, see policies.siblings: one row for each host and day of the last 90 with
@@ -249,6 +255,7 @@ SIGNAL_BINS_TABLE = _schema(
     ],
 )
 SOURCES_TABLE = _schema("sources_table", [("name", pa.string())])
+# Shards have "forecast_gain", float64, besides.
 HOSTS_TABLE = _schema(
     "hosts_table",
     [

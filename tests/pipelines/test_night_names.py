@@ -6,14 +6,16 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pipelines.store import Night as Committed
 from pipelines.store import Store, StoreError
 from policies.calibration import Tally
+from policies.recalibration import CELLS, FACTORS, KINDS, Track
 from tests.pipelines.jobs import at, seen
 from tests.pipelines.memory_files import MemoryFiles
 from tests.pipelines.stores import Stored, job, midnight
@@ -176,6 +178,9 @@ def test_a_half_written_ledger_of_a_committed_night_is_removed(store, job):
 
 
 TALLY = {"as_of_us": 1, "days": 1.0, **asdict(Tally())}
+TRACK = replace(
+    Track.empty(), crawls=np.full(KINDS * CELLS, 9.0), predicted=np.ones((KINDS * CELLS, len(FACTORS)))
+).as_json()
 DAMAGED = [
     ("files", [{"path": "state/x"}]),
     ("carry", [1]),
@@ -199,6 +204,9 @@ DAMAGED = [
     ("judged.nights", {"nights": [{}]}),
     ("judged.nights", {"nights": [{**TALLY, "predicted_at": [0.0]}]}),
     ("judged.nights", {"nights": [{**TALLY, "crawls": "1"}]}),
+    ("recalibration", [1]),
+    ("recalibration", {**TRACK, "cell": [3, 2]}),
+    ("recalibration", {**TRACK, "found": ["x", "y"]}),
 ]
 
 
@@ -213,6 +221,7 @@ def _state(folder: Path, **values: object) -> str:
         "split_hosts": {"0f": 2},
         "large_hosts": [{"host_hash": "0f", "pages": 3}],
         "judged": {"nights": [TALLY]},
+        "recalibration": TRACK,
         "files": [{"path": f"state/{file.name}", "bytes": 5}],
     }
     (folder / "manifest.json").write_text(json.dumps({**manifest, **values}))

@@ -114,6 +114,10 @@ def test_crawls_after_a_signal_are_expected_to_find_a_change(second):
 def test_the_judgement_does_not_depend_on_the_cut(folder, world, first, second, num_shards):
     other = _second(folder, world, f"cut-{num_shards}", first, num_shards)
     assert other.manifest["judged"] == second.manifest["judged"]
+    assert other.manifest["recalibration"] == second.manifest["recalibration"]
+    assert (
+        sum(other.manifest["recalibration"]["crawls"]) == second.manifest["judged"]["by_rates"]["crawls"] > 60
+    )
 
 
 def test_slots_without_what_was_expected_of_signals_are_judged_by_rates(folder, world, first, second):

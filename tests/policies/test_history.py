@@ -255,6 +255,7 @@ def test_equals_the_slow_fold(
         assert state.last_modified_at_us[p] == page.modified
         assert (state.digest[p], state.gone[p]) == (page.digest, page.gone)
         assert (state.n_intervals[p], state.n_changes[p]) == (len(page.intervals), page.n_changes)
+        assert state.last_change_at_us[p] == max((i[0] for i in page.intervals if i[2]), default=NO_TIME)
         exposure, dated, bins = page.sums(half_life_changes, half_life_days, as_of)
         np.testing.assert_allclose(now.exposure_days[p], exposure, rtol=1e-12)
         np.testing.assert_allclose(now.dated_changes[p], dated, rtol=1e-12)
@@ -522,3 +523,16 @@ def test_errors_name_value_limit_and_remedy() -> None:
     with pytest.raises(ValueError, match="same code"):
         filled(2).expand(np.array([1, 1]), 3)
     assert history.MIN_GAP_US == 60_000_000
+
+
+def test_the_last_visit_that_found_a_change_is_kept_whatever_the_nights() -> None:
+    rows = [day(0, digest=5), day(1, digest=6), day(2, digest=6), day(3, digest=7), day(4, digest=7)]
+    state, _ = one_page(rows)
+    assert state.last_change_at_us[0] == START + 3 * DAY
+    by_night = PageState.empty(1)
+    seen = []
+    for one in rows:
+        by_night, _ = fold(by_night, observations([one]), FOREVER)
+        seen.append(int(by_night.last_change_at_us[0]))
+    assert seen == [NO_TIME, *(START + d * DAY for d in (1, 1, 3, 3))]
+    assert by_night.equals(state)
