@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from policies.calibration import PROBABILITY_UNIT
+from policies.calibration import FACTORS, PROBABILITY_UNIT
 from policies.page_state import Forgetting
+from policies.recalibration import CELLS, KINDS
 from policies.signal_estimation import PageFit
 from transforms import schemas
 from transforms.catalogue import DAY_US, HostDefaults
@@ -35,7 +36,9 @@ def _slots(hashes: list[int], columns: list[pa.Array]) -> pa.Table:
     n = len(hashes)
     known = pa.array([0.5] * n, pa.float32())
     plain = [pa.array(hashes, pa.uint64()), pa.array(hashes, pa.uint64()), times(np.full(n, DAY_US))]
-    return pa.Table.from_arrays([*plain, known, known, known, *columns, pa.nulls(n, pa.int16())], schema=schemas.SLOTS_PAGES)
+    return pa.Table.from_arrays(
+        [*plain, known, known, known, *columns, pa.nulls(n, pa.int16())], schema=schemas.SLOTS_PAGES
+    )
 
 
 def test_what_a_night_expects_is_read_by_the_next():
@@ -118,7 +121,7 @@ def _world(seed: int = 0) -> tuple[list[tuple], list[tuple]]:
     return crawls, signals
 
 
-def _slots_of_night(fit: PageFit) -> pa.RecordBatch:
+def _slots_of_night(fit: PageFit, cell: int | None = None) -> pa.RecordBatch:
     """Pages of host 0 with both sources, of host 1 with the first one alone, of host 2 without signals."""
     located = locate(pa.array(URLS))
     heard_of = np.zeros((16, 3), bool)
@@ -132,8 +135,8 @@ def _slots_of_night(fit: PageFit) -> pa.RecordBatch:
         "information": pa.array(np.full(N_PAGES, 4.0), pa.float32()),
         "weight": pa.array(np.ones(N_PAGES), pa.float32()),
     }
-    cell = pa.nulls(N_PAGES, pa.int16())
-    arrays = [*columns.values(), *slots_columns(batch, np.arange(N_PAGES)), cell]
+    cells = pa.array([cell] * N_PAGES, pa.int16())
+    arrays = [*columns.values(), *slots_columns(batch, np.arange(N_PAGES)), cells]
     return pa.RecordBatch.from_arrays(arrays, schema=schemas.SLOTS_PAGES)
 
 
@@ -223,3 +226,35 @@ def test_siblings_expect_what_the_judge_expects(two_nights):
     days = night.siblings()
     assert sum(days.column("found").to_pylist()) == sum(sums.bin_found) > 5
     assert sum(days.column("expected").to_pylist()) == sum(sums.bin_predicted)
+
+
+def test_clock_factors_move_what_is_predicted_and_nothing_else(two_nights):
+    """Not rates, state or siblings: forecasts with a factor of 2 are those of twice the clock."""
+    first, _, fit = two_nights
+    crawls, signals = _world()
+    cut = (FIRST_DAY + 10) * DAY_US
+    rows = [c for c in crawls if c[1] > cut], [s for s in signals if s[1] > cut]
+    carried = [first.state(), first.signals(), _slots_of_night(fit, cell=3)]
+    plain = _night(FIRST_DAY + 15, *rows, carried)
+    twice = _night(FIRST_DAY + 15, *rows, carried, clock_factors=np.full(KINDS * CELLS, 2.0))
+    one, two = (fold.overview().judged for fold in (plain, twice))
+    assert (
+        sum(two.sums.bin_predicted) == one.sums.predicted_at[FACTORS.index(2.0)] > sum(one.sums.bin_predicted)
+    )
+    assert two.cells == one.cells and two.cells.crawls.sum() == one.sums.crawls
+    by_kind = two.cells.crawls.reshape(KINDS, CELLS)
+    assert (by_kind[:, 3] > 5).all() and by_kind.sum() == by_kind[:, 3].sum()
+    assert (plain.state(), plain.signals(), plain.siblings()) == (
+        twice.state(),
+        twice.signals(),
+        twice.siblings(),
+    )
+    before, after = (fold.tables(0, []).tables for fold in (plain, twice))
+    assert before.keys() == after.keys()
+    gains = after["hosts"].column("forecast_gain").to_numpy()
+    assert (gains != 0.0).any() and (before["hosts"].column("forecast_gain").to_numpy() == 0.0).all()
+    for name, table in before.items():
+        some = [n for n in table.schema.names if n != "forecast_gain"]
+        assert repr(table.select(some).to_pydict()) == repr(
+            after[name].select(some).to_pydict()
+        )  # NaN is NaN
