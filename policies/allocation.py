@@ -5,9 +5,10 @@ from typing import Final
 
 import numpy as np
 
-from policies.demand import BUDGET_UNITS, HostTotals, Kernel, PageBlock, Prepared, exact_units, host_cuts
+from policies.demand import BUDGET_UNITS, HostTotals, Kernel, Prepared, exact_units, host_cuts
 from policies.limits import solve_hosts
 from policies.objectives import Objective
+from policies.page_block import PageBlock
 from policies.result import SearchResult, Status
 from policies.signal_rates import freshness_at_rate
 from policies.special import CHUNK
@@ -179,7 +180,10 @@ def allocate_prepared(prepared: Prepared, objective: Objective, result: SearchRe
     block, hosts = prepared.block, prepared.hosts
     prepared.expand(result.expanded_at)
     n = len(block)
-    kernel = Kernel(prepared, objective, result.budget_per_day)
+    # Decided for all blocks together: the two ways differ in the last bits.
+    simple = not result.constrained and result.status is Status.CONVERGED
+    ends = sorted({result.low, result.high}) if result.status is Status.CONVERGED else ()
+    kernel = Kernel(prepared, objective, result.budget_per_day, ends, within_limits=not simple)
     rates, starved = np.empty(n), np.empty(n, dtype=np.bool_)
     limit = starved.view(np.uint8)  # 0 or 1 for now
     low, high = np.empty(CHUNK), np.empty(CHUNK)
@@ -190,8 +194,6 @@ def allocate_prepared(prepared: Prepared, objective: Objective, result: SearchRe
     low_rates = np.empty(n) if hosts is not None else None
     totals_low = HostTotals(hosts) if hosts is not None else None
     totals_high = HostTotals(hosts) if hosts is not None else None
-    # Decided for all blocks together: the two ways differ in the last bits.
-    simple = not result.constrained and result.status is Status.CONVERGED
     if simple:
         hosts, constrained = None, False
     units = 0

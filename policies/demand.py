@@ -5,93 +5,24 @@ blocks, any order of merging and any number of shards then give the same bits.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from policies.objectives import Objective
-from policies.signal_block import SignalBlock, SignalRows, SignalWindow
+from policies.page_block import PageBlock
+from policies.signal_block import SignalRows, SignalWindow
 from policies.special import CHUNK, LARGEST_BELOW_ONE
 from policies.tables import Reciprocal
 from policies.typing_ import BoolArray, FloatArray, IntArray
 
 UNIT_BITS: Final = 60
 BUDGET_UNITS: Final = 1 << UNIT_BITS
-LARGEST_RATE: Final = 1e30
 _LOW_BITS: Final = 48
 _LOW_MASK: Final = (1 << _LOW_BITS) - 1
 _SAFE_SUM: Final = 2.0**62
 _HEADROOM: Final = 2.0**28
 _SMOOTH_BELOW: Final = 0.995  # of multiplier * ratio; at 1 demand ends in a cliff
-
-
-@dataclass(frozen=True, slots=True)
-class PageBlock:
-    """Pages of whole hosts: what the search needs to know of them. Rates are per day.
-
-    Attributes
-    ----------
-    change_rate_per_day : (n,) float64
-    request_rate_per_day : (n,) float64
-        Weight of a page: requests per day, or any importance. Rates below 1e-30 count as zero.
-    floor_per_day, cap_per_day : (n,) float64 or None
-        Least and largest crawl rate; an inf cap is none. A floor above its cap is lowered to the cap.
-    host_start : (h + 1,) int64 or None
-        Rows host_start[j]:host_start[j + 1] are the pages of host j.
-    host_limit_per_day : (h,) float64 or None
-        Largest sum of crawl rates of a host; inf is none.
-    signals : SignalBlock or None
-        Pages with change-indicating signals; only the objective "signals" looks at them. Their change rate
-        is then that of the signals' model, not `change_rate_per_day`.
-    """
-
-    change_rate_per_day: FloatArray
-    request_rate_per_day: FloatArray
-    floor_per_day: FloatArray | None = None
-    cap_per_day: FloatArray | None = None
-    host_start: IntArray | None = None
-    host_limit_per_day: FloatArray | None = None
-    signals: SignalBlock | None = None
-
-    def __len__(self) -> int:
-        return int(self.change_rate_per_day.shape[0])
-
-    def validate(self) -> None:
-        """Raises ValueError at the first column that is malformed, with its name, a value and the limit."""
-        n = len(self)
-        _check("change_rate_per_day", self.change_rate_per_day, n, LARGEST_RATE)
-        _check("request_rate_per_day", self.request_rate_per_day, n, LARGEST_RATE)
-        if self.floor_per_day is not None:
-            _check("floor_per_day", self.floor_per_day, n, LARGEST_RATE)
-        if self.cap_per_day is not None:
-            _check("cap_per_day", self.cap_per_day, n, np.inf)
-        if self.signals is not None:
-            self.signals.validate(n)
-        if self.host_limit_per_day is None:
-            return
-        start = self.host_start
-        if start is None:
-            raise ValueError("host_limit_per_day needs host_start, the first row of each host")
-        if (
-            start.ndim != 1
-            or start.size == 0
-            or start[0] != 0
-            or start[-1] != n
-            or np.any(np.diff(start) < 0)
-        ):
-            raise ValueError(f"host_start must rise from 0 to the number of pages, {n}")
-        _check("host_limit_per_day", self.host_limit_per_day, start.size - 1, np.inf)
-
-
-def _check(name: str, values: FloatArray, n: int, largest: float) -> None:
-    if values.shape != (n,) or values.dtype != np.float64:
-        raise ValueError(f"{name} must be float64 of shape ({n},), got {values.dtype} of {values.shape}")
-    if n == 0:
-        return
-    low, high = float(values.min()), float(values.max())
-    if not (low >= 0.0 and high <= largest):  # false for NaN, too
-        raise ValueError(f"{name} must lie in [0, {largest:g}], got values from {low!r} to {high!r}")
 
 
 class Prepared:
@@ -240,16 +171,19 @@ class HostTotals:
 class Kernel:
     """Crawl rates of one chunk of rows at one multiplier after another, in scratch that is allocated once.
 
-    Pages with signals are evaluated ahead at `multipliers`, where given.
+    Where there are signals, `raw`, `rates` and `mixed` take none but the ascending `multipliers` and inf;
+    `rates` and `free_units` alone where rates are asked for `within_limits`.
     """
 
     __slots__ = (
         "_active",
         "_c",
+        "_limits",
         "_multipliers",
         "_out",
         "_prepared",
         "_ratio",
+        "_settled_units",
         "_sub",
         "_units",
         "_weight",
@@ -270,9 +204,11 @@ class Kernel:
         objective: Objective,
         budget_per_day: float,
         multipliers: Sequence[float] = (),
+        within_limits: bool = False,
     ) -> None:
         self._prepared, self.objective = prepared, objective
         self._multipliers = multipliers
+        self._limits = _limits(prepared) if within_limits and prepared.signals is not None else None
         self.scale = unit_scale(budget_per_day)
         self.inverter = Reciprocal()
         self._ratio, self._weight, self._c, self._out, self._sub = np.empty((5, CHUNK))
@@ -281,6 +217,7 @@ class Kernel:
         self.rows = slice(0, 0)
         self.ratio = self.weight = self._ratio[:0]
         self._window: SignalWindow | None = None
+        self._settled_units: int | None = None
         self.signal_rows = slice(0, 0)
         self.signal_row: IntArray = np.empty(0, dtype=np.int64)
 
@@ -303,21 +240,28 @@ class Kernel:
         self.ratio[self.signal_row] = np.inf
         window = self._window
         if first < last and (window is None or first < window.rows.start or last > window.rows.stop):
-            self._window = window = signals.window(first)
-            window.fill(self._multipliers)
+            self._window = window = signals.window(first, last, self._multipliers, self._limits)
         offset = 0 if window is None else window.rows.start
         self.signal_rows = slice(first - offset, last - offset)
+        self._settled_units = None
 
     def _signal_rates(self, multiplier: float) -> FloatArray:
         """Demand of the loaded pages with signals, before floors and caps."""
         assert self._window is not None
-        return self._window.rates(multiplier)[self.signal_rows]
+        return self._window.rates(multiplier, self.signal_rows)
 
     def _signal_units(self, multiplier: float) -> int:
         """Demand of the loaded pages with signals when the ceiling alone binds."""
         if not self.signal_row.size:
             return 0
-        return self._exact(np.minimum(self._signal_rates(multiplier), self._prepared.ceiling) * self.scale)
+        assert self._window is not None
+        ceiling = self._prepared.ceiling
+        if self._settled_units is None:
+            self._settled_units = self._exact(
+                np.minimum(self._window.settled(self.signal_rows), ceiling) * self.scale
+            )
+        _, rates = self._window.others(multiplier, self.signal_rows)
+        return self._settled_units + self._exact(np.minimum(rates, ceiling) * self.scale)
 
     def free_units(self, multipliers: Sequence[float]) -> list[int]:
         """Demand of the loaded rows at ascending multipliers when the ceiling alone binds."""
@@ -379,6 +323,8 @@ class Kernel:
         some = int(np.count_nonzero(active))
         if some == n:
             self.objective.demand(self.weight, c, self.inverter, out)
+        elif some == 0:
+            out.fill(0.0)
         elif some > 0.8 * n and self.objective.starves:
             np.minimum(c, LARGEST_BELOW_ONE, out=c)
             self.objective.demand(self.weight, c, self.inverter, out)
@@ -456,6 +402,18 @@ class Kernel:
         return self._exact(self.units(rates))
 
 
+def _limits(prepared: Prepared) -> tuple[FloatArray, FloatArray] | None:
+    """Floors and caps (n,) of all pages, None if there are none."""
+    floor, cap = prepared.floor, prepared.cap
+    if floor is None and cap is None:
+        return None
+    n = len(prepared.block)
+    return (
+        np.zeros(n) if floor is None else floor,
+        np.full(n, prepared.ceiling) if cap is None else cap,
+    )
+
+
 def host_cuts(hosts: Hosts, rows: slice) -> tuple[int, IntArray]:
     """First host that reaches into `rows`, and where in them it and its followers begin."""
     first = int(np.searchsorted(hosts.start, rows.start, side="right")) - 1
@@ -473,7 +431,7 @@ def demand_units(
     totals = [0] * len(multipliers)
     if not multipliers:
         return totals
-    kernel = Kernel(prepared, objective, budget_per_day, multipliers)
+    kernel = Kernel(prepared, objective, budget_per_day, multipliers, within_limits=True)
     hosts = prepared.hosts
     by_host = [HostTotals(hosts) for _ in multipliers] if hosts is not None else []
     rates = np.empty(CHUNK)

@@ -11,8 +11,9 @@ from typing import Final
 
 import numpy as np
 
-from policies.demand import BUDGET_UNITS, HostTotals, Kernel, PageBlock, Prepared, exact_units, host_cuts
+from policies.demand import BUDGET_UNITS, HostTotals, Kernel, Prepared, exact_units, host_cuts
 from policies.objectives import Objective
+from policies.page_block import PageBlock
 from policies.ratio_sums import BIN_SHIFT, SLACK, Histogram, RatioSums, ratio_histogram, total_demand
 from policies.signal_block import least_value
 from policies.signal_survey import SignalBounds, SignalSurvey

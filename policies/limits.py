@@ -5,12 +5,12 @@ from typing import Final
 
 import numpy as np
 
-from policies import signal_value
 from policies.demand import Prepared
 from policies.errors import NotConvergedError
 from policies.objectives import Objective
 from policies.result import SearchResult
 from policies.signal_block import least_value
+from policies.signal_expansion import Trail
 from policies.signal_rates import marginal_value_at_rate
 from policies.signal_value import SignalPages
 from policies.special import CHUNK, LARGEST_BELOW_ONE
@@ -60,6 +60,8 @@ class _Pages:
             self.signal_row, which = prepared.signals.find(rows)
             if which.size:
                 self.signals = prepared.signals.pages.take(which)
+                near = prepared.signals.near
+                self._trail = Trail.of(self.signals) if near is None else Trail(near.take(which))
                 self.ratio[self.signal_row] = prepared.signals.ratio[which]
                 self._signal_of = np.full(rows.size, -1)
                 self._signal_of[self.signal_row] = np.arange(which.size)
@@ -83,7 +85,7 @@ class _Pages:
         if self.signals is not None:
             of = self._signal_of if rows is None else self._signal_of[rows]
             mine = np.flatnonzero(of >= 0)
-            out[mine] = signal_value.crawl_rate(self.signals.take(of[mine]), multiplier[mine])
+            out[mine] = self._trail.rates(of[mine], multiplier[mine])
         np.minimum(out, self.ceiling if self.cap is None else pick(self.cap), out=out)
         if self.floor is not None:
             np.maximum(out, pick(self.floor), out=out)

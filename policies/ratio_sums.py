@@ -1,5 +1,6 @@
 """Sums of weights by ratio, exact in any order of adding: what bounds and estimates of demand are made of."""
 
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -38,6 +39,13 @@ class Histogram:
     def empty(cls, columns: int) -> "Histogram":
         return cls(np.empty(0, dtype=np.int64), np.empty((0, columns), dtype=np.int64))
 
+    def __reduce__(self) -> tuple[Callable[..., "Histogram"], tuple[bytes, int]]:
+        """Compressed: surveys travel between processes."""
+        columns = np.concatenate([np.diff(self.key, prepend=0)[:, None], self.sums], axis=1)
+        # The numbers' first bytes, then their second ones and so on: the high ones are mostly 0.
+        planes = np.ascontiguousarray(columns.T, dtype="<i8").view(np.uint8).reshape(-1, 8).T
+        return _unpacked, (zlib.compress(planes.tobytes(), 1), columns.shape[1])
+
     def merge(self, other: "Histogram") -> "Histogram":
         key = np.concatenate([self.key, other.key])
         if key.size == 0:
@@ -50,6 +58,12 @@ class Histogram:
             sums[:, 1] += sums[:, 2] >> _MOMENT_BITS
             sums[:, 2] &= _MOMENT_MASK
         return Histogram(key[first], sums)
+
+
+def _unpacked(packed: bytes, columns: int) -> Histogram:
+    planes = np.frombuffer(zlib.decompress(packed), dtype=np.uint8).reshape(8, -1)
+    numbers = np.ascontiguousarray(planes.T).view("<i8").reshape(columns, -1).astype(np.int64)
+    return Histogram(np.cumsum(numbers[0]), np.ascontiguousarray(numbers[1:].T))
 
 
 def ratio_histogram(ratio: FloatArray, weight: FloatArray, flag: BoolArray | None = None) -> Histogram:

@@ -32,10 +32,11 @@ from policies.allocation import (
     freshness_sums,
     shard_total_per_day,
 )
-from policies.demand import BUDGET_UNITS, PageBlock, Prepared, demand_units
+from policies.demand import BUDGET_UNITS, Prepared, demand_units
 from policies.errors import InfeasibleError, NotConvergedError
 from policies.histogram import Bounds, Survey, bisect, survey_prepared
 from policies.objectives import Objective
+from policies.page_block import PageBlock
 from policies.result import SearchResult, Status
 from policies.rounds import (
     ROUNDS,

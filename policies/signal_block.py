@@ -1,7 +1,8 @@
 """Pages with change-indicating signals in the search: their rows, and the rates they ask for.
 
 A page with signals is crawled when its clock, -log of the probability that the copy is still fresh, reaches a
-threshold (Busa-Fekete et al., "Tractable near-optimal policies for crawling with noisy signals", Theorem 1).
+threshold (Busa-Fekete et al., "A Scalable Crawling Algorithm Utilizing Noisy Change-Indicating Signals",
+Theorem 1).
 The threshold for a multiplier has no closed form. So the search expands rates and thresholds of all pages
 around its first guess, once; every evaluation near it then costs a polynomial.
 """
@@ -24,7 +25,10 @@ RADIUS: Final = 0.02
 """How far, in log multiplier, an expansion reaches; beyond it, pages are solved one by one."""
 
 _WINDOW: Final = 1 << 15  # rows with signals that are evaluated together; more than a chunk
-_TOGETHER: Final = 1 << 16  # pages times multipliers of one evaluation
+_CACHE: Final = 1 << 19  # rates that a window of several chunks keeps: 4 MB
+_TOGETHER: Final = 288  # multipliers at which rates are kept together: 19 MB for a chunk
+_MANY: Final = 6  # multipliers for which it pays to look at the first and the last one before
+_MARGIN: Final = 1e-6  # by which a rate surely lies beyond a limit
 _LARGEST_RATE: Final = 1e30
 _SURE_WEIGHT: Final = 40.0  # a signal of this weight leaves no hope: e^-40 is below the rounding of 1
 _SAFETY: Final = 1.0 - 1e-9
@@ -151,11 +155,26 @@ class SignalRows:
         if multiplier > 0.0 and (self.near is None or self.near.multiplier != multiplier):
             self.near = signal_value.expand(self.pages, multiplier)
 
-    def window(self, first: int) -> SignalWindow:
-        """Some of the rows from the one numbered `first` on."""
-        rows = slice(first, first + _WINDOW)
+    def window(
+        self,
+        first: int,
+        last: int,
+        multipliers: Sequence[float],
+        limits: tuple[FloatArray, FloatArray] | None,
+    ) -> SignalWindow:
+        """The rows numbered first:last, and more if they are few, for evaluation at ascending multipliers.
+
+        `limits` are floors and caps (n,) of the pages of the block, if rates count within these only.
+        """
+        many = max(len(multipliers), 1)
+        few = min(_WINDOW, _CACHE // many) if many <= _TOGETHER else 0
+        rows = slice(first, min(max(last, first + few), self.row.size))
         near = None if self.near is None else self.near.take(rows)
-        return SignalWindow(rows, self.row[rows], self.pages.take(rows), self.most_per_day[rows], near)
+        row = self.row[rows]
+        mine = None if limits is None else (limits[0][row], limits[1][row])
+        return SignalWindow(
+            rows, row, self.pages.take(rows), self.most_per_day[rows], near, multipliers, mine
+        )
 
     def find(self, rows: IntArray) -> tuple[IntArray, IntArray]:
         """Where in ascending block `rows` there are pages of these, and which: two (k,) int64."""
@@ -166,7 +185,10 @@ class SignalRows:
 
 
 class SignalWindow:
-    """Some of the rows, evaluated together: the few that need to be solved cost less that way.
+    """Some of the rows, evaluated together: a call costs more than a page.
+
+    Most pages are settled by the first and the last multiplier: starved, at their cap or at their floor at
+    both. Only the others are evaluated in between, some multipliers at a time, so that memory is bounded.
 
     Attributes
     ----------
@@ -176,42 +198,109 @@ class SignalWindow:
     most_per_day : (w,) float64
     """
 
-    __slots__ = ("_near", "_pages", "_rates", "most_per_day", "row", "rows")
+    __slots__ = (
+        "_at",
+        "_found",
+        "_limits",
+        "_multipliers",
+        "_near",
+        "_open",
+        "_pages",
+        "_settled",
+        "_since",
+        "_until",
+        "most_per_day",
+        "row",
+        "rows",
+    )
 
     def __init__(
-        self, rows: slice, row: IntArray, pages: SignalPages, most_per_day: FloatArray, near: Expansion | None
+        self,
+        rows: slice,
+        row: IntArray,
+        pages: SignalPages,
+        most_per_day: FloatArray,
+        near: Expansion | None,
+        multipliers: Sequence[float],
+        limits: tuple[FloatArray, FloatArray] | None,
     ) -> None:
-        self.rows = slice(rows.start, rows.start + row.size)
-        self.row, self.most_per_day = row, most_per_day
-        self._pages, self._near = pages, near
-        self._rates: dict[float, FloatArray] = {}
+        self.rows, self.row, self.most_per_day = rows, row, most_per_day
+        self._pages, self._near, self._limits = pages, near, limits
+        self._multipliers = np.array(multipliers, dtype=np.float64)
+        self._at: dict[float, int] = {}  # rows of `_found` by multiplier
+        self._found = np.empty((0, row.size))
+        self._open = np.arange(row.size)
+        self._settled = np.zeros(row.size)
+        self._until: FloatArray | None = None
+        self._since: FloatArray | None = None
+        if limits is not None and near is not None:
+            floor, cap = limits
+            if float(cap.min()) < np.inf:
+                self._until = least_value(pages, cap * (1.0 + _MARGIN))
+            if float(floor.max()) > 0.0:
+                self._since = most_value(pages, floor * (1.0 - _MARGIN))
+        if self._multipliers.size >= (_MANY if limits is None else 3):
+            self._settle()
 
-    def fill(self, multipliers: Sequence[float]) -> None:
-        """Evaluates small windows at many multipliers together: a call costs more than a page."""
-        together = _TOGETHER // max(self.row.size, 1)
-        if together < 8:
-            return
-        for start in range(0, len(multipliers), together):
-            some = multipliers[start : start + together]
-            rows = np.tile(np.arange(self.row.size), len(some))
-            price = np.repeat(np.array(some), self.row.size)
-            if self._near is not None:
-                found = self._near.take(rows).rates(price)
-            else:
-                found = signal_value.crawl_rate(self._pages.take(rows), price)
-            self._rates.update(zip(some, found.reshape(len(some), self.row.size), strict=True))
+    def _settle(self) -> None:
+        """Finds the pages with one rate for all multipliers, or rates that all lie beyond a limit."""
+        at_first, at_last = self._evaluate(self._multipliers[[0, -1]])
+        kind = signal_value.kind_of(self._pages)
+        steps = (kind == signal_value.FULL_RECALL) | (kind == signal_value.PERFECT)
+        settled = (at_first == 0.0) | (steps & (at_first == at_last))
+        if self._limits is not None:
+            floor, cap = self._limits
+            settled |= at_last >= cap * (1.0 + _MARGIN)
+            at_floor = at_first <= floor * (1.0 - _MARGIN)
+            settled |= at_floor
+        self._settled = np.where(settled, at_last, 0.0)
+        self._open = np.flatnonzero(~settled)
+        if self._near is not None:
+            self._near = self._near.take(self._open)
+        self._pages = self._pages.take(self._open)
+        if self._until is not None:
+            self._until = self._until[self._open]
+        if self._since is not None:
+            self._since = self._since[self._open]
 
-    def rates(self, multiplier: float) -> FloatArray:
-        """(w,) crawl rates per day asked for at a multiplier > 0, before floors and caps."""
-        if multiplier not in self._rates:
-            if multiplier == np.inf:
-                found = np.zeros(self.row.size)
-            elif self._near is not None:
-                found = self._near.rates(multiplier)
-            else:
-                found = signal_value.crawl_rate(self._pages, multiplier)
-            self._rates[multiplier] = found
-        return self._rates[multiplier]
+    def _evaluate(self, multipliers: FloatArray) -> FloatArray:
+        """(k, open pages) rates, before floors and caps or beyond them."""
+        if self._near is not None:
+            return self._near.rates_at(multipliers, self._until, self._since)
+        rates = [signal_value.crawl_rate(self._pages, float(multiplier)) for multiplier in multipliers]
+        return np.array(rates).reshape(multipliers.size, self._open.size)
+
+    def settled(self, part: slice) -> FloatArray:
+        """(p,) rates of those in a `part` of the rows that have one for all multipliers, else 0."""
+        return self._settled[part]
+
+    def others(self, multiplier: float, part: slice) -> tuple[IntArray, FloatArray]:
+        """The other rows of the `part`, (q,) from its start, and their rates at a multiplier > 0."""
+        first, last = (int(at) for at in np.searchsorted(self._open, [part.start, part.stop]))
+        rows = self._open[first:last] - part.start
+        if multiplier == np.inf:
+            return rows, np.zeros(rows.size)
+        if multiplier not in self._at:
+            # Whatever the number of rows: which multipliers come together tells in the last digits.
+            start = int(np.searchsorted(self._multipliers, multiplier)) // _TOGETHER * _TOGETHER
+            some = self._multipliers[start : start + _TOGETHER]
+            if multiplier not in some:
+                raise ValueError(f"{multiplier!r} is none of the multipliers of this window")
+            self._at = {float(x): j for j, x in enumerate(some)}
+            self._found = self._evaluate(some)
+        return rows, self._found[self._at[multiplier], first:last]
+
+    def rates(self, multiplier: float, part: slice) -> FloatArray:
+        """Crawl rates per day asked for at a multiplier > 0 by a `part` of the rows: (p,) float64.
+
+        Before floors and caps; where those were given, a rate beyond them may stand for any other.
+        """
+        rows, rates = self.others(multiplier, part)
+        if rows.size == part.stop - part.start:
+            return rates
+        out = np.zeros(part.stop - part.start) if multiplier == np.inf else self._settled[part].copy()
+        out[rows] = rates
+        return out
 
 
 def clock_rate(pages: SignalPages) -> tuple[FloatArray, BoolArray]:
@@ -259,3 +348,19 @@ def least_value(pages: SignalPages, rate_per_day: FloatArray) -> FloatArray:
     late = np.where(exact, np.maximum(late, 0.0), 0.0)
     found = pages.request_rate_per_day / clock * p2(np.maximum(alone, late)) * _SAFETY
     return np.where(rate <= g, np.maximum(found, value_of_first(pages)), found)
+
+
+def most_value(pages: SignalPages, rate_per_day: FloatArray) -> FloatArray:
+    """(s,) multipliers from which on the pages surely ask for at most `rate_per_day`; mu / Delta for 0.
+
+    From psi >= u / (a + g kappa), 1 / psi <= g + a / u, and V(u) <= mu / a P2(u).
+    """
+    a, g = pages.unsignalled_rate_per_day, pages.signal_rate_per_day
+    clock, exact = clock_rate(pages)
+    rate = rate_per_day
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        best = pages.request_rate_per_day / pages.change_rate_per_day
+        by_clock = np.where(exact & (rate > 0.0), clock / np.where(rate > 0.0, rate, 1.0), np.inf)
+        by_signals = np.where(rate > g, a / np.where(rate > g, rate - g, 1.0), np.inf)
+        found = pages.request_rate_per_day / a * p2(np.minimum(by_clock, by_signals)) / _SAFETY
+    return np.where(a > 0.0, np.minimum(found, best / _SAFETY), best / _SAFETY)

@@ -14,18 +14,28 @@ from policies import signal_clock
 from policies.signal_clock import Point
 from policies.signal_pages import (
     GENERAL,
+    INERT,
     NOISELESS,
     SignalPages,
     blocks,
     closed,
+    depth_from,
     depth_of,
     kind_of,
     prices,
     scaled,
+    useful_changes,
 )
-from policies.typing_ import ByteArray, FloatArray, IntArray
+from policies.typing_ import BoolArray, ByteArray, FloatArray, IntArray
 
 _COLUMNS = tuple(field.name for field in fields(Point))
+
+
+_PASS = 1 << 14  # pairs of page and multiplier evaluated together: their arrays stay in the cache
+_ROWS = 1 << 13
+_SOLVED = 1 << 16  # pairs that are solved together
+_LEFT = 1 << 19  # pairs that are kept until they are solved
+_MANY = 17  # multipliers; more are taken where demand jumps, in a narrow bracket
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +75,107 @@ class Expansion:
         """Threshold of the clock at `multiplier`, as `signal_value.threshold`; (n,) float64."""
         return self._evaluate(multiplier)[0]
 
+    def rates_at(
+        self, multipliers: FloatArray, until: FloatArray | None = None, since: FloatArray | None = None
+    ) -> FloatArray:
+        """`rates` at many multipliers, at a fraction of the cost: (k, n) float64.
+
+        Up to 17 multipliers give the rates of `rates` to the bit; more make it renew series that do not reach
+        them, within the same error. What a page gets depends on that page and the multipliers alone.
+
+        Parameters
+        ----------
+        multipliers : (k,) float64, >= 0
+        until, since : (n,) float64, optional
+            Rates at multipliers up to `until`, and from `since` on, do not matter: they are not solved for,
+            and come out as inf and 0 where the series does not tell.
+        """
+        out = np.zeros((multipliers.size, len(self.pages)))
+        searched = (self.kind == GENERAL) | (self.kind == NOISELESS)
+        rows = np.flatnonzero(~searched & (self.kind != INERT))
+        for start in range(0, rows.size, _ROWS):
+            part = rows[start : start + _ROWS]
+            pages, kind = self.pages.take(part), self.kind[part]
+            for j, multiplier in enumerate(multipliers):
+                price = np.broadcast_to(multiplier, part.shape)
+                out[j, part] = closed(pages, kind, depth_of(pages, kind, price))[1]
+        rows = np.flatnonzero(searched)
+        size = max(min(_ROWS, _LEFT // max(multipliers.size, 1)), 1)
+        found: list[tuple[IntArray, IntArray, FloatArray]] = []
+        for start in range(0, rows.size, size):
+            part = rows[start : start + size]
+            out[:, part], left = self._by_series(part, multipliers)
+            for first, goal in left:
+                at, which = np.nonzero(~np.isnan(goal))
+                goal = goal[at, which]
+                at, which = first + at, part[which]
+                for limit, value, beyond in ((until, np.inf, np.less_equal), (since, 0.0, np.greater_equal)):
+                    if limit is not None:
+                        known = beyond(multipliers[at], limit[which])
+                        out[at[known], which[known]] = value
+                        at, which, goal = at[~known], which[~known], goal[~known]
+                found.append((at, which, goal))
+            if found and (start + size >= rows.size or sum(one[0].size for one in found) > _LEFT):
+                columns = [np.concatenate(column) for column in zip(*found, strict=True)]
+                self._solve_left(columns[0], columns[1], columns[2], out)
+                found = []
+        return out
+
+    def _by_series(
+        self, rows: IntArray, multipliers: FloatArray
+    ) -> tuple[FloatArray, list[tuple[int, FloatArray]]]:
+        """`rates_at` for `rows` without closed forms where the series reach: (k, rows) float64.
+
+        Also, for some multipliers from a first one on, the depths that they do not reach, elsewhere NaN.
+        """
+        pages, point = self.pages.take(rows), take(self.point, rows)
+        a, mu, changes = pages.unsignalled_rate_per_day, pages.request_rate_per_day, useful_changes(pages)
+        out = np.empty((multipliers.size, rows.size))
+        step = max(_PASS // rows.size, 1)
+        outside = []
+        for first in range(0, multipliers.size, step):
+            price = multipliers[first : first + step, None]
+            part = out[first : first + step]
+            with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+                goal = depth_from(price * changes, mu)
+                np.divide(a, signal_clock.move_h(point, goal), out=part)
+                left = ~(np.abs(goal - point.depth) <= point.reach)
+            if not np.any(left):
+                continue
+            never, always = goal == np.inf, goal == 0.0
+            part[never] = 0.0
+            part[always] = np.inf
+            left &= ~(never | always)
+            if np.any(left):
+                outside.append((first, np.where(left, goal, np.nan)))
+        return out, outside
+
+    def _solve_left(self, at: IntArray, which: IntArray, goal: FloatArray, out: FloatArray) -> None:
+        """Rates of pages `which` at their depths `goal` into rows `at` of `out`."""
+        a = self.pages.unsignalled_rate_per_day
+        if out.shape[0] > _MANY and at.size:
+            inside, rates = self._renewed(which, goal)
+            out[at[inside], which[inside]] = rates
+            at, which, goal = at[~inside], which[~inside], goal[~inside]
+        for start in range(0, at.size, _SOLVED):
+            part = slice(start, start + _SOLVED)
+            rows = which[part]
+            found = _solve(self.pages.take(rows), take(self.point, rows), goal[part])
+            out[at[part], rows] = a[rows] / signal_clock.move_h(found, goal[part])
+
+    def _renewed(self, which: IntArray, goal: FloatArray) -> tuple[BoolArray, FloatArray]:
+        """New series amid the depths `goal` of pages: which of these they reach, and the rates there.
+
+        The goals of one page are ascending.
+        """
+        order = np.argsort(which, kind="stable")
+        rows, first, count = np.unique(which[order], return_index=True, return_counts=True)
+        found = _solve(self.pages.take(rows), take(self.point, rows), goal[order[first + count // 2]])
+        mine = np.searchsorted(rows, which)
+        inside = np.abs(goal - found.depth[mine]) <= found.reach[mine]
+        h = signal_clock.move_h(take(found, mine[inside]), goal[inside])
+        return inside, self.pages.unsignalled_rate_per_day[which[inside]] / h
+
     def _evaluate(self, multiplier: float | FloatArray) -> tuple[FloatArray, FloatArray]:
         price = prices(self.pages, multiplier)
         u, rate = np.empty(len(self.pages)), np.empty(len(self.pages))
@@ -86,14 +197,8 @@ class Expansion:
             h = signal_clock.move_h(point, goal)
         outside = np.flatnonzero(~inside)
         if outside.size:
-            r, kappa = scaled(pages.take(rows[outside]))
             goal = goal[outside]
-            start = clock[outside]
-            # A series is a good start a little outside its reach, and none at all further out.
-            near = np.abs(goal - point.depth[outside]) <= np.minimum(20.0 * point.reach[outside], 0.1 * goal)
-            far = np.flatnonzero(~(near & (start > 0.0) & np.isfinite(start)))
-            start[far] = signal_clock.guess(r[far], kappa[far], goal[far])
-            found = signal_clock.solve(r, kappa, goal, start, loose=True)
+            found = _solve(pages.take(rows[outside]), take(point, outside), goal)
             clock[outside] = signal_clock.move(found, goal)
             h[outside] = signal_clock.move_h(found, goal)
         u[rows] = clock
@@ -163,6 +268,60 @@ def expand(pages: SignalPages, multiplier: float) -> Expansion:
         for name in _COLUMNS:
             getattr(point, name)[block][rows] = getattr(found, name)
     return Expansion(pages, kind, float(multiplier), point)
+
+
+def _solve(pages: SignalPages, point: Point, goal: FloatArray) -> Point:
+    """Series around the depths `goal` of pages whose own, `point`, do not reach there."""
+    r, kappa = scaled(pages)
+    with np.errstate(over="ignore", invalid="ignore"):
+        start = signal_clock.move(point, goal)
+    # A series is a good start a little outside its reach, and none at all further out.
+    near = np.abs(goal - point.depth) <= np.minimum(20.0 * point.reach, 0.1 * goal)
+    far = np.flatnonzero(~(near & (start > 0.0) & np.isfinite(start)))
+    start[far] = signal_clock.guess(r[far], kappa[far], goal[far])
+    return signal_clock.solve(r, kappa, goal, start, loose=True)
+
+
+class Trail:
+    """Rates at multipliers that close in on an answer, of each page its own: series follow them.
+
+    The rates of a page depend on the multipliers it was asked for before, in their last digits.
+    """
+
+    __slots__ = ("_kind", "_pages", "_point")
+
+    def __init__(self, near: Expansion) -> None:
+        """Starts from `near`, which stays as it is."""
+        self._pages, self._kind = near.pages, near.kind
+        self._point = Point(*(getattr(near.point, name).copy() for name in _COLUMNS))
+
+    @classmethod
+    def of(cls, pages: SignalPages) -> Self:
+        """Starts from nothing."""
+        return cls(Expansion(pages, kind_of(pages), 0.0, Point(*np.zeros((len(_COLUMNS), len(pages))))))
+
+    def rates(self, rows: IntArray, multiplier: FloatArray) -> FloatArray:
+        """Crawls per day of `rows`, distinct ones, at their multipliers >= 0: (k,) float64 both."""
+        out = np.empty(rows.size)
+        for block in blocks(rows.size):
+            out[block] = self._rates(rows[block], multiplier[block])
+        return out
+
+    def _rates(self, rows: IntArray, multiplier: FloatArray) -> FloatArray:
+        pages, kind = self._pages.take(rows), self._kind[rows]
+        goal = depth_of(pages, kind, multiplier)
+        rate = closed(pages, kind, goal)[1]
+        searched = ((kind == GENERAL) | (kind == NOISELESS)) & np.isfinite(goal) & (goal > 0.0)
+        left = searched & ~(np.abs(goal - self._point.depth[rows]) <= self._point.reach[rows])
+        some = np.flatnonzero(left)
+        if some.size:
+            found = _solve(pages.take(some), take(self._point, rows[some]), goal[some])
+            for name in _COLUMNS:
+                getattr(self._point, name)[rows[some]] = getattr(found, name)
+        some = np.flatnonzero(searched)
+        h = signal_clock.move_h(take(self._point, rows[some]), goal[some])
+        rate[some] = pages.unsignalled_rate_per_day[some] / h
+        return rate
 
 
 def take(point: Point, rows: IntArray | slice) -> Point:

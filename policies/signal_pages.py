@@ -129,9 +129,14 @@ def depth_of(pages: SignalPages, kind: ByteArray, multiplier: FloatArray) -> Flo
     threshold is proportional to it at first and to its square in the end.
     """
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        share = multiplier * useful_changes(pages) / pages.request_rate_per_day
-        depth = np.sqrt(-2.0 * np.log1p(-np.minimum(share, 1.0)))
-    return np.where((kind == INERT) | ~(share < 1.0), np.inf, depth)
+        found = depth_from(multiplier * useful_changes(pages), pages.request_rate_per_day)
+    return np.where((kind == INERT) | np.isnan(found), np.inf, found)
+
+
+def depth_from(loss: FloatArray, request_rate_per_day: FloatArray) -> FloatArray:
+    """`depth_of` from Lambda D and mu, which may divide by 0: of the shape of both."""
+    share: FloatArray = loss / request_rate_per_day
+    return np.sqrt(-2.0 * np.log1p(-np.minimum(share, 1.0)))
 
 
 def closed(pages: SignalPages, kind: ByteArray, depth: FloatArray) -> tuple[FloatArray, FloatArray]:

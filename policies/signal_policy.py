@@ -6,8 +6,8 @@ import numpy as np
 
 from policies import signal_value
 from policies.allocation import NONE, STARVED, Allocation
-from policies.demand import PageBlock
 from policies.objectives import Objective
+from policies.page_block import PageBlock
 from policies.result import SearchResult, Status
 from policies.signal_rates import clock_at_rate, freshness_at_rate
 from policies.signal_value import GENERAL

@@ -11,7 +11,7 @@ the clock's own running. With ``y_i = r (u - kappa i)``, over the terms with y_i
 P is the regularised lower incomplete gamma function. h is the renewal function of the jumps with a drift:
 h' = 1 - r (h(u) - h(u - kappa)), which gives a second form of H that needs one recurrence over the Poisson
 probabilities only (`_direct`), and for u many jumps long a form without any sum (`_renewal`).
-(Busa-Fekete et al., "Optimal web page crawling under noisy change-indicating signals", theorem 1.)
+(Busa-Fekete et al., "A Scalable Crawling Algorithm Utilizing Noisy Change-Indicating Signals", theorem 1.)
 """
 
 from dataclasses import dataclass, fields
@@ -302,7 +302,7 @@ def _pair(i: FloatArray, r: FloatArray, clock: FloatArray) -> tuple[FloatArray, 
     x = clock + y
     below = gammainc(i + 1.0, y)
     pois = poisson(i, y)
-    safe = np.maximum(y, 1e-300)
+    safe = np.maximum(y, 1e-300 * np.maximum(i, 1.0))  # the quotients stay finite; below it pois is 0
     p1 = pois * (i / safe)
     p2 = p1 * ((i - 1.0) / safe)
     p3 = p2 * ((i - 2.0) / safe)

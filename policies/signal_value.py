@@ -11,8 +11,8 @@ of which the copy is fresh for w(u), and
 
     V = mu (w - e^-u psi),   dV/du = mu e^-u psi,   freshness = V/(mu psi) + e^-u
 
-hold for every kind of page (Busa-Fekete et al., "Optimal web page crawling under noisy change-indicating
-signals", theorem 1 and lemma 4). Degenerate kinds have their own forms:
+hold for every kind of page (Busa-Fekete et al., "A Scalable Crawling Algorithm Utilizing Noisy
+Change-Indicating Signals", theorem 1 and lemma 4). Degenerate kinds have their own forms:
 
     no signals     a > 0, kappa = 0 or g = 0     V = (mu/D) P(2, u), whatever the signals
     noiseless      a > 0, kappa = inf            a signal is a change: crawl at once if it pays at all

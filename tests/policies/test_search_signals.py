@@ -1,5 +1,6 @@
 """The search with change signals: golden optima, Theorem 1, laws of its distributed form."""
 
+import pickle
 from dataclasses import replace
 
 import apache_beam as beam
@@ -12,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies import search, signal_value
+from policies.demand import BUDGET_UNITS
 from policies.histogram import Bounds
 from policies.search import SignalBlock
-from policies.signal_block import least_value, value_of_first
+from policies.signal_block import SignalRows, least_value, most_value, value_of_first
 from policies.signal_rates import clock_at_rate, freshness_at_rate
 from policies.signal_survey import SAMPLE, SignalSample
 from policies.signal_value import SignalPages
@@ -190,6 +192,94 @@ def test_a_page_asks_for_a_rate_at_its_least_value(seed):
     assert np.all(asked >= np.minimum(rate, most) * (1 - 1e-9))
     at_first = signal_value.crawl_rate(pages, value_of_first(pages))
     assert np.all(at_first >= pages.signal_rate_per_day * (1 - 1e-9))
+
+
+@settings(deadline=None, max_examples=40)
+@given(seed=SEEDS)
+def test_a_page_asks_for_no_more_than_a_rate_from_its_most_value_on(seed):
+    rng = np.random.Generator(np.random.Philox(key=[seed, 5]))
+    n = 60
+    request, change = 10.0 ** rng.uniform(-2, 2, n), 10.0 ** rng.uniform(-2, 2, n)
+    pages = random_pages(rng, request, change)
+    kind = signal_value.kind_of(pages)
+    pages = pages.take(np.flatnonzero((kind != signal_value.INERT) & (kind != signal_value.NO_SIGNALS)))
+    rate = pages.signal_rate_per_day * 10.0 ** rng.uniform(-2, 2, len(pages)) * (rng.random(len(pages)) < 0.9)
+    asked = signal_value.crawl_rate(pages, most_value(pages, rate))
+    assert np.all(asked <= rate * (1 + 1e-9))
+
+
+def paper_mix(n: int, budget: float, **limits) -> SignalProblem:
+    """The mix of the paper's experiments: D, mu ~ U(0, 1), recall ~ Beta(1/4, 1/4), noise ~ U(0.1, 0.6)."""
+    rng = np.random.Generator(np.random.Philox(key=3))
+    request, change = rng.random(n), rng.random(n)
+    pages = SignalPages.from_rates(request, change, rng.beta(0.25, 0.25, n), rng.uniform(0.1, 0.6, n))
+    problem = all_signals(pages, budget)
+    return replace(problem, plain=replace(problem.plain, **limits))
+
+
+def test_a_demand_of_steps_is_found_whatever_the_cut():
+    # All pages want their cap or nothing: rounds fall back on hundreds of multipliers.
+    n = 4000
+    problem = paper_mix(n, 0.04 * n, cap=np.full(n, 0.05))
+    result, parts = search.solve(problem.block(), SIGNALS, problem.budget)
+    assert totals_of(parts).at_cap > 0.7 * n
+    check_signals_optimal(problem, result, parts)
+    other, other_parts = search.solve(problem.blocks(7), SIGNALS, problem.budget)
+    assert other == result and rates_of(other_parts) == rates_of(parts)
+
+
+@pytest.mark.parametrize("limited", [True, False])
+def test_demand_at_many_multipliers_is_the_sum_of_rates_within_limits(limited):
+    n = 2500
+    limits = {"cap": np.full(n, 0.3), "floor": np.where(np.arange(n) % 2 == 0, 0.05, 0.0)} if limited else {}
+    problem = paper_mix(n, 0.1 * n, **limits)
+    state = search.begin(search.survey(problem.block(), SIGNALS, problem.budget), SIGNALS, problem.budget)
+    center = state.expanded_at
+    many = tuple(center * np.exp(np.linspace(-2e-4, 1e-4, 300)))
+    state = replace(state, pending=many)
+    found = search.demand(problem.block(), SIGNALS, state)
+    pieces = search.Demand((0,) * len(many))
+    for block in problem.blocks(5):
+        pieces = pieces.merge(search.demand(block, SIGNALS, state))
+    assert pieces == found
+    floor, cap = problem.plain.bounds(SIGNALS)
+    for at in (0, 17, 150, 299):
+        rates = np.clip(signal_value.crawl_rate(problem.pages, many[at]), floor, cap)
+        asked = found.units[at] / BUDGET_UNITS * problem.budget
+        assert asked == pytest.approx(float(rates.sum()), rel=1e-9)
+
+
+def test_pages_settled_at_both_ends_are_not_evaluated_in_between():
+    n = 2000
+    pages = paper_mix(n, 1.0).pages
+    rows = SignalRows(np.arange(n), pages)
+    rows.expand(0.39)
+    many = tuple(0.39 * np.exp(np.linspace(-1e-4, 1e-4, 400)))
+    window = rows.window(0, n, many, (np.zeros(n), np.full(n, 0.05)))
+    for price in (many[0], many[200], many[-1]):
+        which, _ = window.others(price, slice(0, n))
+        assert which.size < 0.05 * n
+        want = np.minimum(signal_value.crawl_rate(pages, price), 0.05)
+        found = np.minimum(window.rates(price, slice(0, n)), 0.05)
+        np.testing.assert_allclose(found, want, rtol=1e-9)
+        np.testing.assert_array_equal(np.minimum(window.rates(price, slice(300, 900)), 0.05), found[300:900])
+    with pytest.raises(ValueError, match="none of the multipliers"):
+        window.rates(0.5, slice(0, n))
+
+
+def test_surveys_travel_compressed():
+    problem = paper_mix(30_000, 3000.0)
+    found = search.survey(problem.block(), SIGNALS, problem.budget)
+    packed = pickle.dumps(found)
+    assert len(packed) < 300_000
+    back = pickle.loads(packed)
+    for name in ("upper", "upper_steps", "lower", "lower_steps", "plain"):
+        want, got = getattr(found.signals, name), getattr(back.signals, name)
+        np.testing.assert_array_equal(got.key, want.key)
+        np.testing.assert_array_equal(got.sums, want.sums)
+    assert pickle.loads(pickle.dumps(search.Survey.empty(SIGNALS, 1.0))).ratios.sums.shape == (0, 3)
+    both = back.merge(back)
+    np.testing.assert_array_equal(both.signals.upper.sums, found.merge(found).signals.upper.sums)
 
 
 @settings(deadline=None, max_examples=30)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from policies import signal_value
-from policies.signal_expansion import Expansion
+from policies.signal_expansion import Expansion, Trail
 from policies.signal_value import SignalPages
 
 
@@ -138,3 +138,55 @@ def test_bad_multipliers_are_refused(multiplier):
 def test_bad_price_is_refused():
     with pytest.raises(ValueError, match="at least 0"):
         signal_value.expand(every_kind(3, 37), 0.1).rates(-0.1)
+
+
+@pytest.mark.parametrize("mix", list(MIXES))
+def test_rates_at_several_multipliers_are_the_rates_at_each_to_the_bit(mix):
+    pages = MIXES[mix](600, 34)
+    multiplier = float(np.quantile(best_of(pages), 0.4)) + 1e-6
+    near = signal_value.expand(pages, multiplier)
+    several = np.array([0.0, *(multiplier * np.exp(np.linspace(-0.7, 0.7, 12))), 1e9, np.inf])
+    found = near.rates_at(several)
+    for j, price in enumerate(several):
+        np.testing.assert_array_equal(found[j], near.rates(float(price)))
+
+
+@pytest.mark.parametrize("mix", list(MIXES))
+def test_rates_at_many_multipliers_are_exact_and_depend_on_the_page_alone(mix):
+    pages = MIXES[mix](300, 35)
+    multiplier = float(np.quantile(best_of(pages), 0.4)) + 1e-6
+    near = signal_value.expand(pages, multiplier)
+    many = multiplier * np.exp(np.linspace(-3e-3, 5e-4, 40))
+    found = near.rates_at(many)
+    for price, rates in zip(many, found, strict=True):
+        np.testing.assert_allclose(rates, signal_value.crawl_rate(pages, float(price)), rtol=1e-9)
+    some = np.arange(7, 300, 3)
+    np.testing.assert_array_equal(near.take(some).rates_at(many), found[:, some])
+
+
+def test_rates_that_do_not_matter_are_not_solved_for():
+    pages = paper_mix(500, 36)
+    near = signal_value.expand(pages, 1.0)
+    some = np.array([0.3, 0.5, 0.9, 1.0, 1.1, 2.0])
+    want = near.rates_at(some)
+    found = near.rates_at(some, np.full(500, 0.5), np.full(500, 1.1))
+    np.testing.assert_array_equal(found[2:4], want[2:4])
+    assert np.all((found[:2] == want[:2]) | np.isinf(found[:2])) and np.any(np.isinf(found[:2]))
+    assert np.all((found[4:] == want[4:]) | (found[4:] == 0.0)) and np.any(found[4:] != want[4:])
+
+
+@pytest.mark.parametrize("mix", list(MIXES))
+@pytest.mark.parametrize("expanded", [True, False])
+def test_a_trail_follows_multipliers_that_close_in(mix, expanded):
+    pages = MIXES[mix](300, 37)
+    rng = np.random.default_rng(38)
+    goal = best_of(pages) * rng.uniform(0.05, 1.02, 300)
+    near = signal_value.expand(pages, float(np.median(goal)))
+    before = near.columns()["depth"].copy()
+    trail = Trail(near) if expanded else Trail.of(pages)
+    for width in (1.0, 0.3, 0.05, 1e-2, 1e-4, 1e-6, 0.0):
+        rows = np.sort(rng.choice(300, 200, replace=False))
+        price = goal[rows] * np.exp(width * rng.uniform(-1.0, 1.0, 200))
+        want = signal_value.crawl_rate(pages.take(rows), price)
+        np.testing.assert_allclose(trail.rates(rows, price), want, rtol=1e-9)
+    np.testing.assert_array_equal(near.columns()["depth"], before)

@@ -459,3 +459,12 @@ def test_bad_arguments_are_refused():
         signal_value.crawl_value(pages, -one, one)
     with pytest.raises(ValueError, match="terms must be at least 1, got 0"):
         signal_value.crawl_value(pages, one, one, terms=0)
+
+
+def test_a_clock_at_a_late_reading_to_the_instant_does_not_overflow():
+    # The 10^9th signal has just come: the term of the next one has run for no time at all.
+    column = np.ones(1)
+    with np.errstate(over="raise", invalid="raise", divide="raise"):
+        terms = signal_terms.evaluate(1e12 * column, column, 0.0 * column, 1e9 * column)
+    assert terms.h[0] == pytest.approx(1e9 / 1e12, rel=1e-9)
+    assert all(np.isfinite(getattr(terms, name)[0]) for name in ("value", "rest", "d1", "d2", "d3", "d4"))
