@@ -200,6 +200,7 @@ class SignalWindow:
 
     __slots__ = (
         "_at",
+        "_ends",
         "_found",
         "_limits",
         "_multipliers",
@@ -230,6 +231,7 @@ class SignalWindow:
         self._at: dict[float, int] = {}  # rows of `_found` by multiplier
         self._found = np.empty((0, row.size))
         self._open = np.arange(row.size)
+        self._ends: tuple[FloatArray, FloatArray] | None = None
         self._settled = np.zeros(row.size)
         self._until: FloatArray | None = None
         self._since: FloatArray | None = None
@@ -255,6 +257,7 @@ class SignalWindow:
             settled |= at_floor
         self._settled = np.where(settled, at_last, 0.0)
         self._open = np.flatnonzero(~settled)
+        self._ends = (at_first[self._open], at_last[self._open])
         if self._near is not None:
             self._near = self._near.take(self._open)
         self._pages = self._pages.take(self._open)
@@ -287,7 +290,15 @@ class SignalWindow:
             if multiplier not in some:
                 raise ValueError(f"{multiplier!r} is none of the multipliers of this window")
             self._at = {float(x): j for j, x in enumerate(some)}
-            self._found = self._evaluate(some)
+            self._found = np.empty((some.size, self._open.size))
+            inner = np.ones(some.size, dtype=np.bool_)
+            if self._ends is not None:  # known already
+                is_end = (some == self._multipliers[0]), (some == self._multipliers[-1])
+                for at, rates in zip(is_end, self._ends, strict=True):
+                    self._found[at] = rates
+                inner = ~(is_end[0] | is_end[1])
+            if np.any(inner):
+                self._found[inner] = self._evaluate(some[inner])
         return rows, self._found[self._at[multiplier], first:last]
 
     def rates(self, multiplier: float, part: slice) -> FloatArray:
