@@ -331,7 +331,9 @@ class ShardFold:
         later = int((~known & (at_us > self._settings.as_of_us)).sum())
         self.counts.add("signals", later)
         self.counts.add("signals_after_as_of", later)
-        self.counts.add("signals_unmatched", int((~known).sum()) - later)
+        early = int((~known & (page >= 0)).sum())  # none of them is later than the night
+        self.counts.add("signals_before_known", early)
+        self.counts.add("signals_unmatched", int((~known).sum()) - later - early)
         named = table.column("source").combine_chunks().dictionary_encode()
         codes = np.array([self._source_code[n] for n in named.dictionary.to_pylist()], np.int32)
         return page[known], at_us[known], codes[named.indices.to_numpy()][known]
@@ -353,7 +355,8 @@ class ShardFold:
             late = early.copy()
             late[early] = day[early] <= self._requests.last_day[page[early]]
             old = early & ~late & (day // 7 < oldest)
-            self.counts.add("requests_unmatched", int((over & ~known).sum()))
+            self.counts.add("requests_unmatched", int((over & (page < 0)).sum()))
+            self.counts.add("requests_before_known", int((over & ~known & (page >= 0)).sum()))
             self.counts.add("requests_after_as_of", int((~over).sum()))
             self.counts.add("requests_late", int(late.sum()))
             self.counts.add("requests_too_old", int(old.sum()))
@@ -483,4 +486,5 @@ class ShardFold:
             bool((requests.clicks > 0).any()),
             bool((requests.impressions > 0).any()),
             judged_of(self._judge, self.pages, giants, self._siblings.sums(), self._factors.sums),
+            "volatile_weight" in self._tables.tables["pages"].schema.names,
         )

@@ -62,5 +62,7 @@ def test_nights_are_one_night_also_before_a_page_is_known(first_crawl):
         state = (fold.state(), fold.signals())
     assert state[0].equals(whole.state())
     assert state[1].equals(whole.signals())
-    assert whole.counts.publish()["requests_unmatched"] == first_crawl
+    counts = whole.counts.publish()
+    assert counts["requests_before_known"] == counts["signals_before_known"] == first_crawl
+    assert not counts.get("requests_unmatched") and not counts.get("signals_unmatched")
     assert whole.state().column("request_clicks").to_pylist()[0][-1] > 0
