@@ -89,13 +89,16 @@ def signal_rows(n: int) -> list[Row]:
     start = np.arange(0, n + 1, 20)
     start[-1] = n
     limited = replace(block, host_start=start, host_limit_per_day=np.full(start.size - 1, 2.5))
-    for name, case, target in (
-        ("all pages with signals", block, 10_000.0),
-        ("all pages with signals, hosts limited", limited, None),
+    capped = replace(block, cap_per_day=np.full(n, 0.05))
+    for name, case, visits, target in (
+        ("all pages with signals", block, 0.1, 10_000.0),
+        ("all pages with signals, capped", capped, 0.04, 30_000.0),
+        ("all pages with signals, hosts limited", limited, 0.1, 20_000.0),
     ):
-        result, (allocation,) = search.solve(case, with_signals, 0.1 * n)
+        budget = visits * n
+        result, (allocation,) = search.solve(case, with_signals, budget)
         hosts = allocation.totals.hosts_at_limit / (start.size - 1)
-        ns = best_ns(lambda case=case: search.solve(case, with_signals, 0.1 * n), n, repeats=2)
+        ns = best_ns(lambda case=case, budget=budget: search.solve(case, with_signals, budget), n, repeats=2)
         at_limit = f", {hosts:.0%} of them at it" if hosts else ""
         rows.append(Row(f"solve, {name}{at_limit} ({result.rounds} rounds)", ns, "ns/page", target))
     return rows
