@@ -41,6 +41,7 @@ _CODES: tuple[tuple[type[Exception], int], ...] = (
     (InfeasibleError, EXIT_USAGE),
     (RecrawlError, EXIT_FAILED),
 )
+MAX_NAMED_WORDS = 5
 # No place to write: the fault of no program.
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 _WHERE = re.compile(r" \[while running .*\]$", re.DOTALL)
@@ -104,6 +105,24 @@ def _unknown(option: str, add_arguments: Callable[..., None] = NightlyOptions._a
     return f"{option}: neither recrawl nor Beam knows this option{hint}"
 
 
+def _unknown_words(
+    words: list[str], add_arguments: Callable[..., None] = NightlyOptions._add_argparse_args
+) -> list[str]:
+    """What to say of words that are no options. A shell makes one pattern into many: they are one problem."""
+    options = [word for word in words if word.startswith("-")]
+    stray = [word for word in words if not word.startswith("-")]
+    found = [_unknown(option, add_arguments) for option in options]
+    if len(stray) > 1 or any(os.path.exists(word) for word in stray):
+        more = len(stray) - MAX_NAMED_WORDS
+        named = ", ".join(stray[:MAX_NAMED_WORDS]) + (f" and {more} more" if more > 0 else "")
+        found.append(
+            f"{named}: no options; quote patterns, as in --sitemaps='maps/*', or the shell expands them"
+        )
+    else:
+        found += [_unknown(word, add_arguments) for word in stray]
+    return found
+
+
 class _Lenient:
     """A parser to which options may be added twice."""
 
@@ -142,7 +161,7 @@ def _night(argv: list[str]) -> int:
     argv = with_options_files(argv)
     _, passed = night.split(argv)
     rest = _parser().parse_known_args(["night", *passed])[1]
-    problems = [_unknown(option, night.add_arguments) for option in _unknown_options(rest)]
+    problems = _unknown_words(_unknown_options(rest), night.add_arguments)
     try:
         night.parse(argv)
     except OptionsError as error:
@@ -231,7 +250,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if parsed.command == "night":
             return _night(arguments[arguments.index(parsed.command) + 1 :])
         unknown = _unknown_options(rest)
-        problems = [_unknown(option) for option in unknown]
+        problems = _unknown_words(unknown)
         try:
             Settings(PipelineOptions(arguments[1:]))
         except OptionsError as error:

@@ -184,6 +184,8 @@ def sniff(path: str, head: bytes, text: bytes) -> str:
     text = text.removeprefix(_BOM).lstrip()
     if text.startswith((b"{", b"[")):
         return "jsonl"
+    if text.startswith(b"<"):
+        raise InputError(f"{path}: this is XML or HTML; give sitemaps and feeds to --sitemaps")
     if b"," in text.split(b"\n", 1)[0]:
         return "csv"
     raise InputError(f"{path}: not Parquet, Avro, JSON Lines or CSV by its name or its first bytes")

@@ -22,9 +22,10 @@ from transforms.urls import REASONS, HostTable, canonical_host, locate, stable_h
 
 HASHES = [pa.field("url_hash", pa.uint64()), pa.field("host_hash", pa.uint64())]
 SAMPLE_CHARACTERS = 200
-UNKNOWN_SOURCE = "unknown"
-# Source of rows that say when they were received: pings, which name no source.
+NO_SOURCE = "signal"
+# Source of rows that name none; of those that say when they were received: pings.
 PINGED = "indexnow"
+MAX_SOURCE_CHARACTERS = 200
 # Rows of a block that are shown in rejected/ although they count, at most.
 MAX_NOTED = 100
 
@@ -380,11 +381,20 @@ def _signals(block: _Block, table: HostTable | None) -> Made:
     when = _time(block, "received_at" if pinged else "signalled_at")
     source = block.column("source")
     named = block.nulls(pa.string()) if source is None else columns.clean(columns.text(source)[0])[0]
-    return {
-        "url": url,
-        "signalled_at": when,
-        "source": pc.fill_null(named, PINGED if pinged else UNKNOWN_SOURCE),
-    }, keys
+    named = pc.fill_null(named, "")
+    blank = pc.equal(pc.utf8_trim_whitespace(named), "")
+    named = pc.replace_with_mask(named, blank, PINGED if pinged else NO_SOURCE)
+    block.reject(_bad_names(named), "bad_source", "source")
+    return {"url": url, "signalled_at": when, "source": named}, keys
+
+
+def _bad_names(names: pa.Array) -> Mask:
+    """Names of sources that no report could show, by their distinct values."""
+    encoded = names.dictionary_encode()
+    distinct = encoded.dictionary
+    bad = np.asarray(pc.greater(pc.utf8_length(distinct), MAX_SOURCE_CHARACTERS))
+    bad = bad | np.asarray(pc.match_substring_regex(distinct, r"\p{Cc}"))
+    return np.append(bad, False)[encoded.indices.fill_null(len(bad)).to_numpy()]
 
 
 def _sitemaps(block: _Block, table: HostTable | None) -> Made:

@@ -161,9 +161,9 @@ def unpacked(batch: pa.RecordBatch) -> pa.RecordBatch:
 def _count_rejected(counts: Counts, kind: str, batch: pa.RecordBatch) -> None:
     for entry in pc.value_counts(batch.column("reason")).to_pylist():
         reason, n = entry["values"], entry["counts"]
-        if reason in NOTED:
-            continue  # who compares the dates counts them all
-        if reason.endswith("_file"):  # not a row: the rest of a file
+        if reason in NOTED:  # who compares the dates counts them all; these are those that rejected/ shows
+            counts.add(f"{kind}_noted_{reason}", n)
+        elif reason.endswith("_file"):  # not a row: the rest of a file
             counts.add(f"{kind}_files_{reason.removesuffix('_file')}", n)
         else:
             counts.add(f"{kind}_rejected", n)

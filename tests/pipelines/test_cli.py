@@ -156,6 +156,16 @@ def test_an_unknown_option_is_named_and_no_prefix_is_guessed():
     assert "stray" in line
 
 
+@pytest.mark.parametrize(
+    ("n", "named"), [(2, "f0, f1"), (5, "f0, f1, f2, f3, f4"), (165, "f0, f1, f2, f3, f4 and 160 more")]
+)
+def test_a_pattern_that_the_shell_has_expanded_is_one_problem(n, named):
+    (line,) = _problems(*GOOD, "--sitemaps", "first", *(f"f{i}" for i in range(n)))
+    assert line.startswith(f"{named}: no options; quote patterns")
+    (line,) = _problems(*GOOD, "--sitemaps", "first", __file__)
+    assert "quote patterns" in line
+
+
 def test_state_inside_output_is_refused():
     """The night would delete what it reads."""
     (line,) = _problems(*GOOD, "--state=o/state")

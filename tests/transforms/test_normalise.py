@@ -159,10 +159,14 @@ def test_pages():
     assert done.rows["template"].to_pylist() == ["c", "e", None]
 
 
-def test_signals_without_a_source_are_of_an_unknown_one():
+def test_signals_that_name_no_source_are_of_one_source():
     done = _run("signals", {"url": [URL, URL], "signalled_at": [NOW, None]})
-    assert done.rows["source"].to_pylist() == ["unknown"]
+    assert done.rows["source"].to_pylist() == ["signal"]
     assert _reasons(done) == [(1, "bad_timestamp")]
+    columns = {"url": [URL] * 4, "signalled_at": [NOW] * 4, "source": ["", "  ", None, "cdn"]}
+    assert _run("signals", columns).rows["source"].to_pylist() == ["signal"] * 3 + ["cdn"]
+    columns["received_at"] = columns.pop("signalled_at")
+    assert _run("signals", columns).rows["source"].to_pylist() == ["indexnow"] * 3 + ["cdn"]
 
 
 def test_hosts_in_any_spelling():

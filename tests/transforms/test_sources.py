@@ -126,6 +126,7 @@ def test_other_kinds(tmp_path):
             "need a column url. The file has: link",
         ),
         ("observations", "a.txt", "hello", "a.txt: not Parquet, Avro"),
+        ("signals", "page.xml", '<urlset a=",">\n', "page.xml: this is XML or HTML; give sitemaps and feeds"),
         (
             "hosts",
             "a.csv",
