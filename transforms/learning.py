@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from apache_beam.pvalue import AsSingleton
 
 from policies import prior, request_history, requests, search, volatile
 from policies.evidence import Evidence
-from policies.typing_ import FloatArray, IntArray, UIntArray
+from policies.typing_ import BoolArray, FloatArray, IntArray, UIntArray
 from transforms.catalogue import DAY_US
 from transforms.coders import ShardTables
 from transforms.combining import CombineShards
@@ -25,6 +26,23 @@ from transforms.solving import block_to_tables, table_to_signals
 from transforms.trusting import LearnedTrust, estimate_signals
 
 GROUP_ROUNDS = 4
+
+
+@dataclass(frozen=True)
+class Ordinary:
+    """Change rates of pages that are not volatile, see `policies.volatile.ordinary`.
+
+    Attributes
+    ----------
+    mean_per_day : float
+        Mean of such pages in the sample.
+    giants : dict of int to float, changes per day
+        That of split hosts, by the host's hash: a shard has some of their pages only, and who is volatile
+        must not depend on which.
+    """
+
+    mean_per_day: float
+    giants: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -45,6 +63,8 @@ class Learned:
         What a page weighs: clicks, impressions, importance or equal.
     trust : LearnedTrust or None
         Of sources of signals; None where they are not to be used.
+    ordinary : Ordinary or None
+        None where no page may be volatile.
     """
 
     change: prior.Prior
@@ -56,6 +76,7 @@ class Learned:
     weight: str
     judged: Judged = field(default_factory=Judged)
     trust: LearnedTrust | None = None
+    ordinary: Ordinary | None = None
 
 
 @dataclass(frozen=True)
@@ -135,7 +156,27 @@ def learn(overview: Overview, clock: RequestClock, weight_by: str, with_signals:
         weight,
         overview.judged,
         trust,
+        _learn_ordinary(sample, overview.giant_sample, change) if overview.has_volatile else None,
     )
+
+
+def _learn_ordinary(sample: pa.RecordBatch, giants: pa.RecordBatch, change: prior.Prior) -> Ordinary:
+    rows = volatile.ordinary(_sampled_evidence(sample)[0])
+    rates = _sampled_rates(sample, change)[rows]
+    # The prior's own mean runs off where a host has nothing but volatile pages.
+    mean = math.fsum(rates) / len(rates) if len(rates) else change.mean_per_day
+    host, code = np.unique(giants.column("host_hash").to_numpy(), return_inverse=True)
+    rows, rates = volatile.ordinary(_sampled_evidence(giants)[0]), _sampled_rates(giants, change)
+    means = _ordinary_means(rates[rows], code[rows], len(host), change, mean)
+    return Ordinary(mean, dict(zip(host.tolist(), means.tolist(), strict=True)))
+
+
+def _ordinary_means(
+    rate: FloatArray, host: IntArray, n_hosts: int, change: prior.Prior, mean_per_day: float
+) -> FloatArray:
+    """Mean rates of the ordinary pages of hosts, mixed with the mean of all: (n_hosts,), per day."""
+    mixed = replace(change, mean_per_day=mean_per_day)
+    return prior.means_of(prior.sum_groups(rate, host, n_hosts, mean_per_day), mixed)
 
 
 @dataclass(frozen=True)
@@ -363,9 +404,11 @@ def estimate_shard(
     evidence = evidence_of(pages, folded.tables["bins"])
     rate, information = _change_rates(pages, evidence, hosts.num_rows, learned.change, groups)
     more: dict[str, pa.RecordBatch] = {}
+    signalled = np.zeros(0, np.int64)
     if learned.trust is not None:
         found = estimate_signals(folded, rate, learned.trust, clock.as_of_day * DAY_US)
         if found is not None:
+            signalled = found.row
             rate[found.row], information[found.row] = found.change_rate_per_day, found.information
             more = {"signals": found.pages, "trust": found.trust, "forecasts": found.forecasts}
     clicks = impressions = np.full(pages.num_rows, np.nan)
@@ -382,15 +425,36 @@ def estimate_shard(
         "weight": pa.array(_weight(pages, learned, clicks, impressions)),
     }
     if "volatile_weight" in pages.schema.names:
-        columns |= _volatile(pages, columns["weight"].to_numpy())
+        flag = _volatile(folded, columns["weight"].to_numpy(), evidence, rate, signalled, learned)
+        cap, floor = (pages.column(f"{name}_per_day").to_numpy() for name in ("cap", "floor"))
+        columns |= {"volatile": pa.array(flag), "cap_per_day": pa.array(volatile.capped(flag, cap, floor))}
     return ShardTables(folded.shard, {"pages": pa.RecordBatch.from_pydict(columns), "hosts": hosts, **more})
 
 
-def _volatile(pages: pa.RecordBatch, weight: FloatArray) -> dict[str, pa.Array]:
-    """Which pages are volatile, and the caps of all."""
-    found = weight <= pages.column("volatile_weight").to_numpy()
-    cap, floor = (pages.column(f"{name}_per_day").to_numpy() for name in ("cap", "floor"))
-    return {"volatile": pa.array(found), "cap_per_day": pa.array(volatile.capped(found, cap, floor))}
+def _volatile(
+    folded: ShardTables,
+    weight: FloatArray,
+    evidence: Evidence,
+    rate: FloatArray,
+    signalled: IntArray,
+    learned: Learned,
+) -> BoolArray:
+    """Which pages are volatile, (n,): candidates whose record neither signals nor their host explain."""
+    pages, hosts = folded.tables["pages"], folded.tables["hosts"]
+    limit = pages.column("volatile_weight").to_numpy()
+    found = weight <= limit
+    found[signalled] = False
+    rows = np.flatnonzero(found)
+    if len(rows):
+        host = pages.column("host_code").to_numpy().astype(np.int64)
+        usual = learned.ordinary or Ordinary(learned.change.mean_per_day)
+        some = volatile.ordinary(evidence)
+        mean = _ordinary_means(rate[some], host[some], hosts.num_rows, learned.change, usual.mean_per_day)
+        if usual.giants:
+            for at, name in enumerate(hosts.column("host_hash").to_pylist()):
+                mean[at] = usual.giants.get(name, mean[at])
+        found[rows] = volatile.surprising(evidence.take(rows), mean[host[rows]])
+    return found
 
 
 def _change_rates(

@@ -149,7 +149,8 @@ class Overview:
         Rows of tonight's crawl log on each day, days since 1970-01-01.
     first_request_day, last_request_day : int
         Days since 1970-01-01 that the request log covers; `NO_DAY` without one.
-    has_clicks, has_impressions : bool
+    has_clicks, has_impressions, has_volatile : bool
+        The last: whether any page may be volatile, see `policies.volatile`.
     judged : Judged
         Last night's predictions against tonight's crawl log.
     """
@@ -163,6 +164,7 @@ class Overview:
     has_clicks: bool = False
     has_impressions: bool = False
     judged: Judged = field(default_factory=Judged)
+    has_volatile: bool = False
 
     @property
     def whole_sample(self) -> pa.RecordBatch:
@@ -187,6 +189,7 @@ def merge_overviews(parts: list[Overview]) -> Overview:
         any(p.has_clicks for p in parts),
         any(p.has_impressions for p in parts),
         functools.reduce(Judged.merge, (p.judged for p in parts), Judged()),
+        any(p.has_volatile for p in parts),
     )
 
 

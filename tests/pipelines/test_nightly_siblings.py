@@ -171,13 +171,13 @@ def test_a_night_before_siblings_is_no_error(folder, truth, nights):
 
 
 def _volatile_log() -> list[dict[str, Any]]:
-    """Found changed whatever the gap; at an even pace; once unchanged; and twenty ordinary pages."""
+    """Found changed whatever the gap; at an even pace; once unchanged; and forty ordinary pages."""
     days = [0, 1, 2, 4, 7, 8, 13, 14, 15, 19]
     rows = [seen("https://v.test/token", at(d), f"t{d}") for d in days]
     rows += crawls("https://v.test/even", "abcdefghijklmnopqrst")
     rows += [seen("https://v.test/once", at(d), f"t{d - (d == 19)}") for d in [*days, 18]]
-    for i in range(20):
-        rows += crawls(f"https://v.test/page{i}", "AABBBCCCCD", i / 20, 2.0)
+    for i in range(40):
+        rows += crawls(f"https://v.test/page{i}", "AAAAABBBBB", i / 40, 2.0)
     return rows
 
 
