@@ -180,16 +180,20 @@ class _Night:
     usable: IntArray
 
     def busy_hosts(self) -> BoolArray:
-        """Hosts that expect more than 5 % of their limit, debts included."""
+        """Hosts that expect more than 5 % of their limit, debts included, or are to be served as a whole."""
         expected = self.division.known + self.division.new
+        whole = np.zeros(expected.size, np.bool_)
+        if self.pages.host_whole is not None:
+            whole = self.pages.host_whole & (expected > 0.0)
         if not self.hosts.binding.any():
-            return np.zeros(expected.size, np.bool_)
+            return whole
         rows = self.usable
         if rows.size:
             theta = solve_theta(self.share[rows], self.debt[rows], np.array([0, rows.size]))
             behind = np.maximum(0.0, self.debt[rows] - np.minimum(1.0, self.share[rows] * theta[0]))
             expected = expected + _sums(self.hosts.of_page[rows], behind, expected.size)
-        return self.hosts.binding & (expected > BUSY_FRACTION * self.hosts.limit) & (self.hosts.limit > 0)
+        busy = self.hosts.binding & (expected > BUSY_FRACTION * self.hosts.limit)
+        return (busy | whole) & (self.hosts.limit > 0)
 
     def run(self) -> tuple[IntArray, IntArray, FloatArray, int, int]:
         """Serve the windows of pages and busy hosts, then share the slots of busy hosts among their pages."""
@@ -288,6 +292,8 @@ class _Night:
         rows = self.usable
         last = np.full(self.hosts.limit.size, np.inf)
         np.minimum.at(last, self.hosts.of_page[rows], self.pages.days_since_last[rows])
+        if self.pages.host_whole is not None and self.pages.host_days_since_last is not None:
+            np.copyto(last, self.pages.host_days_since_last, where=self.pages.host_whole)
         with np.errstate(invalid="ignore"):
             debt: FloatArray = np.nan_to_num(self.host_rate * np.maximum(last, 0.0), nan=0.0, posinf=1.0)
         return np.minimum(debt, 1.0)

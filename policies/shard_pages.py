@@ -34,7 +34,12 @@ class ShardPages:
         First moment, in microseconds from the start of the night, at which a host may be crawled: its last
         crawl plus its gap. May be negative.
     by_signal : (n,) bool or None
-        Pages that are due for their signals; tells the reason of their crawls, nothing else.
+        Pages that are due for their signals: they come first among those that are overdue.
+    host_whole : (h,) bool or None
+        Hosts that get slots as a whole, which their pages then share, whether a limit binds or not.
+    host_days_since_last : (h,) float64 or None
+        Days since the last crawl of any page of such a host; the least of `days_since_last` of its pages if
+        None.
     """
 
     crawl_rate_per_day: FloatArray
@@ -47,6 +52,8 @@ class ShardPages:
     host_gap_us: IntArray | None = None
     host_free_at_us: IntArray | None = None
     by_signal: BoolArray | None = None
+    host_whole: BoolArray | None = None
+    host_days_since_last: FloatArray | None = None
 
     def rows(self, rows: IntArray) -> "ShardPages":
         """Some pages, (m,) int64, without any limit of hosts."""
@@ -75,6 +82,10 @@ class ShardPages:
             host_max_slots=of(self.host_max_slots),
             host_gap_us=of(self.host_gap_us),
             host_free_at_us=of(self.host_free_at_us),
+            host_whole=None if self.host_whole is None else self.host_whole[chosen],
+            host_days_since_last=(
+                None if self.host_days_since_last is None else self.host_days_since_last[chosen]
+            ),
         )
 
 

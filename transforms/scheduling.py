@@ -29,6 +29,8 @@ from transforms.trust_report import TrustSums, hosts_batch, trust_sums
 
 MAX_NAMED_HOSTS = 20
 RETRY_NEW_DAYS = 7
+SHIFT_OF_ALL = 10.0
+"""What signals of all hosts together may take beyond what they lately did, in units of what one host may."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,9 @@ class ScheduledShard:
         self._clocks = None
         if policy is not None:
             self._clocks = SignalClocks.of(estimated.tables["signals"], weight, policy)
-            self._fresh[policy.row] = policy.freshness
+            days = night.horizon_us / DAY_US
+            lost = self._clocks.lost_waiting(self._rate, days)
+            self._fresh[policy.row] = np.maximum(policy.freshness - lost, 0.0)
         uniform_rate_per_day = result.allocated_per_day / max(result.pages, 1)
         self._uniform = objective.freshness(np.full(len(change), uniform_rate_per_day), change)
         attempt = microseconds(self._pages.column("last_attempt_at"))
@@ -147,7 +151,9 @@ class ScheduledShard:
         age = np.maximum(age, 0.0) * self._factor("age_factor")
         self._value = objective.crawl_value(change, weight, age)
         self._by_signal: BoolArray | None = None
-        self._window, self._bursting = self._hosts.column("signal_window_crawls").to_numpy(), 0
+        self._tonight = self._rate
+        self._whole: BoolArray | None
+        self._window, self._whole = self._hosts.column("signal_window_crawls").to_numpy(), None
         if self._clocks is not None:
             self._value[self._clocks.row] = self._clocks.crawl_value(age)
             self._follow_signals(self._clocks, last, crawled, plan)
@@ -165,11 +171,31 @@ class ScheduledShard:
         if plan.giants:
             for row in limited_giants(self._hosts, self._night.layout).tolist():
                 apart[start[row] : start[row + 1]] = True
-        most = max(1.0, self._night.max_signal_shift * float(plan.slots[self._shard]))
-        window = self._window
-        found = dues(clocks, self._rate, self._since_days, last_us, crawled_us, start, apart, window, most)
+        shift = self._night.max_signal_shift * float(plan.slots[self._shard])
+        found = dues(
+            clocks,
+            self._rate,
+            self._since_days,
+            last_us,
+            crawled_us,
+            start,
+            apart,
+            self._window,
+            max(1.0, shift),
+            max(1.0, SHIFT_OF_ALL * shift),
+        )
         self._since_days, self._by_signal = found.since_days, found.by_signal
-        self._window, self._bursting = found.window_crawls, found.limited
+        self._window, self._whole = found.window_crawls, found.whole
+        if found.whole.any():
+            # A host that asks for too much has what it may beyond its share as a higher rate tonight.
+            pages = np.diff(start)
+            by_host = np.add.reduceat(self._rate, start[:-1]) * (pages > 0)
+            share = by_host * (plan.slots[self._shard] / max(by_host.sum(), 1e-300))
+            more = 1.0 + np.where(
+                found.whole & (share > 0.0), found.ahead_crawls / np.maximum(share, 1e-300), 0.0
+            )
+            self._tonight = self._rate * np.repeat(more, pages)
+            self._since_days = found.since_days / np.repeat(more, pages)
 
     def _factor(self, name: str) -> FloatArray | float:
         """How much faster than the days the clock of each page ran, for what its siblings found."""
@@ -205,12 +231,14 @@ class ScheduledShard:
         max_slots, gap = hosts.column("max_slots").to_numpy(), hosts.column("gap_us").to_numpy()
         limited = bool(((max_slots < UNLIMITED_SLOTS) | (gap > 0)).any())
         starts = free_at = None
+        whole = self._whole is not None and bool(self._whole.any())
+        if limited or whole:
+            starts = self._host_start()
         if limited:
-            starts = np.concatenate([[0], np.cumsum(hosts.column("n_pages").to_numpy(), dtype=np.int64)])
             last = microseconds(hosts.column("last_slot_at"))
             free_at = np.where(last == NO_TIME, 0, last + gap - self._night.as_of_us)
         return sequencing.ShardPages(
-            crawl_rate_per_day=self._rate,
+            crawl_rate_per_day=self._tonight,
             days_since_last=self._since_days,
             is_new=self._is_new,
             crawl_value=self._value,
@@ -220,7 +248,14 @@ class ScheduledShard:
             host_gap_us=gap if limited else None,
             host_free_at_us=free_at,
             by_signal=self._by_signal,
+            host_whole=self._whole if whole else None,
+            host_days_since_last=self._host_days() if whole else None,
         )
+
+    def _host_days(self) -> FloatArray:
+        """Days since the last slot or attempt of each host."""
+        last = microseconds(self._hosts.column("last_slot_at"))
+        return np.where(last == NO_TIME, np.inf, (self._night.as_of_us - last) / DAY_US)
 
     def _host(self) -> pa.Array:
         return self._hosts.column("host").take(self._pages.column("host_code"))
@@ -384,7 +419,7 @@ class ScheduledShard:
         counts.add("pages_new", int(self._is_new.sum()))
         counts.add("pages_never_crawled", int((self._attempt == NO_TIME).sum()))
         counts.add("pages_volatile", int(self._volatile().sum()))
-        counts.add("hosts_bursting", self._bursting)
+        counts.add("hosts_bursting", 0 if self._whole is None else int(self._whole.sum()))
         for code, name in enumerate(search.LIMIT_NAMES):
             counts.add(f"pages_limit_{name}", int((limit == code).sum()))
         by_reason = np.bincount(sequence.reason, minlength=len(sequencing.REASONS))

@@ -70,6 +70,27 @@ class SignalClocks:
             signals = np.where(weight > 0.0, self.clock_of_signals / weight, 0.0)
         return signal_value.crawl_value(self.pages, age_days[self.row], signals)
 
+    def lost_waiting(self, rate: FloatArray, horizon_days: float) -> FloatArray:
+        """Share of time, (r,), in which copies are stale because a signal waits for the next night.
+
+        The threshold policy crawls at the instant at which the clock jumps over the threshold. Here that is
+        half a horizon later, on average: as often as crawls are caused by signals, and as far as the copy is
+        stale by then.
+
+        Parameters
+        ----------
+        rate : (n,) float64, crawls per day
+        horizon_days : float
+        """
+        pages, threshold = self.pages, self.policy.threshold
+        jumps = pages.signal_rate_per_day * pages.signal_weight
+        with np.errstate(invalid="ignore", divide="ignore"):
+            part = np.where(np.isinf(jumps), 1.0, jumps / (pages.unsignalled_rate_per_day + jumps))
+        caused = np.minimum(rate[self.row] * np.nan_to_num(part), pages.signal_rate_per_day)
+        stale = -np.expm1(-(threshold + 0.5 * pages.signal_weight))
+        lost: FloatArray = caused * stale * 0.5 * horizon_days
+        return lost
+
     def debts(
         self, since_days: FloatArray, last_us: IntArray, observed_us: IntArray
     ) -> tuple[FloatArray, FloatArray]:
@@ -106,7 +127,7 @@ class SignalClocks:
 
 @dataclass(frozen=True)
 class Dues:
-    """Debts of all pages of a shard, n rows.
+    """What signals make of a shard's night: n pages, h hosts.
 
     Attributes
     ----------
@@ -114,16 +135,19 @@ class Dues:
         Days since the last attempt that give each page its debt at its crawl rate.
     by_signal : (n,) bool
         Pages that are due because of signals.
+    whole : (h,) bool
+        Hosts whose signals claim more than they may tonight: they get slots as a whole.
+    ahead_crawls : (h,) float64
+        What these may have beyond their share.
     window_crawls : (h,) float64
         How far signals may put each host ahead of its share tomorrow.
-    limited : int
-        Hosts whose signals claim more than they may tonight.
     """
 
     since_days: FloatArray
     by_signal: BoolArray
+    whole: BoolArray
+    ahead_crawls: FloatArray
     window_crawls: FloatArray
-    limited: int
 
 
 def dues(
@@ -136,8 +160,9 @@ def dues(
     apart: BoolArray,
     window_crawls: FloatArray,
     most_crawls: float,
+    total_crawls: float = np.inf,
 ) -> Dues:
-    """Who is due, signals counted, no host moved forward by more than its window and `most_crawls`.
+    """Who is due, signals counted, and which hosts ask for too much.
 
     Parameters
     ----------
@@ -152,7 +177,8 @@ def dues(
         Pages of hosts with slots of their own, which take none from others.
     window_crawls : (h,) float64
         What hosts may be ahead as they were before.
-    most_crawls : float
+    most_crawls, total_crawls : float
+        What a host, and all hosts together, may be ahead beyond that.
     """
     row = clocks.row
     owed, without = clocks.debts(since_days, last_us, observed_us)
@@ -160,13 +186,12 @@ def dues(
     calm = debt.copy()
     debt[row], calm[row] = owed, np.minimum(without, owed)
     known = np.where(apart | np.isnan(since_days), 0.0, rate)
-    found = bursts.limit_bursts(known, debt, calm, host_start, window_crawls + most_crawls)
-    limited = found.debt
+    asked = bursts.ahead_of_share(known, debt, calm, host_start)
+    may = window_crawls + bursts.allowance(window_crawls, asked, most_crawls, total_crawls)
     days = since_days.copy()
-    changed = np.flatnonzero(limited != debt)
-    changed = np.union1d(changed, row)
-    changed = changed[(rate[changed] > 0.0) & ~np.isnan(since_days[changed])]
-    days[changed] = limited[changed] / rate[changed]
+    changed = row[(rate[row] > 0.0) & ~np.isnan(since_days[row])]
+    days[changed] = debt[changed] / rate[changed]
     by_signal = np.zeros(len(rate), np.bool_)
     by_signal[row] = (clocks.signals > 0) & (owed >= 1.0) & (without < 1.0)
-    return Dues(days, by_signal, bursts.next_window(window_crawls, found.ahead_crawls), found.limited)
+    window = bursts.next_window(window_crawls, asked, total_crawls)
+    return Dues(days, by_signal, asked > may, may, window)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from policies.bursts import credible_signals, limit_bursts, next_window
+from policies.bursts import ahead_of_share, allowance, credible_signals, next_window
 from policies.signal_estimation import signal_rates
 from policies.windows import solve_theta
 
@@ -27,48 +27,29 @@ def _ahead(rate, debt, start):
     return np.add.reduceat(debt - np.minimum(1.0, share * theta), start[:-1])
 
 
-@pytest.mark.parametrize("limit", [1.0, 3.0, 10.0])
-def test_a_flooded_host_is_ahead_by_the_limit(limit):
+def test_signals_put_a_host_ahead_of_its_share():
     rate, debt, calm, start, _ = _night(flooded=1.0)
-    assert _ahead(rate, debt, start)[7] > 12.0
-    found = limit_bursts(rate, debt, calm, start, np.full(40, limit))
-    limited = found.debt
-    assert found.limited == 1
-    assert found.ahead_crawls[7] == pytest.approx(_ahead(rate, debt, start)[7], rel=1e-9)
-    without = _ahead(rate, calm, start)[7]
-    assert _ahead(rate, limited, start)[7] == pytest.approx(max(limit, without), abs=0.1)
-    others = np.delete(np.arange(len(rate)), np.arange(start[7], start[8]))
-    assert np.array_equal(limited[others], debt[others])
-    assert (limited >= 0.0).all() and (limited <= debt).all()
+    found = ahead_of_share(rate, debt, calm, start)
+    claimed = (debt - calm)[start[7] : start[8]].sum()
+    assert found[7] == pytest.approx(min(_ahead(rate, debt, start)[7], claimed), rel=1e-9)
+    assert found[7] > 12.0
+    assert not np.delete(found, 7).any()
 
 
-def test_the_pages_of_the_host_still_go_by_their_signals():
-    rate, debt, calm, start, signalled = _night(flooded=0.5)
-    limited = limit_bursts(rate, debt, calm, start, np.full(40, 1.0)).debt
-    mine = slice(int(start[7]), int(start[8]))
-    wait = (1.0 - limited[mine]) / rate[mine]  # until due, but for what all pages wait
-    calm_wait = (1.0 - calm[mine]) / rate[mine]
-    is_signalled = signalled[mine]
-    assert (limited[mine] < debt[mine]).any()
-    assert (wait <= calm_wait)[is_signalled].mean() > 0.6  # those that were nearly due anyway wait longer
-    assert (wait >= calm_wait)[~is_signalled].all()
+def test_few_signals_claim_little():
+    rate, debt, calm, start, signalled = _night(flooded=0.02)
+    assert ahead_of_share(rate, debt, calm, start)[7] <= (debt - calm)[signalled].sum()
 
 
-def test_few_signals_are_left_alone():
-    rate, debt, calm, start, _ = _night(flooded=0.02)
-    assert limit_bursts(rate, debt, calm, start, np.full(40, 3.0)).debt is debt
-
-
-def test_a_host_alone_is_not_limited():
+def test_a_host_alone_is_never_ahead():
     rate, debt, calm, _, _ = _night(flooded=1.0)
-    start = np.array([0, len(rate)])
-    assert np.allclose(limit_bursts(rate, debt, calm, start, np.ones(1)).debt, debt)
+    assert ahead_of_share(rate, debt, calm, np.array([0, len(rate)]))[0] < 1e-9
 
 
 def test_pages_without_a_rate_take_no_part():
     rate, debt, calm, start, _ = _night(flooded=1.0)
     rate[start[7] : start[8]] = 0.0
-    assert limit_bursts(rate, debt, calm, start, np.ones(40)).debt is debt
+    assert not ahead_of_share(rate, debt, calm, start).any()
 
 
 def test_a_window_opens_twofold_and_closes_slowly():
@@ -85,44 +66,24 @@ def test_a_window_opens_twofold_and_closes_slowly():
 
 def test_a_host_that_always_bursts_is_not_limited_for_long():
     rate, debt, calm, start, _ = _night(flooded=1.0)
-    window = np.zeros(40)
-    limited = []
+    ahead, window, limited = ahead_of_share(rate, debt, calm, start), np.zeros(40), []
     for _ in range(8):
-        found = limit_bursts(rate, debt, calm, start, 1.0 + window)
-        window = next_window(window, found.ahead_crawls)
-        limited.append(found.limited)
+        limited.append(int((ahead > 1.0 + window).sum()))
+        window = next_window(window, ahead)
     assert limited[0] == 1 and limited[-1] == 0
 
 
-def test_a_flooded_host_keeps_its_crawls_spread_out():
-    """Its pages claim to be due at once; what is left of that must not make them all wait for one night."""
-    rate, debt, calm, start, _ = _night(flooded=1.0)
-    limited = limit_bursts(rate, debt, calm, start, np.full(40, 1.0)).debt
-    mine = slice(int(start[7]), int(start[8]))
-    wait = (1.0 - limited[mine]) / rate[mine]
-    # Due within one day, three and nine, as by the rates of the host: 11 a day.
-    for days in (1.0, 3.0, 9.0):
-        usual = np.minimum(1.0, rate[mine] * days).sum()
-        assert abs((wait <= days).sum() - usual) < 2.5 * np.sqrt(usual) + 1.0, days
-    # They go in the order in which they would have gone, but for those that are crawled often anyway.
-    order = np.argsort((1.0 - calm[mine]) / rate[mine])
-    assert (np.diff(wait[order]) >= -1e-9).mean() > 0.9
-
-
-def test_a_host_that_signals_every_change_is_served_at_its_rates():
-    """Without signals none of its pages would ever be due: that is not its share."""
-    rate, debt, calm, start, signalled = _night(flooded=0.6)
-    calm[start[7] : start[8]] = 0.0
-    debt[start[7] : start[8]] = signalled[start[7] : start[8]]
-    found = limit_bursts(rate, debt, calm, start, np.full(40, 1.0))
-    assert found.limited == 1
-    mine = slice(int(start[7]), int(start[8]))
-    wait = (1.0 - found.debt[mine]) / rate[mine]
-    first = np.sort(wait[signalled[mine]])
-    assert 2 <= (first <= 1.0).sum() <= 25  # of 11 a day
-
-
-# ---- rates
+def _counted(running, ended=20.0, days=100.0):
+    n = len(running)
+    group = np.repeat([0, 1], n // 2)
+    return credible_signals(
+        np.full((n, 1), ended),
+        np.full(n, days),
+        np.asarray(running, np.float64)[:, None],
+        np.full(n, 10.0),
+        group,
+        2,
+    )[:, 0]
 
 
 def _counted(running, ended=20.0, days=100.0):
@@ -175,3 +136,21 @@ def test_what_is_usual_may_be_known_from_elsewhere():
     own = signal_rates(ended, days, zeros, 1, np.array([[np.nan]]))
     assert np.array_equal(own, signal_rates(ended, days, zeros, 1))
     assert not signal_rates(ended * 0, days, zeros, 1, np.zeros((1, 1))).any()
+
+
+def test_many_hosts_together_are_bounded():
+    """One owner can have any number of hosts."""
+    window, ahead = np.zeros(50), np.full(50, 5.0)
+    assert allowance(window, ahead, 1.0, 10.0) == pytest.approx(0.2)
+    grown = next_window(window, ahead, 10.0)
+    assert grown.sum() == pytest.approx(10.0) and (grown == grown[0]).all()
+    alone = np.zeros(50)
+    alone[3] = 5.0
+    assert allowance(window, alone, 1.0, 10.0) == 1.0
+    assert next_window(window, alone, 10.0)[3] == 2.0
+
+
+def test_windows_that_are_not_used_close_whatever_others_ask():
+    window, ahead = np.array([8.0, 0.0]), np.array([-1.0, 30.0])
+    grown = next_window(window, ahead, 0.5)
+    assert grown[0] == pytest.approx(0.98 * 8.0) and grown[1] == pytest.approx(0.5)

@@ -1,5 +1,6 @@
 """One night of one shard: the theorem on counts, golden schedules, faults seen elsewhere."""
 
+from dataclasses import replace
 from fractions import Fraction
 from math import ceil, floor
 
@@ -460,3 +461,36 @@ def test_new_pages_alone_share_the_night():
     )
     found = sequence(pages, np.arange(15) * 1_000_000, 15_000_000 * 5760)
     assert (np.bincount(found.page, minlength=n) >= 2).all()
+
+
+def test_a_host_served_as_a_whole_gets_its_share_and_no_more():
+    """All its pages claim to be due, for signals: together they are crawled as often as their rates say."""
+    rng = np.random.default_rng(5)
+    hosts, per_host, slots = 20, 30, 400
+    n = hosts * per_host
+    rate = rng.gamma(2.0, 0.3, n)
+    since = rng.uniform(0.0, 0.9, n) / rate
+    mine = np.arange(4 * per_host, 5 * per_host)
+    since[mine] = 2.0 / rate[mine]
+    signalled = np.zeros(n, np.bool_)
+    signalled[mine] = True
+    whole = np.zeros(hosts, np.bool_)
+    whole[4] = True
+    pages = ShardPages(
+        crawl_rate_per_day=rate,
+        days_since_last=since,
+        is_new=np.zeros(n, np.bool_),
+        crawl_value=rng.random(n),
+        tie=rng.integers(0, 1 << 63, n).astype(np.uint64),
+        host_start=np.arange(0, n + 1, per_host),
+        by_signal=signalled,
+        host_whole=whole,
+        host_days_since_last=np.full(hosts, 0.05),
+    )
+    offsets = np.arange(slots) * (86_400_000_000 // slots)
+    result = sequence(pages, offsets, 86_400_000_000)
+    share = slots * rate[mine].sum() / rate.sum()
+    assert abs(np.isin(result.page, mine).sum() - share) < 1.5
+    free = sequence(replace(pages, host_whole=None, host_days_since_last=None), offsets, 86_400_000_000)
+    assert np.isin(free.page, mine).sum() > share + 5
+    assert (result.reason[np.isin(result.page, mine)] == REASONS.index("signal")).any()
