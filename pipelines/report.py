@@ -69,9 +69,24 @@ def progress(stream: TextIO) -> Iterator[None]:
 
 _NOTES = {
     "unmatched": "of unknown pages",
+    "before_known": "from before their page was known",
     "late": "of days counted before",
     "after_as_of": "of days not over yet",
     "too_old": "too old to count",
+}
+_OWN_NOTES = {
+    "signals_late": "not newer than the last visit or signal of their page",
+    "signals_after_as_of": "later than --as_of",
+    "hosts_unmatched": "of hosts without pages",
+}
+_DATES = {
+    "lastmod_moved": "moved",
+    "lastmod_first_seen": "first seen",
+    "lastmod_same": "the same",
+    "lastmod_back": "older than before",
+    "sitemap_unknown_pages": "of unknown pages",
+    "bad_lastmod": "unreadable",
+    "future_lastmod": "later than --as_of",
 }
 
 # What one more crawl a day is worth, by what pages are weighted with.
@@ -135,6 +150,37 @@ def _judged(judged: dict[str, Any]) -> str:
     return text + f"; fresh {fresh['realised']:.2f} of the time, {fresh['predicted']:.2f} predicted"
 
 
+def _of_sitemaps(counters: dict[str, int]) -> str:
+    """What became of the dates of sitemaps, in a line."""
+    counts = {name: counters.get(name, 0) for name in _DATES}
+    text = "dates: " + ", ".join(
+        f"{_n(n)} {_DATES[name]}" for name, n in counts.items() if n or name == "lastmod_moved"
+    )
+    if counts["lastmod_first_seen"] and not any(counts[f"lastmod_{n}"] for n in ("moved", "same", "back")):
+        text += "; they are noted, those that move are signals from the next night"
+    if n := counters.get("sitemaps_one_lastmod", 0):
+        text += f"; {_n(n)} files have one date for all"
+    if n := counters.get("sitemaps_index", 0):
+        text += f"; {_n(n)} indexes name {_n(counters.get('sitemaps_index_children', 0))} sitemaps"
+    return text
+
+
+def _rejected(counters: dict[str, int], files: list[dict[str, Any]]) -> str:
+    """How many rows were rejected and why, in a line; and what else `rejected/` shows."""
+    # Damaged files stand among the reasons of rows, by the name that rejected/ has for them.
+    reasons = {re.sub("_files_(.*)", r"_rejected_\1_file", k): n for k, n in counters.items()}
+    rejected = {k: n for k, n in reasons.items() if "_rejected_" in k and n and not k.endswith("_empty_file")}
+    text = ", ".join(f"{_n(n)} {k.replace('_rejected_', ' ')}" for k, n in sorted(rejected.items())) or "none"
+    total, shown = sum(rejected.values()), sum(f["rows"] for f in files if f["path"].startswith("rejected/"))
+    noted = {k: n for k, n in counters.items() if "_noted_" in k and n}
+    if shown < total + sum(noted.values()):
+        text += f"; rejected/ shows {_n(shown - sum(noted.values()))} of them"
+    if noted:
+        named = ", ".join(f"{_n(n)} {k.replace('_noted_', ' ')}" for k, n in sorted(noted.items()))
+        text += f"; rejected/ has notes, too, on rows that count: {named}"
+    return text
+
+
 def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
     """A screen of text about a night."""
     counters, options = manifest["counters"], manifest["options"]
@@ -178,9 +224,11 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
     )
     for kind in ("requests", "signals", "sitemaps", "pages", "hosts"):
         if f"{kind}_accepted" in counters:
-            found = ((counters.get(f"{kind}_{what}", 0), note) for what, note in _NOTES.items())
-            said = [f"{_n(n)} {note}" for n, note in found if n]
+            found = {f"{kind}_{what}": note for what, note in _NOTES.items()}
+            said = [f"{_n(counters[k])} {_OWN_NOTES.get(k, v)}" for k, v in found.items() if counters.get(k)]
             row(f"{kind} rows", ", ".join([f"{_n(counters[f'{kind}_accepted'])} read", *said]))
+    if counters.get("sitemaps_files"):
+        row("sitemaps", _of_sitemaps(counters))
     signals = manifest.get("signals")
     if signals is not None and (counters.get("signals") or signals["sources"]):
         row(
@@ -188,13 +236,7 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
             f"{_n(counters.get('signals', 0))} of known pages, "
             f"{_n(counters.get('signals_counted', 0))} counted; {_sources(signals)}",
         )
-    # Damaged files stand among the reasons of rows, by the name that rejected/ has for them.
-    reasons = {re.sub("_files_(.*)", r"_rejected_\1_file", k): n for k, n in counters.items()}
-    rejected = {k: n for k, n in reasons.items() if "_rejected_" in k and n and not k.endswith("_empty_file")}
-    row(
-        "rejected",
-        ", ".join(f"{_n(n)} {k.replace('_rejected_', ' ')}" for k, n in sorted(rejected.items())) or "none",
-    )
+    row("rejected", _rejected(counters, manifest["files"]))
     judged = manifest.get("judged")
     if judged and judged["nights"]:
         row("judged", _judged(judged))

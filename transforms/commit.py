@@ -21,7 +21,7 @@ from transforms.rejects import damaged_sources
 from transforms.scheduling import MAX_NAMED_HOSTS, ShardReport
 from transforms.sharding import Layout
 from transforms.sinks import FileInfo, write_json
-from transforms.trust_report import TrustSums
+from transforms.trust_report import TrustSums, silent_warnings
 
 KINDS = ("observations", "requests", "signals", "sitemaps", "pages", "hosts")
 # Sitemaps are written by the sites that are crawled: what they get wrong must not stop the night.
@@ -181,6 +181,7 @@ def warnings_of(counters: dict[str, int], guards: Guards, damaged: Sequence[str]
         rejected, accepted = counters.get(f"{kind}_rejected", 0), counters.get(f"{kind}_accepted", 0)
         if rejected > guards.max_rejected_fraction * (rejected + accepted):
             found.append(f"{rejected} of {rejected + accepted} {kind} rows were rejected: see rejected/")
+    found += sitemap_warnings(counters)
     if counters.get("hosts_unmatched", 0):
         found.append(
             f"{counters['hosts_unmatched']} of {counters['hosts_accepted']} rows of --hosts name a host "
@@ -194,6 +195,27 @@ def warnings_of(counters: dict[str, int], guards: Guards, damaged: Sequence[str]
     if same:
         found.append(
             "the state is of this very night: to run a night again, give the state of the night before"
+        )
+    return found
+
+
+def sitemap_warnings(counters: dict[str, int]) -> list[str]:
+    """Sitemaps of which nothing can be used: error pages, and indexes without the files that they name."""
+    found = []
+    reasons = ("rejected_not_a_sitemap", "rejected_unsafe_xml", "files_empty")
+    unusable = sum(counters.get(f"sitemaps_{reason}", 0) for reason in reasons)
+    files = counters.get("sitemaps_files", 0)
+    if unusable > files / 2:
+        found.append(
+            f"{unusable} of {files} files of --sitemaps are no sitemaps, such as error pages: their hosts "
+            "have no signals from sitemaps tonight"
+        )
+    indexes = counters.get("sitemaps_index", 0)
+    if indexes and not counters.get("sitemaps_accepted", 0):
+        children = counters.get("sitemaps_index_children", 0)
+        found.append(
+            f"--sitemaps has no page: {indexes} index{'es name' if indexes > 1 else ' names'} {children} "
+            f"sitemap{'' if children == 1 else 's'}: give those"
         )
     return found
 
@@ -234,7 +256,9 @@ class WriteManifest(beam.DoFn):
             "judged": yesterday,
             "recalibration": tracked(learned.judged, self._guards.previous, self._guards.as_of_us).as_json(),
             "siblings": learned.judged.siblings.account(),
-            "warnings": warnings_of(counters, self._guards, damaged) + drift_warnings(yesterday),
+            "warnings": warnings_of(counters, self._guards, damaged)
+            + silent_warnings(manifest["signals"])
+            + drift_warnings(yesterday),
             "large_hosts": large_hosts(reports, counters.get("pages_known", 0), self._layout),
             "split_hosts": self._layout.as_json(),
             "usual_log_day": usual_day(learned.rows_by_day),

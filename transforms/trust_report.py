@@ -16,6 +16,8 @@ from transforms.state import times
 
 MAX_NAMED = 20
 
+MIN_SILENT_HOSTS, SILENT_SHARE = 3, 0.25
+
 _UNIT = 2.0**-20  # rates are summed as whole numbers of it: shards in any order give the same bits
 
 
@@ -64,6 +66,17 @@ class TrustSums:
             ],
             "hosts": [dict(row) for row in self.named],
         }
+
+
+def silent_warnings(signals: Mapping[str, Any] | None) -> list[str]:
+    """Sources that are silent on so many hosts that the feed may be down; `signals` is of the manifest."""
+    return [
+        f"source {source['source']} is silent on {source['hosts_silent']} of {source['hosts']} hosts: is the "
+        "feed down?"
+        for source in (signals or {}).get("sources", ())
+        if source["hosts_silent"] >= MIN_SILENT_HOSTS
+        and source["hosts_silent"] > SILENT_SHARE * source["hosts"]
+    ]
 
 
 def _trust_columns(trust: pa.RecordBatch) -> dict[str, pa.Array]:

@@ -131,6 +131,18 @@ def test_a_bad_date_is_shown_and_its_page_stays(nights):
     assert URLS[4] in nights[1].urls()
 
 
+def test_the_summary_says_what_became_of_dates(nights):
+    def line(night: Night, name: str) -> str:
+        (row,) = [text for text in night.printed.splitlines() if text.startswith(f"  {name:<20}")]
+        return row[22:]
+
+    assert line(nights[0], "sitemaps").startswith("dates: 0 moved, 19 first seen, 1 of unknown pages; they ")
+    assert line(nights[1], "sitemaps").startswith("dates: 2 moved, 1")
+    assert line(nights[0], "rejected") == "none"
+    notes = "none; rejected/ has notes, too, on rows that count: 1 sitemaps bad_lastmod"
+    assert line(nights[1], "rejected") == notes
+
+
 def test_dates_are_carried_through_a_night_without_sitemaps(nights):
     assert carried(nights[2]) == carried(nights[1])
     assert "sitemap_urls" not in nights[2].counters
@@ -234,7 +246,8 @@ def test_what_sites_write_never_fails_a_night(tmp_path):
     reasons = {r["reason"] for r in night.rejected()}
     assert reasons == {"unsafe_xml", "not_a_sitemap", "bad_url"}
     assert any("sitemaps rows were rejected" in text for text in night.manifest["warnings"])
-    assert night.counters["sitemaps_rejected"] == 4
+    assert night.counters["sitemaps_rejected"] == len(night.rejected()) == 4
+    assert any(text.startswith("2 of 3 files of --sitemaps are no") for text in night.manifest["warnings"])
 
 
 def test_a_site_that_is_down_does_not_stop_the_next_night(tmp_path):

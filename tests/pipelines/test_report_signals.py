@@ -89,6 +89,53 @@ def test_nights_without_signals_do_not_speak_of_them():
     assert _line(text, "signals").endswith("none yet") and "signals buy" not in text
 
 
+def test_rows_are_named_by_what_they_are():
+    """Of unknown pages are others than those from before a page's first visit."""
+    requests = {"requests_accepted": 9, "requests_unmatched": 2, "requests_before_known": 3}
+    requests |= {"requests_after_as_of": 1, "requests_late": 4}
+    signals = {"signals_accepted": 9, "signals_unmatched": 1, "signals_before_known": 5}
+    signals |= {"signals_after_as_of": 6, "signals_late": 7}
+    text = summary(_manifest(None, **requests, **signals, hosts_accepted=2, hosts_unmatched=1), "out", 1.0)
+    assert _line(text, "requests rows") == (
+        "9 read, 2 of unknown pages, 3 from before their page was known, 4 of days counted before, "
+        "1 of days not over yet"
+    )
+    assert _line(text, "signals rows") == (
+        "9 read, 1 of unknown pages, 5 from before their page was known, "
+        "7 not newer than the last visit or signal of their page, 6 later than --as_of"
+    )
+    assert _line(text, "hosts rows") == "2 read, 1 of hosts without pages"
+
+
+def test_the_dates_of_sitemaps():
+    files = {"sitemaps_files": 4, "sitemaps_accepted": 90}
+    first = summary(_manifest(None, **files, lastmod_first_seen=80, lastmod_moved=0), "out", 1.0)
+    noted = "they are noted, those that move are signals from the next night"
+    assert _line(first, "sitemaps") == f"dates: 0 moved, 80 first seen; {noted}"
+    dates = {"lastmod_moved": 5, "lastmod_first_seen": 3, "sitemap_unknown_pages": 2, "bad_lastmod": 4}
+    dates |= {"future_lastmod": 1, "sitemaps_one_lastmod": 2, "lastmod_same": 70, "lastmod_back": 6}
+    dates |= {"sitemaps_index": 2, "sitemaps_index_children": 1400}
+    assert _line(summary(_manifest(None, **files, **dates), "out", 1.0), "sitemaps") == (
+        "dates: 5 moved, 3 first seen, 70 the same, 6 older than before, 2 of unknown pages, 4 unreadable, "
+        "1 later than --as_of; 2 files have one date for all; 2 indexes name 1,400 sitemaps"
+    )
+    assert not [row for row in summary(_manifest(None), "out", 1.0).splitlines() if "sitemaps" in row]
+
+
+def test_rejected_rows_and_notes_are_told_apart():
+    counters = {"sitemaps_rejected": 3, "sitemaps_rejected_bad_url": 3, "sitemaps_files_truncated": 1}
+    manifest = _manifest(None, **counters)
+    manifest["files"] = [{"path": "rejected/0.parquet", "rows": 4}, {"path": "pages/0.parquet", "rows": 9}]
+    said = "3 sitemaps bad_url, 1 sitemaps truncated_file"
+    assert _line(summary(manifest, "out", 1.0), "rejected") == said
+    manifest["counters"]["sitemaps_noted_bad_lastmod"] = 2
+    manifest["files"][0]["rows"] = 6
+    said += "; rejected/ has notes, too, on rows that count: 2 sitemaps bad_lastmod"
+    assert _line(summary(manifest, "out", 1.0), "rejected") == said
+    manifest["counters"]["sitemaps_rejected_bad_url"] = 1000
+    assert "; rejected/ shows 4 of them; " in _line(summary(manifest, "out", 1.0), "rejected")
+
+
 def test_a_night_prints_them(tmp_path):
     log = [row for i in range(6) for row in crawls(f"https://a.test/{i}", "AABBCC", 24)]
     told = [

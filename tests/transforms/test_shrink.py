@@ -87,3 +87,25 @@ def test_damaged_files_are_named_beside_the_loss_and_in_any_night(counters, word
 
 def test_an_empty_file_is_not_damaged():
     assert not warnings_of({"observations_accepted": 100, "observations_files_empty": 3}, _guards(100))
+
+
+def _of_sitemaps(**counters):
+    found = warnings_of({"observations_accepted": 100, **counters}, _guards(100))
+    return [text for text in found if "--sitemaps" in text]
+
+
+def test_sitemaps_that_are_error_pages_are_a_warning_when_they_are_the_most():
+    page, empty = "sitemaps_rejected_not_a_sitemap", "sitemaps_files_empty"
+    assert not _of_sitemaps(sitemaps_files=4, sitemaps_accepted=9, **{page: 2})
+    for bad in ({page: 3}, {page: 1, empty: 1, "sitemaps_rejected_unsafe_xml": 1}):
+        (text,) = _of_sitemaps(sitemaps_files=4, sitemaps_accepted=9, **bad)
+        assert text.startswith("3 of 4 files of --sitemaps are no sitemaps") and "no signals" in text
+    assert not _of_sitemaps(sitemaps_files=0)
+
+
+def test_indexes_alone_are_a_warning():
+    index = {"sitemaps_files": 2, "sitemaps_index": 2, "sitemaps_index_children": 40}
+    assert _of_sitemaps(**index) == ["--sitemaps has no page: 2 indexes name 40 sitemaps: give those"]
+    assert not _of_sitemaps(**index, sitemaps_accepted=1)
+    one = {"sitemaps_files": 1, "sitemaps_index": 1, "sitemaps_index_children": 1}
+    assert _of_sitemaps(**one) == ["--sitemaps has no page: 1 index names 1 sitemap: give those"]

@@ -8,7 +8,7 @@ import pytest
 
 from policies.page_state import NO_TIME
 from transforms import schemas
-from transforms.trust_report import MAX_NAMED, TrustSums, hosts_batch, trust_sums
+from transforms.trust_report import MAX_NAMED, TrustSums, hosts_batch, silent_warnings, trust_sums
 from transforms.trusting import TRUST_TABLE
 
 DAY_US = 86_400_000_000
@@ -122,3 +122,14 @@ def test_a_source_that_only_was_has_no_precision():
     total = trust_sums(_hosts(["a.test"]), _trust([(0, "ping", 0.0, 0.4)])).account()
     assert total["sources"][0]["signal_precision"] is None and total["sources"][0]["hosts"] == 1
     assert total["sources"][0]["signal_recall"] is None
+
+
+@pytest.mark.parametrize(
+    ("silent", "hosts", "warned"), [(2, 2, False), (3, 3, True), (3, 12, False), (4, 12, True), (0, 0, False)]
+)
+def test_a_source_that_is_silent_on_many_hosts_is_a_warning(silent, hosts, warned):
+    said = [f"source ping is silent on {silent} of {hosts} hosts: is the feed down?"]
+    sources = [{"source": "ping", "hosts_silent": silent, "hosts": hosts}]
+    sources.append({"source": "cdn", "hosts_silent": 0, "hosts": 50})
+    assert silent_warnings({"sources": sources}) == (said if warned else [])
+    assert silent_warnings(None) == []
