@@ -54,7 +54,7 @@ class NightlyOptions(PipelineOptions):
             help="page catalogue: url, importance, min_rate_per_day, max_rate_per_day, metadata columns",
         )
         inputs.add_argument("--hosts", help="politeness limits: host, max_per_day, min_gap_seconds")
-        inputs.add_argument("--signals", help="change signals: url, signalled_at, source; or IndexNow logs")
+        inputs.add_argument("--signals", help="change signals: url, signalled_at[, source]; or IndexNow logs")
         inputs.add_argument(
             "--sitemaps",
             help="sitemaps as fetched: XML, RSS, Atom or plain text, .gz; a lastmod that has moved since the "
