@@ -18,6 +18,7 @@ import pyarrow as pa
 from defusedxml import DefusedXmlException
 from defusedxml.expatreader import DefusedExpatParser
 
+from transforms.decoding import find_codec, to_utf8
 from transforms.formats import Block, RawBlock
 from transforms.inputs import is_gzip
 from transforms.normalise import rejected_file, rejected_rows
@@ -30,17 +31,21 @@ MAX_BYTES = 50 << 20
 MAX_DEPTH = 32
 # Expat holds a token (a comment, a tag with its attributes) until it ends.
 MAX_TOKEN_BYTES = 2 << 20
+# Expat keeps every name of an element or attribute. Standards of sitemaps and feeds have some 200 in all.
+MAX_NAMES = 10_000
 FEED_BYTES = 1 << 18
 ROWS = 1 << 16
 # Some servers pack what is packed already.
 MAX_GZIP_LAYERS = 2
 # With fewer dates that they agree says nothing; a sitemap that is made anew at every request has one date.
 MIN_DATES, ONE_DATE_SHARE = 10, 0.95
+# Of more distinct dates than the first the most frequent are kept: one of nearly all is among them.
+MAX_DISTINCT, KEPT_DISTINCT = 1 << 15, 1 << 10
 
-_BOM = b"\xef\xbb\xbf"
 _BLANK = b" \t\r\n\0"
-_HTML = re.compile(rb"\s*(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html)\b", re.IGNORECASE | re.DOTALL)
-_LINK = re.compile(rb"^\s*https?://", re.IGNORECASE | re.MULTILINE)
+_HTML = re.compile(rb"<(?:!doctype\s+html|html)\b", re.IGNORECASE)
+# Not \s, which takes line ends: the time would grow with the square of the empty lines.
+_LINK = re.compile(rb"^[ \t\r\f\v]*https?://", re.IGNORECASE | re.MULTILINE)
 _MAX_DATE_CHARACTERS = 100
 
 
@@ -68,7 +73,7 @@ def read_sitemap(path: str, gzip: bool, notes: Counts | None = None) -> Iterator
     ------
     RawBlock
         Columns `url` and `lastmod`, texts as the file has them, null where there is none. Numbers of rows are
-        numbers of lines.
+        numbers of lines. Of any encoding, they come as UTF-8.
     RecordBatch of `schemas.REJECTED`
         Reasons no_loc, not_a_sitemap, unsafe_xml, too_large, truncated_file, unreadable_file.
 
@@ -76,28 +81,51 @@ def read_sitemap(path: str, gzip: bool, notes: Counts | None = None) -> Iterator
     """
     notes = notes or Counts()
     problem = Problem()
-    content = _unpacked(path, gzip, problem)
-    head = b""
-    for chunk in content:
-        head += chunk
-        if len(head) >= FEED_BYTES:
-            break
-    clean = head.removeprefix(_BOM).lstrip(_BLANK)
-    if clean.startswith((b"<", b"\xff\xfe", b"\xfe\xff")):
-        if _HTML.match(clean):
+    head, content = _begun(_unpacked(path, gzip, problem))
+    try:
+        codec, skip = find_codec(head, _BLANK)
+    except LookupError as e:
+        yield rejected_file(path, "unreadable_file", str(e))
+        return
+    head = head[skip:]
+    if codec != "utf-8":
+        head, content = _begun(to_utf8(_joined(head, content), codec, problem))
+    clean = head.lstrip(_BLANK)
+    if clean.startswith(b"<"):
+        if _is_html(clean):
             yield rejected_rows(path, [1], "not_a_sitemap", [_shown(clean)])
             return
         line = 1 + head[: len(head) - len(clean)].count(b"\n")
-        blocks = _read_xml(path, clean, line, content, problem, notes)
+        yield from _read_xml(path, clean, line, content, problem, notes)
     elif _LINK.search(clean):
-        blocks = _read_lines(path, head.removeprefix(_BOM), content, problem)
+        yield from _read_lines(path, head, content, problem)
     elif problem.reason:
         yield rejected_file(path, problem.reason, problem.sample)
-        return
     else:
         yield rejected_rows(path, [1], "not_a_sitemap", [_shown(clean)])
-        return
-    yield from blocks
+
+
+def _begun(content: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
+    """The first `FEED_BYTES`, or a little more, and the rest in pieces of at most so many."""
+    pieces = (c[at : at + FEED_BYTES] for c in content for at in range(0, len(c), FEED_BYTES))
+    head = b""
+    for piece in pieces:
+        head += piece
+        if len(head) >= FEED_BYTES:
+            break
+    return head, pieces
+
+
+def _is_html(clean: bytes) -> bool:
+    at = 0
+    while clean.startswith(b"<!--", at):
+        end = clean.find(b"-->", at + 4)
+        if end < 0:
+            return False
+        at = end + 3
+        while clean[at : at + 1].isspace():
+            at += 1
+    return _HTML.match(clean, at) is not None
 
 
 def _shown(head: bytes) -> str:
@@ -177,7 +205,7 @@ def _read_xml(
     path: str, head: bytes, line: int, content: Iterator[bytes], problem: Problem, notes: Counts
 ) -> Iterator[Block]:
     reader = _Reader()
-    dates: Counter[str] = Counter()
+    dates = _Dates()
     ended: pa.RecordBatch | None = None
     chunks = _joined(head, content)
     while ended is None:
@@ -187,10 +215,9 @@ def _read_xml(
                 if not problem.reason:
                     reader.finish()
                 break
-            for at in range(0, len(chunk), FEED_BYTES):
-                reader.read(chunk[at : at + FEED_BYTES])
-                if len(reader.urls) >= ROWS:
-                    yield from _found(path, reader, line, dates)
+            reader.read(chunk)
+            if reader.held() >= ROWS:
+                yield from _found(path, reader, line, dates)
         except _NoSitemapError as e:
             ended = rejected_rows(path, [line], "not_a_sitemap", [f"<{e}> {_shown(head)}"])
         except (DefusedXmlException, _UnsafeError) as e:
@@ -200,6 +227,8 @@ def _read_xml(
                 break  # what a server appends to a whole sitemap does no harm
             reason = "truncated_file" if chunk is None else "unreadable_file"
             ended = rejected_file(path, reason, f"line {reader.line(line)}: {e.getMessage()}")
+        except (LookupError, ValueError) as e:  # whatever else a parser may say of bytes, a night goes on
+            ended = rejected_file(path, "unreadable_file", f"line {reader.line(line)}: {_said(e)}")
     yield from _found(path, reader, line, dates)
     if problem.reason:
         ended = rejected_file(path, problem.reason, f"line {reader.line(line)}: {problem.sample}")
@@ -209,29 +238,47 @@ def _read_xml(
 
 
 def _said(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}" if isinstance(error, DefusedXmlException) else str(error)
+    return str(error) if isinstance(error, _UnsafeError) else f"{type(error).__name__}: {error}"
 
 
-def _found(path: str, reader: _Reader, line: int, dates: Counter[str]) -> Iterator[Block]:
+class _Dates:
+    """How often each date occurs; exact up to `MAX_DISTINCT` of them."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._counts: Counter[str] = Counter()
+
+    def add(self, texts: list[str]) -> None:
+        self.total += len(texts)
+        self._counts.update(texts)
+        if len(self._counts) > MAX_DISTINCT:
+            self._counts = Counter(dict(self._counts.most_common(KEPT_DISTINCT)))
+
+    def is_one(self) -> bool:
+        """Whether nearly all are the same."""
+        return self.total >= MIN_DATES and max(self._counts.values()) >= ONE_DATE_SHARE * self.total
+
+
+def _found(path: str, reader: _Reader, line: int, dates: _Dates) -> Iterator[Block]:
     """What the reader holds; it holds nothing then."""
     urls, lastmods, lines, missing = reader.taken()
     if missing:
         numbers = [line - 1 + at for at, _ in missing]
         yield rejected_rows(path, numbers, "no_loc", [text or "(no lastmod)" for _, text in missing])
     if urls:
-        dates.update(text for text in lastmods if text)
+        dates.add([text for text in lastmods if text])
         texts = pa.array(lastmods, pa.string())
         yield _block(pa.array(urls, pa.string()), texts, [line - 1 + at for at in lines])
 
 
-def _note(reader: _Reader, dates: Counter[str], notes: Counts) -> None:
+def _note(reader: _Reader, dates: _Dates, notes: Counts) -> None:
     if reader.children is not None:
         notes.add("sitemaps_index", 1)
         notes.add("sitemaps_index_children", reader.children)
     if reader.news:
         # Two days of news have few dates by their nature.
         notes.add("sitemaps_news", 1)
-    elif dates.total() >= MIN_DATES and max(dates.values()) >= ONE_DATE_SHARE * dates.total():
+    elif dates.is_one():
         notes.add("sitemaps_one_lastmod", 1)
 
 
@@ -267,6 +314,8 @@ class _Reader(DefusedExpatParser):
 
     def __init__(self) -> None:
         super().__init__()
+        # What comes is UTF-8, whatever the file declares.
+        self._source.setEncoding("utf-8")
         self._texts = _Texts()
         self.setContentHandler(self._texts)
         self.urls: list[str] = []
@@ -284,11 +333,17 @@ class _Reader(DefusedExpatParser):
         self._date_names: tuple[str, ...] = ()
         self._alive, self._silent = False, 0
         self._is_link_in_attribute = False
+        self._names: set[str] = set()
 
     def reset(self) -> None:
         """As of the base class, but that text outside of wanted elements costs nothing."""
         super().reset()
         self._parser.CharacterDataHandler = None
+        self._parser.AttlistDeclHandler = self._refuse_defaults
+
+    def _refuse_defaults(self, *of: object) -> None:
+        # Every element would get them: few bytes that cost much.
+        raise _UnsafeError(f"declares attributes of elements: {of[0]}")
 
     def read(self, data: bytes) -> None:
         """Parse some bytes."""
@@ -306,6 +361,10 @@ class _Reader(DefusedExpatParser):
         """Line of the file that the parser is at, if it began with line `first`."""
         return first - 1 + (self.getLineNumber() or 1)
 
+    def held(self) -> int:
+        """Items since the last call of `taken`."""
+        return len(self.urls) + len(self._missing)
+
     def taken(self) -> tuple[list[str], list[str | None], list[int], list[tuple[int, str | None]]]:
         """URLs, their dates and lines, and lines and dates of items without URL, since the last call."""
         out = self.urls, self._dates, self._lines, self._missing
@@ -317,6 +376,11 @@ class _Reader(DefusedExpatParser):
         self._alive = True
         self._depth += 1
         depth = self._depth
+        if name not in self._names or not self._names.issuperset(attrs):
+            self._names.add(name)
+            self._names.update(attrs)
+            if len(self._names) > MAX_NAMES:
+                raise _UnsafeError(f"more than {MAX_NAMES} names of elements and attributes")
         if depth > self._item_depth + 1:
             if self._field is not None:  # only text of the element itself counts
                 self._take_field()

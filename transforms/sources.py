@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from transforms.formats import BATCH_BYTES, BATCH_ROWS, Split, plan, read
 from transforms.indexnow import without_keys
 from transforms.inputs import InputError, match_files
-from transforms.normalise import KINDS, Kind, normalise
+from transforms.normalise import KINDS, Kind, normalise, rejected_rows
 from transforms.tally import Counts
 from transforms.urls import HostTable
 
 ROWS, REJECTED = "rows", "rejected"
 PLAN_THREADS = 16
+# Rejected rows of a sitemap that are shown, for each reason: its writer decides how many there are.
+MAX_SHOWN = 100
 
 
 def read_split(
@@ -28,13 +32,15 @@ def read_split(
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Read a split to normalised batches: pairs of "rows" or "rejected" and a batch. No Beam needed.
 
-    `notes` gets what a sitemap says beyond its rows, see `sitemaps.read_sitemap`.
+    `notes` gets what a sitemap says beyond its rows, see `sitemaps.read_sitemap`, and how many rejected rows
+    of it are not shown: after the first `MAX_SHOWN` of a reason one row, numbered -1, stands for the others.
 
     Raises
     ------
     InputError
         If the file lacks a column, or a part of a file of hosts cannot be read.
     """
+    shown = _Shown() if kind.name == "sitemaps" else None
     for block in read(split, kind, metadata, notes):
         if isinstance(block, pa.RecordBatch):
             if kind.name == "hosts":
@@ -44,14 +50,45 @@ def read_split(
                     f"{split.path}: {where}{reason}: {sample}. Limits of hosts must all be "
                     "readable: mend the file"
                 )
-            yield REJECTED, without_keys(block) if kind.name == "signals" else block
+            if shown is not None:
+                block = shown.first(block)
+            if block.num_rows:
+                yield REJECTED, without_keys(block) if kind.name == "signals" else block
             continue
         done = normalise(kind, block.batch, split.path, block.row, table, hashes)
-        for other in (done.rejected, done.noted):
+        rejected = done.rejected if shown is None else shown.first(done.rejected)
+        for other in (rejected, done.noted):
             if other.num_rows:
                 yield REJECTED, without_keys(other) if kind.name == "signals" else other
         for part in slices(done.rows):
             yield ROWS, part
+    for reason, n in {} if shown is None else shown.more().items():
+        yield REJECTED, rejected_rows(split.path, [-1], reason, [f"and {n} more"])
+        if notes is not None:  # that row is counted as any other
+            notes.add(f"{kind.name}_rejected", n - 1)
+            notes.add(f"{kind.name}_rejected_{reason}", n - 1)
+
+
+class _Shown:
+    """Which rejected rows of a file are shown."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, int] = {}
+
+    def first(self, rejected: pa.RecordBatch) -> pa.RecordBatch:
+        """Those of a batch that are among the first `MAX_SHOWN` of their reason."""
+        reasons = rejected.column("reason")
+        keep = np.zeros(len(reasons), np.bool_)
+        for reason in reasons.unique().to_pylist():
+            rows = np.flatnonzero(np.asarray(pc.equal(reasons, reason)))
+            seen = self._seen.get(reason, 0)
+            keep[rows[: max(0, MAX_SHOWN - seen)]] = True
+            self._seen[reason] = seen + len(rows)
+        return rejected if keep.all() else rejected.filter(pa.array(keep))
+
+    def more(self) -> dict[str, int]:
+        """How many were left out, by reason."""
+        return {reason: n - MAX_SHOWN for reason, n in self._seen.items() if n > MAX_SHOWN}
 
 
 def slices(

@@ -266,6 +266,31 @@ def test_rows_in_are_rows_out_and_rejected_for_any_cut(kind, rows, cut):
         assert table.equals(pa.Table.from_batches([getattr(whole, name)]))
 
 
+@pytest.mark.parametrize(
+    ("name", "good"),
+    [
+        ("cdn", True),
+        ("x" * 200, True),
+        ("漢" * 200, True),
+        ("a b|c/é", True),
+        ("x" * 201, False),
+        ("漢" * 201, False),
+        ("a\0", False),
+        ("\0", False),
+        ("a\x1bb", False),
+        ("a\nb", False),
+        ("\x7f", False),
+        ("\x85x", False),
+    ],
+)
+def test_names_of_sources_can_be_shown(name, good):
+    """A bad one takes its row, not its neighbours."""
+    columns = {"url": [URL] * 4, "signalled_at": [NOW] * 4, "source": ["a", name, None, "b"]}
+    done = _run("signals", columns)
+    assert done.rows["source"].to_pylist() == ["a", *[name] * good, "signal", "b"]
+    assert _reasons(done) == [(1, "bad_source")] * (not good)
+
+
 def test_rejected_rows_are_clean_and_short():
     batch = rejected_rows("f", [3], "bad_json", ["x" * 500])
     assert len(batch["sample"][0].as_py()) == 200

@@ -6,6 +6,7 @@ import tracemalloc
 import zlib
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from policies.lastmods import DAY, INSTANT, NONE
@@ -104,14 +105,6 @@ def test_bytes_decide_not_names(name, before, layers, tmp_path):
     assert one(tmp_path, data, name) == PAGE
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "iso-8859-1", "windows-1252"])
-def test_encodings(encoding, tmp_path):
-    data = (
-        f'<?xml version="1.0" encoding="{encoding}"?><urlset><url><loc>https://a.test/é</loc></url></urlset>'
-    )
-    assert one(tmp_path, data.encode(encoding))[0] == "https://a.test/é"
-
-
 def test_an_index_has_no_pages(tmp_path):
     """Its dates are of files. One that names itself is no loop."""
     entry = "<sitemap><loc>https://a.test/sitemap.xml</loc><lastmod>2026-01-02</lastmod></sitemap>"
@@ -200,6 +193,9 @@ BOMBS = {
     "external": b'<!DOCTYPE x SYSTEM "http://a.test/x.dtd"><urlset><url><loc>https://a.test/</loc></url></urlset>',
     "depth": b"<urlset><url>" + b"<a>" * 100_000,
     "attributes": b"<urlset><url " + b" ".join(b"a%d=''" % i for i in range(600_000)) + b"/></urlset>",
+    "defaults": b"<!DOCTYPE urlset [<!ATTLIST url a CDATA '1'>]>" + b"<urlset><url/></urlset>",
+    "names": b"<urlset>" + b"".join(b"<a%d/>" % i for i in range(10_001)) + b"</urlset>",
+    "names of attributes": b"<urlset>" + b"".join(b"<x a%d=''/>" % i for i in range(10_001)) + b"</urlset>",
     "comment": b"<urlset><!--" + b"x" * (6 << 20) + b"--></urlset>",
 }
 
@@ -208,6 +204,10 @@ BOMBS = {
 def test_b9_bombs_in_xml(name, tmp_path):
     rows, rejected, _ = read_bytes(tmp_path, BOMBS[name])
     assert not rows and [r["reason"] for r in rejected] == ["unsafe_xml"]
+
+
+def test_some_thousand_names_are_no_bomb(tmp_path):
+    assert one(tmp_path, urlset(ITEM + "".join(f"<a{i} b{i}=''/>" for i in range(4_000)))) == PAGE
 
 
 def test_a_doctype_alone_is_harmless(tmp_path):
@@ -278,6 +278,11 @@ def test_what_follows_a_whole_sitemap_does_no_harm(tmp_path):
         b"<!DOCTYPE html><html><body>Not found</html>",
         b'<!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.0//EN" "http://www.w3.org/TR/x.dtd"><html/>',
         b"<!-- x --> <HTML><p>Not found",
+        # Each once took time that grew with the square of the length, or as a power of two.
+        b"<!---->" * 30_000 + b"<!DOCTYPE html>",
+        b"<!---->" * 30_000 + b"<svg/>",
+        b"x" + b"\n" * 200_000,
+        b"x" + b"\n \r\t" * 50_000,
         b"<svg/>",
         b'{"error": 404}',
         b"Not found",
@@ -302,6 +307,48 @@ def test_long_texts_are_cut_not_held(tmp_path):
     )
     assert sorted(r["reason"] for r in rejected) == ["bad_lastmod", "url_too_long"]
     assert all(len(r["sample"]) <= 200 for r in rejected) and len(rows) == 1
+
+
+# --- what is shown of much that is wrong ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("item", "reason"), [("", "no_loc"), ("<loc>x</loc>", "bad_url"), ("<loc>http://</loc>", "bad_url")]
+)
+@pytest.mark.parametrize("n", [99, 100, 101, 1234])
+def test_the_first_hundred_of_a_reason_are_shown_and_the_others_counted(n, item, reason, tmp_path):
+    """By reason: what is rare is shown beside what is not."""
+    data = urlset(*[item] * n, ITEM, f"<loc>https://a.test/{'x' * 9000}</loc>")
+    rows, rejected, notes = read_bytes(tmp_path, data)
+    assert len(rows) == 1
+    shown = [(r["row"], r["reason"]) for r in rejected if r["row"] > 0]
+    assert shown == [*((i + 2, reason) for i in range(min(n, 100))), (n + 3, "url_too_long")]
+    more = [(r["reason"], r["sample"]) for r in rejected if r["row"] < 0]
+    assert more == [(reason, f"and {n - 100} more")] * (n > 100)
+    left = sum(m for name, m in notes.items() if name == "sitemaps_rejected")
+    assert left + len(rejected) == n + 1
+    assert notes.get(f"sitemaps_rejected_{reason}", 0) == left
+
+
+def test_lines_of_text_are_shown_alike(tmp_path):
+    rows, rejected, notes = read_bytes(tmp_path, b"https://a.test/\n" + b"ab\n" * 500, "a.txt")
+    assert len(rows) == 1 and len(rejected) == 101 and rejected[-1]["sample"] == "and 400 more"
+    assert notes == {"sitemaps_rejected": 399, "sitemaps_rejected_bad_url": 399}
+
+
+@pytest.mark.parametrize(
+    "item", [b"<url/>", b"<url><loc>x</loc></url>", b"<url><lastmod>1</lastmod></url>", b"ab\n"]
+)
+def test_memory_does_not_follow_what_is_rejected(item, tmp_path, monkeypatch):
+    """Items without any URL once were held until one had some."""
+    monkeypatch.setattr(sitemaps, "ROWS", 1000)
+    monkeypatch.setattr(sitemaps, "FEED_BYTES", 1 << 12)
+    path = tmp_path / "a.xml"
+    start = b"<urlset>" if item[:1] == b"<" else b"https://a.test/\n"
+    path.write_bytes(start + item * 100_000)
+    for block in sitemaps.read_sitemap(str(path), False):
+        rows = block.num_rows if isinstance(block, pa.RecordBatch) else block.batch.num_rows
+        assert rows <= 1000 + (1 << 12) / len(item)
 
 
 # --- files whose dates say little -----------------------------------------------------------------------
@@ -329,6 +376,25 @@ def dated(dates, news=False):
 def test_sitemaps_with_one_date_are_counted_but_for_news(dates, news, expected, tmp_path):
     rows, rejected, notes = read_bytes(tmp_path, dated(dates, news))
     assert len(rows) == len(dates) and not rejected and notes == expected
+
+
+def test_of_many_distinct_dates_the_one_of_nearly_all_is_known(tmp_path, monkeypatch):
+    """Though not all are held."""
+    monkeypatch.setattr(sitemaps, "MAX_DISTINCT", 50)
+    monkeypatch.setattr(sitemaps, "KEPT_DISTINCT", 5)
+    monkeypatch.setattr(sitemaps, "ROWS", 20)
+    monkeypatch.setattr(sitemaps, "FEED_BYTES", 1000)
+    many = [f"2025-01-01T00:{i // 60:02}:{i % 60:02}Z" for i in range(200)]
+    rows, _, notes = read_bytes(
+        tmp_path, dated([*["2026-01-02"] * 2000, *many[:100], *["2026-01-02"] * 2000])
+    )
+    assert len(rows) == 4100 and notes == {"sitemaps_one_lastmod": 1}
+    rows, _, notes = read_bytes(tmp_path, dated([*["2026-01-02"] * 2000, *many]))
+    assert len(rows) == 2200 and notes == {}
+    found = sitemaps._Dates()
+    for i in range(0, 10_000, 20):
+        found.add([str(j) for j in range(i, i + 20)])
+        assert len(found._counts) <= 50
 
 
 # --- files and memory -----------------------------------------------------------------------------------
