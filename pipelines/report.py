@@ -174,7 +174,7 @@ def _rejected(counters: dict[str, int], files: list[dict[str, Any]]) -> str:
     total, shown = sum(rejected.values()), sum(f["rows"] for f in files if f["path"].startswith("rejected/"))
     noted = {k: n for k, n in counters.items() if "_noted_" in k and n}
     if shown < total + sum(noted.values()):
-        text += f"; rejected/ shows {_n(shown - sum(noted.values()))} of them"
+        text += f"; rejected/ has {_n(shown - sum(noted.values()))} rows for them"
     if noted:
         named = ", ".join(f"{_n(n)} {k.replace('_noted_', ' ')}" for k, n in sorted(noted.items()))
         text += f"; rejected/ has notes, too, on rows that count: {named}"

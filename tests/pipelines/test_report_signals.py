@@ -133,7 +133,7 @@ def test_rejected_rows_and_notes_are_told_apart():
     said += "; rejected/ has notes, too, on rows that count: 2 sitemaps bad_lastmod"
     assert _line(summary(manifest, "out", 1.0), "rejected") == said
     manifest["counters"]["sitemaps_rejected_bad_url"] = 1000
-    assert "; rejected/ shows 4 of them; " in _line(summary(manifest, "out", 1.0), "rejected")
+    assert "; rejected/ has 4 rows for them; " in _line(summary(manifest, "out", 1.0), "rejected")
 
 
 def test_a_night_prints_them(tmp_path):
