@@ -12,7 +12,7 @@ import pytest
 
 from policies import objectives
 from policies.siblings import MIN_PAGES
-from tests.pipelines.jobs import DAY_US, Night, at, crawls, nightly, seen
+from tests.pipelines.jobs import DAY_US, Night, at, command, crawls, nightly, seen
 
 SIZES = {"a.test": 40, "b.test": 30, "small.test": MIN_PAGES - 1}
 FIRST = 20
@@ -191,10 +191,41 @@ def test_volatile_pages_are_capped_and_said_to_be_so(folder):
     assert night.page("https://v.test/even")["crawl_rate_per_day"] > 0.5
     assert "1 volatile" in night.printed
 
+    code, text, complaints = command("diff", str(night.folder), str(night.folder), "--url", page["url"])
+    assert code == 0, complaints
+    (line,) = [line for line in text.splitlines() if line.startswith("  volatile ")]
+    assert line.count("yes, 1 crawl in 30 days at most") == 2
+    even = command("diff", str(night.folder), str(night.folder), "--url", "https://v.test/even")[1]
+    assert "\n  limit " in even and "\n  volatile" not in even
+
     again = [seen("https://v.test/token", at(20.5), "t19")]
     after = _run(folder, "unchanged", again, FIRST + 1, night)
     assert not after.page("https://v.test/token")["volatile"]
     assert after.counters["pages_volatile"] == 0
+
+
+def test_what_was_crawled_because_of_signals_is_none(folder):
+    """The same log: each visit to the page came after a signal, and its host's signals tell of changes."""
+    log = _volatile_log()
+    days = [0, 1, 2, 4, 7, 8, 13, 14, 15, 19]
+    signals = [{"url": "https://v.test/token", "signalled_at": at(d - 0.05)} for d in days[1:]]
+    signals += [{"url": f"https://v.test/page{i}", "signalled_at": at(9.0 + i / 40)} for i in range(40)]
+    night = _run(folder, "signalled", log, FIRST, signals=signals)
+    assert night.manifest["options"]["objective"] == "signals" and night.counters["pages_volatile"] == 0
+    assert night.page("https://v.test/token")["crawl_rate_per_day"] > 1 / 30
+    night = _run(folder, "unheard", log, FIRST, signals=signals, objective="periodic")
+    assert night.counters["pages_volatile"] == 1
+
+
+def test_a_split_host_is_one_host(folder):
+    """Of its parts some have the token alone with few others: what is ordinary there is learned from all."""
+    flags = []
+    for above, shards in ((10**9, 1), (20, 2), (20, 5)):
+        options = {"split_hosts_above": above, "num_shards": shards}
+        night = _run(folder, f"split{above}-{shards}", _volatile_log(), FIRST, **options)
+        assert bool(night.manifest["split_hosts"]) == (shards > 1)
+        flags.append([r["url"] for r in night.rows("pages") if r["volatile"]])
+    assert flags == [["https://v.test/token"]] * 3
 
 
 def test_a_floor_stands_for_a_volatile_page(folder):

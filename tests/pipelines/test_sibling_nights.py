@@ -98,6 +98,66 @@ def test_a_tenth_of_volatile_pages_costs_less_than_a_percent(monkeypatch, budget
     assert fresh["unaware"] < 0.985 * fresh["known"]
 
 
+def _flags(crawler: Crawler) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(n,) each, by page of the web: flags, candidates, crawls a day."""
+    index = np.array([crawler._index[u] for u in crawler.pages.column("url").to_pylist()])
+    pages = {n: np.zeros(len(index)) for n in ("volatile", "crawl_rate_per_day")}
+    for name, values in pages.items():
+        values[index] = crawler.pages.column(name).to_numpy(zero_copy_only=False)
+    return pages["volatile"] > 0, crawler.may_be[np.argsort(index)], pages["crawl_rate_per_day"]
+
+
+class _Watched(Crawler):
+    """Keeps what the fold's rule alone says."""
+
+    may_be: np.ndarray
+
+
+def _watch(monkeypatch: pytest.MonkeyPatch, crawler: _Watched) -> None:
+    rule = volatile.weight_limit
+
+    def watched(*arguments: Any) -> np.ndarray:
+        limit = rule(*arguments)
+        crawler.may_be = limit >= 0.0
+        return limit
+
+    monkeypatch.setattr(volatile, "weight_limit", watched)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("shape", "budget"), [(1e4, 0.2), (1e4, 0.5), (2.0, 0.2), (2.0, 0.5)])
+def test_ordinary_pages_at_long_gaps_are_not_flagged(monkeypatch, shape, budget):
+    """They change 0.6 times a day: some are always found changed, and flagged in no night."""
+    web = _web(3, hosts=10, pages=2000)
+    web.rate[:] = web.rng.gamma(shape, 0.6 / shape, 2000) + 1e-4
+    crawler = _Watched(web, budget=budget * 2000)
+    _watch(monkeypatch, crawler)
+    ever, candidates = np.zeros(2000, np.bool_), 0
+    for _ in range(30):
+        crawler.night()
+        flag, may_be, _ = _flags(crawler)
+        ever |= flag
+        candidates += may_be.sum()
+    assert candidates > 10 and ever.sum() < 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("budget", "flagged"), [(0.3, 0.01), (1.0, 0.7)])
+def test_a_host_of_volatile_pages(monkeypatch, budget, flagged):
+    """Candidates there are flagged, and the others take no crawls: their rates are out of reach."""
+    web = _web(2, hosts=4, pages=1000)
+    mine = web.host == 0
+    web.token[mine], web.rate[mine] = 1, 1e-9
+    crawler = _Watched(web, budget=budget * 1000)
+    _watch(monkeypatch, crawler)
+    for _ in range(20):
+        crawler.night()
+    flag, may_be, rate = _flags(crawler)
+    assert flag[mine].mean() > flagged and flag[~mine].sum() <= 2
+    assert flag[mine].sum() > 0.3 * may_be[mine].sum() > 0
+    assert rate[mine].sum() < 0.01 * rate.sum()
+
+
 def _realised(seed: int, siblings: str, nights: int = 40, **options: float) -> tuple[float, int]:
     """Share of pages that are fresh at the ends of days, from the twentieth night on; hosts on at the end."""
     web = _web(seed, pages=600, **options)

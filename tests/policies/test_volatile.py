@@ -81,6 +81,63 @@ def test_pages_in_demand_are_tried_at_shorter_gaps_first():
     assert _limit(WIDE, multiplier=np.inf) == np.inf
 
 
+def _surprising(gaps, others, weight=None):
+    gaps = np.asarray(gaps, float)
+    page, changed = np.zeros(len(gaps), int), np.ones(len(gaps), np.bool_)
+    found = evidence.from_intervals(page, gaps, changed, None, weight, n_pages=1)
+    return bool(volatile.surprising(found, np.array([others]))[0])
+
+
+def test_a_record_is_held_against_three_times_the_pace_of_its_host():
+    """Five gaps of a day: all changed with probability 1/100 at -log(1 - 0.01 ** (1 / 5)) changes a day."""
+    pace = -np.log1p(-(0.01**0.2)) / 3
+    assert _surprising([1.0] * 5, pace * 0.999) and not _surprising([1.0] * 5, pace * 1.001)
+    assert _surprising([2.0] * 5, pace / 2 * 0.999) and not _surprising([2.0] * 5, pace / 2 * 1.001)
+    assert not _surprising([1.0] * 4, pace * 0.999)
+    assert not _surprising([1.0] * 5, pace * 0.999, [1.0, 1.0, 1.0, 1.0, 0.9])
+
+
+def test_long_gaps_surprise_nobody():
+    """A page like the others, crawled at gaps of 1 to 8 days: changes are what was to be expected."""
+    gaps = [1.0, 2.0, 3.0, 5.0, 8.0, 4.0, 6.0]
+    assert _limit(gaps) == np.inf and not _surprising(gaps, 0.6)
+    assert _surprising(gaps, 0.02)
+    assert not _surprising(gaps, 0.02, np.full(7, 1e-4)) and not _surprising(gaps, 0.02, np.zeros(7))
+
+
+def test_records_are_judged_one_by_one():
+    rng = np.random.Generator(np.random.Philox(key=2))
+    page = np.sort(rng.integers(0, 200, 2000))
+    gaps, others = np.exp(rng.uniform(-2, 2, 2000)), np.exp(rng.uniform(-4, 1, 200))
+    found = evidence.from_intervals(page, gaps, np.ones(2000, np.bool_), n_pages=200)
+    flags = volatile.surprising(found, others)
+    assert 20 < np.count_nonzero(flags) < 180
+    assert flags.tolist() == [_surprising(gaps[page == i], others[i]) for i in range(200)]
+    assert volatile.surprising(evidence.empty(), np.zeros(0)).shape == (0,)
+
+
+@pytest.mark.parametrize("gap", [0.05, 0.3, 1.0])
+def test_how_often_a_page_three_times_as_fast_is_ever_taken_for_one(gap):
+    """At most once in a hundred, looked at after each of forty visits until one is unchanged."""
+    rng = np.random.Generator(np.random.Philox(key=3))
+    n, others = 40_000, 0.5
+    alive, ever = np.ones(n, np.bool_), np.zeros(n, np.bool_)
+    gaps = gap * np.exp(rng.uniform(-1, 1, 40))
+    for k in range(40):
+        alive &= rng.random(n) < -np.expm1(-3 * others * gaps[k])
+        if _surprising(gaps[: k + 1], others):
+            ever |= alive
+    # Gaps of a bin count as their mean, which moves the chance of a record by a few percent.
+    assert ever.mean() < 0.0105 + 4 * np.sqrt(0.01 / n)
+
+
+def test_who_is_ordinary():
+    """Found unchanged, or with a date; not what was always found changed, or never seen twice."""
+    changed, age = np.array([True, True, False, True]), np.array([np.nan, np.nan, np.nan, 0.5])
+    found = evidence.from_intervals(np.array([0, 1, 1, 2]), np.ones(4), changed, age, n_pages=4)
+    assert volatile.ordinary(found).tolist() == [False, True, True, False]
+
+
 def test_no_pages():
     none = np.zeros(0, np.int32)
     assert volatile.weight_limit(none, none, evidence.empty()).shape == (0,)
