@@ -159,9 +159,12 @@ def _of_sitemaps(counters: dict[str, int]) -> str:
     if counts["lastmod_first_seen"] and not any(counts[f"lastmod_{n}"] for n in ("moved", "same", "back")):
         text += "; they are noted, those that move are signals from the next night"
     if n := counters.get("sitemaps_one_lastmod", 0):
-        text += f"; {_n(n)} files have one date for all"
+        text += f"; {_n(n)} file{' has' if n == 1 else 's have'} one date for all"
     if n := counters.get("sitemaps_index", 0):
-        text += f"; {_n(n)} indexes name {_n(counters.get('sitemaps_index_children', 0))} sitemaps"
+        named = _n(counters.get("sitemaps_index_children", 0))
+        text += (
+            f"; {_n(n)} index{' names' if n == 1 else 'es name'} {named} sitemap{'' if named == '1' else 's'}"
+        )
     return text
 
 

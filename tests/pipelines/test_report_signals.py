@@ -119,6 +119,10 @@ def test_the_dates_of_sitemaps():
         "dates: 5 moved, 3 first seen, 70 the same, 6 older than before, 2 of unknown pages, 4 unreadable, "
         "1 later than --as_of; 2 files have one date for all; 2 indexes name 1,400 sitemaps"
     )
+    one = {"sitemaps_one_lastmod": 1, "sitemaps_index": 1, "sitemaps_index_children": 1}
+    assert _line(summary(_manifest(None, **files, **one), "out", 1.0), "sitemaps") == (
+        "dates: 0 moved; 1 file has one date for all; 1 index names 1 sitemap"
+    )
     assert not [row for row in summary(_manifest(None), "out", 1.0).splitlines() if "sitemaps" in row]
 
 
