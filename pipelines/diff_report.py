@@ -427,7 +427,7 @@ def _one_host_text(out: _Text, row: dict[str, Any]) -> None:
         out.row("", f"  one more crawl a day here is worth {_arrow(worth)}")
 
 
-_VOLATILE = "yes, 1 crawl in 30 days at most"
+_VOLATILE = "yes, new at every visit"
 
 
 def _page_text(out: _Text, document: dict[str, Any]) -> None:

@@ -194,7 +194,7 @@ def test_volatile_pages_are_capped_and_said_to_be_so(folder):
     code, text, complaints = command("diff", str(night.folder), str(night.folder), "--url", page["url"])
     assert code == 0, complaints
     (line,) = [line for line in text.splitlines() if line.startswith("  volatile ")]
-    assert line.count("yes, 1 crawl in 30 days at most") == 2
+    assert line.count("yes, new at every visit") == 2
     even = command("diff", str(night.folder), str(night.folder), "--url", "https://v.test/even")[1]
     assert "\n  limit " in even and "\n  volatile" not in even
 
