@@ -13,7 +13,7 @@ MAX_LINES, MAX_TEST_LINES = 500, 650
 # What the mathematics may import: arrays, and what is pure in the standard library.
 ALLOWED_IN_POLICIES = {
     "__future__", "abc", "bisect", "collections", "dataclasses", "enum", "fractions", "functools", "heapq",
-    "itertools", "math", "numpy", "operator", "policies", "scipy", "types", "typing",
+    "itertools", "math", "numpy", "operator", "policies", "scipy", "types", "typing", "zlib",
 }  # fmt: skip
 FORBIDDEN = {
     "transforms": {"pipelines", "benchmarks", "tests"},
