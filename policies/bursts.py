@@ -6,21 +6,18 @@ that signals make for one host are bounded by what they used to be: as a sender 
 host may be ahead of its share by so many crawls as it was lately, and by twice as many every night that it
 asks for more. A host that asks for too much is scheduled as a whole: it gets what it may, and shares that
 among its pages in the order of their signals. Meanwhile crawls show what the signals are worth; before they
-do, a burst does not raise the rates of signals, by which crawls are allocated.
+do, a burst does not raise the rates of signals, by which crawls are allocated: see `policies.host_signals`.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from policies.signal_estimation import signal_rates
 from policies.typing_ import FloatArray, IntArray
 from policies.windows import solve_theta
 
 WINDOW_KEPT = 0.98
 """Of a window that was not used, every night: half is gone after five weeks."""
-
-_ERRORS = 3.0
 
 
 def next_window(
@@ -79,45 +76,6 @@ def ahead_of_share(
     ahead = np.minimum(_sums(host, debt[rows], n_hosts) - served, moved)
     out: FloatArray = np.where(moved > 0.0, np.maximum(ahead, 0.0), 0.0)
     return out
-
-
-def credible_signals(
-    ended: FloatArray,
-    ended_days: FloatArray,
-    running: FloatArray,
-    running_days: FloatArray,
-    group: IntArray,
-    n_groups: int,
-    usual_per_day: FloatArray | None = None,
-) -> FloatArray:
-    """Signals of running intervals, as far as they may count for rates.
-
-    Parameters
-    ----------
-    ended, running : (n, S) float64
-        Signals of each page and source in intervals that a crawl has ended, and since the last crawl.
-    ended_days, running_days : (n,) float64, days
-        Time in which those were listened to.
-    group : (n,) int64, 0..n_groups-1
-        Host of each page.
-    n_groups : int
-    usual_per_day : (n_groups, S) float64, optional
-        As in `policies.signal_estimation.signal_rates`.
-
-    Returns
-    -------
-    (n, S) float64
-        `running`, cut at three standard errors and one signal above what ended intervals let expect: for
-        each page, and then in proportion for each host and source. On most nights nothing is cut.
-    """
-    usual = signal_rates(ended, ended_days, group, n_groups, usual_per_day) * running_days[:, None]
-    kept = np.minimum(running, usual + _ERRORS * np.sqrt(usual) + 1.0)
-    for j in range(kept.shape[1]):
-        expected = _sums(group, usual[:, j], n_groups)
-        most = expected + _ERRORS * np.sqrt(expected) + 1.0
-        sent = _sums(group, kept[:, j], n_groups)
-        kept[:, j] *= np.where(sent > most, most / np.maximum(sent, 1.0), 1.0)[group]
-    return kept
 
 
 def _sums(host: IntArray, values: FloatArray, n_hosts: int) -> FloatArray:

@@ -315,7 +315,8 @@ class SignalSums:
     page : (m,) int64, ascending
     exposure_days, dated_changes, watched_days : (m,) float64
     running_days : (m,) float64, days
-        Watched time of the running interval; 0 where it began before the era of signals or does not exist.
+        Watched time of the running interval, from the begin of the era of signals on if that is later; 0
+        where no interval runs.
     source_row : (k,) int64, ascending; source, pending : (k,) int32
     unchanged, total : (k,) float64
     last_at_us : (k,) int64, microseconds
@@ -358,8 +359,8 @@ def bring_to_present(
     """
     changes = history.n_changes[state.page].astype(np.int64)
     began = history.baseline_at_us[state.page]
-    runs = (began != NO_TIME) & (began >= state.since_us)
-    running = np.where(runs, as_of_us - np.maximum(began, -(1 << 62)) - delay_us, 0)
+    listening = np.maximum(np.maximum(began, -(1 << 62)) + delay_us, state.since_us)
+    running = np.where(began != NO_TIME, as_of_us - listening, 0)
     pages = [state.exposure_days, state.dated_changes, state.watched_days]
     sources = [state.unchanged, state.total]
     bins = [state.bin_weight, state.bin_days, state.bin_days_squared]

@@ -14,7 +14,7 @@ from policies.typing_ import FloatArray, IntArray
 from transforms.coders import ShardTables
 from transforms.signals import signal_evidence_of
 from transforms.state import list_column, list_start
-from transforms.trusting import LearnedTrust
+from transforms.trusting import Heard, LearnedTrust, share_of_hosts
 
 COLUMNS = [
     ("signal_exposure_days", pa.float64()),
@@ -23,14 +23,16 @@ COLUMNS = [
     ("signal_unchanged", pa.list_(pa.float64())),
     ("signal_total", pa.list_(pa.float64())),
     ("signal_watched_days", pa.float64()),
+    ("signal_running", pa.list_(pa.float64())),
+    ("signal_running_days", pa.float64()),
     ("signal_row_weight", pa.list_(pa.float64())),
     ("signal_row_days", pa.list_(pa.float64())),
     ("signal_row_days_squared", pa.list_(pa.float64())),
     ("signal_row_count", pa.list_(pa.float64())),
 ]
 """Of a page: its `SignalEvidence`, counts of a row one after the other, one for each of its sources; signals
-of ended intervals, and for how long they were listened to. Null and empty lists for a page of a host without
-signals."""
+of ended intervals and of the running one, and for how long they were listened to. Null and empty lists for a
+page of a host without signals."""
 
 
 def sampled_signals(folded: ShardTables, rows: IntArray) -> dict[str, pa.Array]:
@@ -62,6 +64,8 @@ def sampled_signals(folded: ShardTables, rows: IntArray) -> dict[str, pa.Array]:
         "signal_unchanged": list_column(source_start, evidence.unchanged_signals[at[some]].ravel()),
         "signal_total": list_column(source_start, found.signals[at[some]].ravel()),
         "signal_watched_days": number(found.watched_days),
+        "signal_running": list_column(source_start, found.running_signals[at[some]].ravel()),
+        "signal_running_days": number(found.running_days),
         "signal_row_weight": list_column(row_start, evidence.row_weight[chosen]),
         "signal_row_days": list_column(row_start, evidence.row_days[chosen]),
         "signal_row_days_squared": list_column(row_start, evidence.row_days_squared[chosen]),
@@ -101,20 +105,23 @@ def _evidence(sample: pa.RecordBatch, sources: list[str]) -> tuple[IntArray, Sig
     )
 
 
-def _rates(sample: pa.RecordBatch, sources: list[str]) -> dict[int, FloatArray]:
-    """Signals of each source and a page a day, (S,), by host."""
+def _heard(sample: pa.RecordBatch, sources: list[str]) -> Heard:
+    """Signals of the rows of `_evidence`."""
     rows = np.flatnonzero(sample.column("signal_watched_days").is_valid().to_numpy(zero_copy_only=False))
     sample = sample.take(pa.array(rows))
-    hosts, group = np.unique(sample.column("host_hash").to_numpy(), return_inverse=True)
-    days = np.bincount(group, sample.column("signal_watched_days").to_numpy(), len(hosts))
     code = {name: j for j, name in enumerate(sources)}
     named = sample.column("signal_source").flatten().dictionary_encode()
     source = np.array([code[n] for n in named.dictionary.to_pylist()], np.int64)[named.indices.to_numpy()]
-    of = np.repeat(group, np.diff(list_start(sample.column("signal_source"))))
-    total = sample.column("signal_total").flatten().to_numpy()
-    sums = np.bincount(of * len(sources) + source, total, len(hosts) * len(sources))
-    rate = sums.reshape(len(hosts), len(sources)) / np.where(days > 0.0, days, np.inf)[:, None]
-    return dict(zip(hosts.tolist(), rate, strict=True))
+    row = np.repeat(np.arange(len(rows)), np.diff(list_start(sample.column("signal_source"))))
+    ended, running = np.zeros((len(rows), len(sources))), np.zeros((len(rows), len(sources)))
+    ended[row, source] = sample.column("signal_total").flatten().to_numpy()
+    running[row, source] = sample.column("signal_running").flatten().to_numpy()
+    return Heard(
+        ended,
+        sample.column("signal_watched_days").to_numpy(),
+        running,
+        sample.column("signal_running_days").to_numpy(),
+    )
 
 
 def prior_of_hosts(hosts: Pooled, unknown: SignalPrior) -> SignalPrior:
@@ -173,11 +180,14 @@ def learn_trust(
     )
     at, evidence = _evidence(giants, sources)
     hosts, group = np.unique(giants.column("host_hash").to_numpy()[at], return_inverse=True)
-    shared = fit_pooled(evidence, giant_rate[at], group.astype(np.int64), len(hosts), prior)
-    by_host = {
-        int(h): Pooled(
-            shared.missed_share[i : i + 1], shared.signal_weight[i : i + 1], shared.covariance[i : i + 1]
-        )
-        for i, h in enumerate(hosts.tolist())
-    }
-    return LearnedTrust(tuple(sources), prior, by_host, _rates(giants, sources))
+    shared, rates = share_of_hosts(
+        evidence,
+        _heard(giants, sources),
+        np.maximum(giant_rate[at], 1e-12),
+        group.astype(np.int64),
+        len(hosts),
+        prior,
+    )
+    by_host = {int(h): shared.one(i) for i, h in enumerate(hosts.tolist())}
+    rate_of = {int(h): rates.one(i) for i, h in enumerate(hosts.tolist())}
+    return LearnedTrust(tuple(sources), prior, by_host, rate_of)

@@ -237,7 +237,7 @@ class ShardSignals:
     watched_days : (m,) float64, days
         Time in which those would have been heard.
     running_signals : (m, S) float64
-        Signals of the running interval, where somebody has listened from its begin.
+        Signals of the running interval, from when on somebody has listened.
     running_days : (m,) float64, days
         Time in which those would have been heard.
     last_at_us : (m, S) int64, microseconds, `NO_TIME` if none

@@ -13,7 +13,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from policies.bursts import credible_signals
+from policies.host_signals import (
+    HostRates,
+    credible_signals,
+    expected_rates,
+    hold_to_changes,
+    host_rates,
+    page_rates,
+)
 from policies.page_state import NO_TIME, US_PER_DAY
 from policies.signal_estimation import (
     PageFit,
@@ -22,8 +29,8 @@ from policies.signal_estimation import (
     default_prior,
     fit_pages,
     fit_pooled,
-    signal_rates,
 )
+from policies.signal_evidence import SignalEvidence
 from policies.signal_trust import merge_sources, summarise
 from policies.typing_ import BoolArray, FloatArray, IntArray, UIntArray
 from transforms.coders import ShardTables
@@ -84,14 +91,14 @@ class LearnedTrust:
         For these sources.
     giants : dict of int to Pooled
         What the pages of hosts that are split share, one group each with these sources, by the host's hash.
-    giant_rates : dict of int to (S,) float64, per day
-        Signals of these sources, of a page of theirs.
+    giant_rates : dict of int to HostRates
+        How many signals of these sources they send, one host each.
     """
 
     sources: tuple[str, ...] = ()
     prior: SignalPrior = field(default_factory=lambda: default_prior(0))
     giants: Mapping[int, Pooled] = field(default_factory=dict)
-    giant_rates: Mapping[int, FloatArray] = field(default_factory=dict)
+    giant_rates: Mapping[int, HostRates] = field(default_factory=dict)
 
     def prior_of(self, sources: Sequence[str]) -> SignalPrior:
         """The prior for a shard's sources."""
@@ -120,12 +127,70 @@ class LearnedTrust:
         covariance[0][np.ix_(to, to)] = found.covariance[0][np.ix_(of, of)]
         return Pooled(found.missed_share, weight, covariance)
 
-    def giant_rate(self, host_hash: int, sources: Sequence[str]) -> FloatArray | None:
-        """Signals a day of a page of a split host, (S,) for a shard's sources."""
+    def giant_rate(self, host_hash: int, sources: Sequence[str]) -> HostRates | None:
+        """How many signals a split host sends, for a shard's sources."""
         found = self.giant_rates.get(host_hash)
         if found is None:
             return None
-        return np.array([found[self.sources.index(s)] if s in self.sources else 0.0 for s in sources])
+        mine = [j for j, name in enumerate(sources) if name in self.sources]
+        theirs = [self.sources.index(sources[j]) for j in mine]
+
+        def column(values: FloatArray, unknown: float) -> FloatArray:
+            out = np.full((1, len(sources)), unknown)
+            out[0, mine] = values[0, theirs]
+            return out
+
+        return HostRates(
+            column(found.calm, 0.0),
+            column(found.kept, 1.0),
+            column(found.usual, 0.0),
+            column(found.signals, 0.0),
+        )
+
+
+@dataclass(frozen=True)
+class Heard:
+    """Signals of n pages and S sources, and how long somebody has listened: see `ShardSignals`.
+
+    Attributes
+    ----------
+    ended, running : (n, S) float64
+    ended_days, running_days : (n,) float64
+    """
+
+    ended: FloatArray
+    ended_days: FloatArray
+    running: FloatArray
+    running_days: FloatArray
+
+
+def share_of_hosts(
+    evidence: SignalEvidence,
+    heard: Heard,
+    rate: FloatArray,
+    group: IntArray,
+    n_hosts: int,
+    prior: SignalPrior,
+) -> tuple[Pooled, HostRates]:
+    """What the pages of hosts share, n pages of which are given.
+
+    Parameters
+    ----------
+    evidence : SignalEvidence
+    heard : Heard
+    rate : (n,) float64, per day
+        Change rates from crawls alone.
+    group : (n,) int64
+        Host of each page, 0..n_hosts-1.
+    n_hosts : int
+    prior : SignalPrior
+    """
+    pooled = fit_pooled(evidence, rate, group, n_hosts, prior)
+    expected = expected_rates(pooled)
+    rates = host_rates(
+        heard.ended, heard.ended_days, heard.running, heard.running_days, rate, group, expected
+    )
+    return hold_to_changes(pooled, rates.usual, rates.signals), rates
 
 
 @dataclass(frozen=True)
@@ -175,15 +240,14 @@ def estimate_signals(
     group = group.astype(np.int64)
     rate = np.maximum(change_rate_per_day[found.row], 1e-12)
     host_hash = hosts.column("host_hash").to_numpy()[named]
-    pooled = _pooled(found, rate, group, host_hash, learned)
-    usual, days = _usual_rates(found, group, host_hash, learned), found.watched_days
+    pooled, rates = _shared(found, rate, group, host_hash, learned)
+    days = found.watched_days
     running = credible_signals(
-        found.signals, days, found.running_signals, found.running_days, group, len(named), usual
+        found.signals, days, found.running_signals, found.running_days, rate, group, rates
     )
     heard_of = found.signals + running
-    signals = signal_rates(heard_of, days + found.running_days, group, len(named), usual)
-    expected = _unsignalled(rate, pooled, signals, group)
-    fit = fit_pages(found.evidence, expected / pooled.missed_share[group], group, pooled)
+    signals = page_rates(heard_of, days + found.running_days, rates.usual, rate, group)
+    fit = fit_pages(found.evidence, rate, group, pooled)
     silent = _silent(found, signals, group, len(named), as_of_us)
     trust = _trust_table(found, heard_of, pooled, rate, signals, group, named, silent)
     unannounced = fit.unsignalled_rate_per_day.copy()
@@ -192,43 +256,6 @@ def estimate_signals(
         unannounced += np.where(silent[group, j], -np.expm1(-fit.signal_weight[:, j]) * signals[:, j], 0.0)
     known = _sources_of(found, group, host_hash, learned)[group]
     return _planned(found, heard_of, fit, unannounced, heard, trust, known)
-
-
-def _usual_rates(
-    found: ShardSignals, group: IntArray, host_hash: UIntArray, learned: LearnedTrust
-) -> FloatArray:
-    """Signals of a page a day that hosts have shown in ended intervals, (h, S); NaN where none has any.
-
-    Of a split host a shard has some pages only: what those borrow must not depend on which.
-    """
-    n_hosts = len(host_hash)
-    days = np.bincount(group, weights=found.watched_days, minlength=n_hosts)
-    usual = np.full((n_hosts, len(found.sources)), np.nan)
-    for j in range(len(found.sources)):
-        sent = np.bincount(group, weights=found.signals[:, j], minlength=n_hosts)
-        some = (sent > 0.0) & (days > 0.0)
-        usual[some, j] = sent[some] / days[some]
-    if learned.giant_rates:
-        split = np.isin(host_hash, np.array(sorted(learned.giant_rates), np.uint64))
-        for at in np.flatnonzero(split).tolist():
-            rate = learned.giant_rate(int(host_hash[at]), found.sources)
-            if rate is not None:
-                usual[at] = rate
-    return usual
-
-
-def _unsignalled(rate: FloatArray, pooled: Pooled, signals: FloatArray, group: IntArray) -> FloatArray:
-    """Rate of changes without a signal that pages are taken to have before their own history is seen, (n,).
-
-    The share of the page's change rate that its host has, where that is known. Where it is not, all changes
-    that the page's signals do not tell of: a host's first ping must not make its pages change less.
-    """
-    share = pooled.missed_share[group] * rate
-    told = np.zeros(len(rate))
-    for j in range(signals.shape[1]):
-        told += -np.expm1(-pooled.signal_weight[group, j]) * signals[:, j]
-    unknown = np.minimum(pooled.covariance[:, 0, 0], 1.0)[group]
-    return share + unknown * np.maximum(rate - told - share, 0.0)
 
 
 def _sources_of(
@@ -244,24 +271,28 @@ def _sources_of(
     return known
 
 
-def _pooled(
+def _shared(
     found: ShardSignals, rate: FloatArray, group: IntArray, host_hash: UIntArray, learned: LearnedTrust
-) -> Pooled:
-    """What the pages of each host share."""
-    pooled = fit_pooled(found.evidence, rate, group, len(host_hash), learned.prior_of(found.sources))
-    if not learned.giants:
-        return pooled
-    missed, weight = pooled.missed_share.copy(), pooled.signal_weight.copy()
-    covariance = pooled.covariance.copy()
-    for at, name in enumerate(host_hash.tolist()):
-        giant = learned.giant(name, found.sources)
+) -> tuple[Pooled, HostRates]:
+    """What the pages of each host share.
+
+    Of a split host a shard has some pages only: what those borrow must not depend on which.
+    """
+    heard = Heard(found.signals, found.watched_days, found.running_signals, found.running_days)
+    pooled, rates = share_of_hosts(
+        found.evidence, heard, rate, group, len(host_hash), learned.prior_of(found.sources)
+    )
+    split = np.isin(host_hash, np.array(sorted(learned.giants), np.uint64))
+    for at in np.flatnonzero(split).tolist():
+        name = int(host_hash[at])
+        giant, sent = learned.giant(name, found.sources), learned.giant_rate(name, found.sources)
         if giant is not None:
-            missed[at], weight[at], covariance[at] = (
-                giant.missed_share[0],
-                giant.signal_weight[0],
-                giant.covariance[0],
-            )
-    return Pooled(missed, weight, covariance)
+            for column in ("missed_share", "signal_weight", "covariance"):
+                getattr(pooled, column)[at] = getattr(giant, column)[0]
+        if sent is not None:
+            for column in ("calm", "kept", "usual", "signals"):
+                getattr(rates, column)[at] = getattr(sent, column)[0]
+    return pooled, rates
 
 
 def _silent(

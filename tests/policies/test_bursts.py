@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from policies.bursts import ahead_of_share, allowance, credible_signals, next_window
-from policies.signal_estimation import signal_rates
+from policies.bursts import ahead_of_share, allowance, next_window
 from policies.windows import solve_theta
 
 
@@ -71,71 +70,6 @@ def test_a_host_that_always_bursts_is_not_limited_for_long():
         limited.append(int((ahead > 1.0 + window).sum()))
         window = next_window(window, ahead)
     assert limited[0] == 1 and limited[-1] == 0
-
-
-def _counted(running, ended=20.0, days=100.0):
-    n = len(running)
-    group = np.repeat([0, 1], n // 2)
-    return credible_signals(
-        np.full((n, 1), ended),
-        np.full(n, days),
-        np.asarray(running, np.float64)[:, None],
-        np.full(n, 10.0),
-        group,
-        2,
-    )[:, 0]
-
-
-def _counted(running, ended=20.0, days=100.0):
-    n = len(running)
-    group = np.repeat([0, 1], n // 2)
-    return credible_signals(
-        np.full((n, 1), ended),
-        np.full(n, days),
-        np.asarray(running, np.float64)[:, None],
-        np.full(n, 10.0),
-        group,
-        2,
-    )[:, 0]
-
-
-def test_signals_since_the_last_crawl_count_as_long_as_they_are_usual():
-    running = np.random.default_rng(1).poisson(2.0, 40)
-    assert np.array_equal(_counted(running), running)
-
-
-def test_a_flood_counts_little_more_than_what_is_usual():
-    running = np.full(40, 2.0)
-    running[20:] = 500.0
-    counted = _counted(running)
-    assert (counted[:20] == 2.0).all()  # another host
-    assert counted[20:].sum() == pytest.approx(40 + 3 * np.sqrt(40) + 1, rel=0.05)
-    # One page alone: what is usual for a page.
-    running[:] = 2.0
-    running[25] = 500.0
-    counted = _counted(running)
-    assert counted[25] < 2 + 3 * np.sqrt(2) + 1.1 and (counted[:20] == 2.0).all()
-    assert counted[20:].sum() > 40.0
-
-
-def test_a_host_that_never_signalled_before_counts_one():
-    counted = _counted(np.full(40, 7.0), ended=0.0)
-    assert counted[:20].sum() == pytest.approx(1.0) and counted[20:].sum() == pytest.approx(1.0)
-    assert not _counted(np.zeros(40), ended=0.0).any()
-
-
-def test_what_is_usual_may_be_known_from_elsewhere():
-    """Pages of a host that is split: the same numbers whichever of its pages are here."""
-    rng = np.random.default_rng(3)
-    ended, days = rng.poisson(3.0, (12, 1)).astype(float), rng.uniform(5, 20, 12)
-    usual, zeros = np.array([[0.3]]), np.zeros(12, np.int64)
-    whole = signal_rates(ended, days, zeros, 1, usual)
-    part = signal_rates(ended[:5], days[:5], zeros[:5], 1, usual)
-    assert np.array_equal(whole[:5], part)
-    assert not np.array_equal(whole[:5], signal_rates(ended[:5], days[:5], zeros[:5], 1))
-    own = signal_rates(ended, days, zeros, 1, np.array([[np.nan]]))
-    assert np.array_equal(own, signal_rates(ended, days, zeros, 1))
-    assert not signal_rates(ended * 0, days, zeros, 1, np.zeros((1, 1))).any()
 
 
 def test_many_hosts_together_are_bounded():

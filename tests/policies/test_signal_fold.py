@@ -251,12 +251,14 @@ def test_weights_that_underflow_still_leave_their_last_bit() -> None:
     assert bits == {True, False}  # the beginning does matter in some of these
 
 
-def test_the_running_interval_counts_in_the_era_only() -> None:
+def test_the_running_interval_counts_from_the_begin_of_the_era() -> None:
     rows = observations([row(p, START, digest=1) for p in (0, 1)])
     both, _ = night(nothing(3), rows, signals_of([(0, START + DAY, 0), (1, START, 0)]), host=[0, 1, 1])
     now = bring_to_present(*both, Forgetting(), START + 2 * DAY)
-    assert now.running_days.tolist() == [0.0, 2.0, 0.0] and now.pending.tolist() == [1, 0]
-    # The first interval of page 0 began before anything was heard of its host; its signal stays pending.
+    assert now.running_days.tolist() == [1.0, 2.0, 0.0] and now.pending.tolist() == [1, 0]
+    # Nobody listened to page 0 on its first day; page 2 was never crawled.
+    late = bring_to_present(*both, Forgetting(), START + 2 * DAY, DAY + DAY // 2)
+    assert late.running_days.tolist() == [0.5, 0.5, 0.0]
 
 
 # ---- against the slow fold, over nights, in any order

@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from policies.host_signals import HostRates
 from policies.page_state import NO_TIME
 from policies.prior import estimate, fit_prior
 from policies.signal_estimation import Pooled, SignalPrior, default_prior
@@ -334,9 +335,12 @@ def test_pages_of_a_split_host_follow_what_all_its_parts_share():
 def test_rates_that_pages_of_a_split_host_borrow_are_those_of_all_its_parts():
     drawn, host, rate = _one_host(n=20, k=3)
     shared = Pooled(np.array([0.5]), np.array([[1.0]]), np.zeros((1, 2, 2)))
-    learned = LearnedTrust(("feed",), default_prior(1), {1: shared}, {1: np.array([0.4])})
+    sent = HostRates(*(np.array([[v]]) for v in (0.3, 0.5, 0.4, 20.0)))
+    learned = LearnedTrust(("feed",), default_prior(1), {1: shared}, {1: sent})
     assert learned.giant_rate(2, ["feed"]) is None
-    assert learned.giant_rate(1, ["new", "feed"]).tolist() == [0.0, 0.4]
+    both = learned.giant_rate(1, ["new", "feed"])
+    assert both.calm.tolist() == [[0.0, 0.3]] and both.kept.tolist() == [[1.0, 0.5]]
+    assert both.usual.tolist() == [[0.0, 0.4]] and both.signals.tolist() == [[0.0, 20.0]]
     whole = estimate_signals(shard_of(drawn, host, ["feed"]), rate, learned, AS_OF_US)
     part = Simulated(
         drawn.unsignalled[:5],
