@@ -187,7 +187,7 @@ class LearnedTrust(Mode):
         clock, variance = calm + ahead, calm**2 / parts[1] + ahead**2 / information
         clock += np.where(first[use], parts[2], 0.0)
         variance += np.where(first[use], parts[3], 0.0)
-        information = clock**2 / np.maximum(variance, 1e-300)
+        information = np.where(variance > 0.0, clock**2 / np.maximum(variance, 1e-300), 1.0)
         clock *= np.where(first[use] & (parts[2] > 0.0), factor[use, HEARD], factor[use, QUIET])
         found[use] = -np.expm1(-information * np.log1p(clock / information))
         return found

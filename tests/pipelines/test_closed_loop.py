@@ -13,7 +13,8 @@ from benchmarks import replay_signals
 from benchmarks.closed_loop import ClosedLoop, Crawls, freshness
 from benchmarks.histories import US_PER_DAY, SignalLog, World, read_world, zipf
 from benchmarks.replay_estimators import shared_folder
-from benchmarks.signal_modes import LearnedTrust, Mode, PingedFirst, Planned, with_parameters
+from benchmarks.signal_modes import CERTAIN, Blind, Mode, PingedFirst, Planned, with_parameters
+from policies.recalibration import KINDS
 from policies.typing_ import IntArray
 from transforms.coders import ShardTables
 from transforms.urls import HostTable, locate
@@ -163,23 +164,25 @@ def test_what_is_predicted_of_pages_with_signals() -> None:
     world = world_of(4, 4, [(0, 1.0)], signals=[(0, 1.0)])
     tables, row = signals_of(world), np.array([0, 0, 1, 2])
     since, ahead = np.array([2.0, 0.0, 2.0, 2.0]), np.array([0.5, 0.25, 0.5, 0.0])
-    found = LearnedTrust(world).predict(tables, row, since, ahead, np.array([True, False, True, True]))
-    # Posterior of shape 2: the first crawl has the signals that are pending, the next one of the night not.
-    clock = np.array([0.1 * 2.0 + 3.2 + 0.5 * 0.5, 0.5 * 0.25, 0.3 * 2.5, 0.05 * 2.0])
-    assert found == pytest.approx(1.0 - (1.0 + clock / 2.0) ** -2.0)
+    first, factor = np.array([True, False, True, True]), np.ones((4, KINDS))
+    found = Blind(world).predict(tables, row, since, ahead, first, factor)
+    # Posteriors of shape 2: the first crawl has the signals that are pending, the next one of the night not.
+    parts = np.array(
+        [[0.1 * 2.0, 3.2, 0.5 * 0.5], [0.0, 0.0, 0.5 * 0.25], [0.3 * 2.5, 0, 0], [0.05 * 2.0, 0, 0]]
+    )
+    clock, shape = parts.sum(axis=1), 2.0 * parts.sum(axis=1) ** 2 / (parts**2).sum(axis=1)
+    assert found == pytest.approx(1.0 - (1.0 + clock / shape) ** -shape)
 
 
 def test_parameters_that_a_mode_puts_in() -> None:
     world = world_of(4, 4, [(0, 1.0)], signals=[(0, 1.0)])
-    certain = np.full(2, np.inf)
-    tables = with_parameters(
-        signals_of(world), np.array([0.1, 0.0]), np.array([0.4, 0.3]), certain, np.array([np.inf, 0.0])
-    )
+    certain, heard = np.full(2, CERTAIN), np.array([CERTAIN, 0.0])
+    tables = with_parameters(signals_of(world), np.array([0.1, 0.0]), np.array([0.4, 0.3]), certain, heard)
     assert tables.tables["pages"].column("change_rate_per_day").to_pylist() == [0.5, 0.3, 0.3, 0.1]
-    predicted = LearnedTrust(world).predict(
-        tables, np.array([0, 2]), np.ones(2), np.zeros(2), np.ones(2, bool)
+    predicted = Blind(world).predict(
+        tables, np.array([0, 2]), np.ones(2), np.zeros(2), np.ones(2, bool), np.ones((2, KINDS))
     )
-    assert predicted.tolist() == [1.0, 0.0]
+    assert predicted[0] > 0.99 and predicted[1] == 0.0
 
 
 def test_perfect_signals_put_first_are_worth_it() -> None:

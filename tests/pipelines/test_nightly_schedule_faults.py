@@ -262,12 +262,12 @@ def test_a_crawl_delay_binds_its_host_only(tmp_path):
 
 
 def test_a_signal_moves_no_sibling(tmp_path):
-    """E9: a ping for /a, read and carried, changes no page beside it."""
+    """E9: a ping for /a, read and carried for an objective without signals, changes no page beside it."""
     rows = [r for name in "abcd" for r in crawls(f"https://a.test/{name}", "AABB")]
     log = write_rows(tmp_path / "log.csv", rows)
     signals = [{"url": "https://a.test/a", "signalled_at": at(29), "source": "ping"}]
     without = nightly(tmp_path, "without", observations=log)
-    with_ping = nightly(tmp_path, "with", observations=log, signals=signals)
+    with_ping = nightly(tmp_path, "with", observations=log, signals=signals, objective="periodic")
     siblings = [[r for r in n.rows("pages") if r["url"] != "https://a.test/a"] for n in (without, with_ping)]
     assert siblings[0] == siblings[1]
     carried = with_ping.rows("state/signals")

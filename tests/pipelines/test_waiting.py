@@ -41,7 +41,7 @@ def test_an_error_of_ours_keeps_its_sentence_and_code(log, tmp_path):
 
 
 def test_an_error_of_others_names_step_and_cause(log, tmp_path, monkeypatch):
-    def broken(*_):
+    def broken(*_, **__):
         raise OSError("the reader's fault")
 
     monkeypatch.setattr("transforms.reading.read_split", broken)
