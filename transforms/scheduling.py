@@ -132,7 +132,8 @@ class ScheduledShard:
             self._clocks = SignalClocks.of(estimated.tables["signals"], weight, policy)
             days = night.horizon_us / DAY_US
             lost = self._clocks.lost_waiting(self._rate, days)
-            self._fresh[policy.row] = np.maximum(policy.freshness - lost, 0.0)
+            # The same crawls without a look at the signals are the least that there is.
+            self._fresh[policy.row] = np.maximum(policy.freshness - lost, self._fresh[policy.row])
         uniform_rate_per_day = result.allocated_per_day / max(result.pages, 1)
         self._uniform = objective.freshness(np.full(len(change), uniform_rate_per_day), change)
         attempt = microseconds(self._pages.column("last_attempt_at"))
