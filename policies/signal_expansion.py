@@ -4,7 +4,6 @@ A search evaluates every page at a dozen multipliers, each nearer to the answer.
 costs microseconds; a Taylor series around a first guess costs nanoseconds.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Self
 
@@ -208,28 +207,6 @@ class Expansion:
     def take(self, rows: IntArray | slice) -> "Expansion":
         """The pages of `rows`."""
         return Expansion(self.pages.take(rows), self.kind[rows], self.multiplier, take(self.point, rows))
-
-    def columns(self) -> dict[str, FloatArray]:
-        """The series as named (n,) float64 columns, to travel with the pages."""
-        return {name: getattr(self.point, name) for name in _COLUMNS}
-
-    @classmethod
-    def from_columns(cls, pages: SignalPages, multiplier: float, columns: Mapping[str, FloatArray]) -> Self:
-        """The expansion that `columns` came from.
-
-        Raises
-        ------
-        ValueError
-            A column is missing or has the wrong length.
-        """
-        missing = [name for name in _COLUMNS if name not in columns]
-        if missing:
-            raise ValueError(f"an expansion needs the column {missing[0]!r}, got {sorted(columns)}")
-        arrays = [np.asarray(columns[name], dtype=np.float64) for name in _COLUMNS]
-        for name, array in zip(_COLUMNS, arrays, strict=True):
-            if array.shape != (len(pages),):
-                raise ValueError(f"{name} has shape {array.shape}, expected ({len(pages)},)")
-        return cls(pages, kind_of(pages), float(multiplier), Point(*arrays))
 
 
 def expand(pages: SignalPages, multiplier: float) -> Expansion:

@@ -15,7 +15,7 @@ sources, see `choose_sources`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -180,21 +180,6 @@ class SignalState:
             columns |= {column: getattr(self, column)[start[0] : start[-1]] for column in group}
         return SignalState(**columns)
 
-    def recode(self, new: Sequence[int]) -> SignalState:
-        """The same signals under other codes of sources.
-
-        Parameters
-        ----------
-        new : sequence of int
-            Code of each old code, below `MAX_SOURCES`. Sources with the same one become one: its signals are
-            those of all, intervals still tell up to `MAX_COUNT` apart.
-        """
-        codes = np.asarray(new, dtype=np.int32)
-        if not len(self.source) or (codes == np.arange(len(codes))).all():
-            return self
-        signature = _recoded(self.signature, codes)
-        return replace(self, source=codes[self.source], signature=signature).regrouped()
-
     def regrouped(self) -> SignalState:
         """This state with rows of one page and source made one, and so changed intervals that look alike."""
         columns: dict[str, Any] = {name: getattr(self, name) for name in _PAGE_COLUMNS}
@@ -251,16 +236,6 @@ def _merged(state: SignalState, names: Iterable[str], slot: IntArray, n: int) ->
         name: np.bincount(slot, weights=values, minlength=n).astype(values.dtype)
         for name, values in columns.items()
     }
-
-
-def _recoded(signature: NDArray[np.uint32], codes: Int32Array) -> NDArray[np.uint32]:
-    new = np.zeros(len(signature), dtype=np.uint32)
-    for code in np.unique(codes).tolist():
-        count = np.zeros(len(signature), dtype=np.int64)
-        for old in np.flatnonzero(codes == code).tolist():
-            count += counts_of(signature, old)
-        new |= signature_of(count, code)
-    return new
 
 
 def counts_of(signature: NDArray[np.uint32], source: int | IntArray) -> IntArray:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from policies import signal_value
-from policies.signal_expansion import Expansion, Trail
+from policies.signal_expansion import Trail
 from policies.signal_value import SignalPages
 
 
@@ -114,21 +114,6 @@ def test_a_page_does_not_depend_on_its_neighbours():
         assert np.array_equal(whole.take(slice(5, 9)).rates(price), whole.rates(price)[5:9])
 
 
-def test_columns_travel():
-    pages = every_kind(700, 36)
-    near = signal_value.expand(pages, 0.2)
-    columns = near.columns()
-    assert all(c.shape == (700,) and c.dtype == np.float64 for c in columns.values())
-    assert all(np.all(np.isfinite(c) | (near.point.reach == 0.0)) for c in columns.values())
-    again = Expansion.from_columns(pages, 0.2, {name: c.copy() for name, c in columns.items()})
-    for price in (0.2, 0.1999, 0.4):
-        assert np.array_equal(near.rates(price), again.rates(price))
-    with pytest.raises(ValueError, match="needs the column 'depth'"):
-        Expansion.from_columns(pages, 0.2, {})
-    with pytest.raises(ValueError, match="u0 has shape"):
-        Expansion.from_columns(pages, 0.2, {**columns, "u0": np.zeros(3)})
-
-
 @pytest.mark.parametrize("multiplier", [0.0, -1.0, np.nan, np.inf])
 def test_bad_multipliers_are_refused(multiplier):
     with pytest.raises(ValueError, match="needs a multiplier > 0"):
@@ -182,11 +167,11 @@ def test_a_trail_follows_multipliers_that_close_in(mix, expanded):
     rng = np.random.default_rng(38)
     goal = best_of(pages) * rng.uniform(0.05, 1.02, 300)
     near = signal_value.expand(pages, float(np.median(goal)))
-    before = near.columns()["depth"].copy()
+    before = near.point.depth.copy()
     trail = Trail(near) if expanded else Trail.of(pages)
     for width in (1.0, 0.3, 0.05, 1e-2, 1e-4, 1e-6, 0.0):
         rows = np.sort(rng.choice(300, 200, replace=False))
         price = goal[rows] * np.exp(width * rng.uniform(-1.0, 1.0, 200))
         want = signal_value.crawl_rate(pages.take(rows), price)
         np.testing.assert_allclose(trail.rates(rows, price), want, rtol=1e-9)
-    np.testing.assert_array_equal(near.columns()["depth"], before)
+    np.testing.assert_array_equal(near.point.depth, before)
