@@ -233,16 +233,24 @@ class LearnedTrust(Mode):
         return {f"{h}, {s}": (p, r) for h, s, p, r in zip(hosts, sources, precision, recall, strict=True)}
 
 
-class Blind(LearnedTrust):
-    """Every signal is taken for a change; how many changes come without one is learned all the same."""
+class Given(LearnedTrust):
+    """Signals with parameters that were set, each as well known as the page's rate."""
 
-    name = "blind"
     told_by = "signals"
 
     def clocks(
         self, estimated: ShardTables, at: IntArray, information: FloatArray
     ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        return as_told(estimated, at, information)
+        signals = estimated.tables["signals"]
+        names = ("unsignalled_rate_per_day", "clock_of_signals")
+        rate, heard = (signals.column(n).to_numpy()[at] for n in names)
+        return rate, information, heard, heard**2 / information
+
+
+class Blind(Given):
+    """Every signal is taken for a change; how many changes come without one is learned all the same."""
+
+    name = "blind"
 
     def estimate(self, folded: ShardTables, learned: Learned, clock: RequestClock) -> ShardTables:
         estimated = super().estimate(folded, learned, clock)
@@ -272,20 +280,14 @@ class Perfect(Blind):
         return with_parameters(estimated, none, rate, np.full(len(rate), CERTAIN), heard)
 
 
-class Told(LearnedTrust):
+class Told(Given):
     """Precision and recall of each host as the whole history has them; change rates are learned."""
 
     name = "told"
-    told_by = "signals"
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._quality = world.true_quality()
-
-    def clocks(
-        self, estimated: ShardTables, at: IntArray, information: FloatArray
-    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        return as_told(estimated, at, information)
 
     def estimate(self, folded: ShardTables, learned: Learned, clock: RequestClock) -> ShardTables:
         estimated = super().estimate(folded, learned, clock)
@@ -303,15 +305,6 @@ class Told(LearnedTrust):
         pending = signals.column("signals_since_crawl").to_numpy()
         heard = np.where(pending > 0, weight * np.maximum(pending, 1), 0.0)
         return with_parameters(estimated, (1.0 - recall) * change, rate, weight, heard)
-
-
-def as_told(
-    estimated: ShardTables, at: IntArray, information: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """`LearnedTrust.clocks` of parameters that were set: as well known as the page's rate."""
-    signals = estimated.tables["signals"]
-    rate, heard = (signals.column(n).to_numpy()[at] for n in ("unsignalled_rate_per_day", "clock_of_signals"))
-    return rate, information, heard, heard**2 / information
 
 
 def with_parameters(
