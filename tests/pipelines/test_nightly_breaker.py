@@ -169,10 +169,13 @@ def test_a_full_disk_is_said_in_a_sentence(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("transforms.sinks.FileSystems.rename", full)
-    night = nightly(tmp_path, observations=LOG)
+    with monkeypatch.context() as disk:
+        disk.setattr("transforms.sinks.FileSystems.rename", full)
+        night = nightly(tmp_path, observations=LOG)
     assert night.code == 1 and not night.committed
     assert night.complaints.splitlines()[-1].startswith("recrawl: --output: No space left on device. ")
+    # Another worker's file may be half written when the first failure stops the night: the next one sweeps.
+    assert nightly(tmp_path, observations=LOG).committed
     assert not list(night.folder.rglob(".tmp-*"))
 
 
