@@ -23,6 +23,8 @@ TEST = [
     "pytest-xdist>=3.8,<4",
     "pyyaml>=6,<7",
 ]
+# Pictures of simulations and backtests; without it they write tables alone.
+PLOTS = ["matplotlib>=3.10,<4"]
 LINT = ["mypy>=2.4,<3", "ruff>=0.17,<0.18"]
 
 setup(
@@ -40,7 +42,8 @@ setup(
     extras_require={
         "test": TEST,
         "lint": LINT,
-        "dev": TEST + LINT,
+        "plots": PLOTS,
+        "dev": TEST + LINT + PLOTS,
         "gcp": ["apache-beam[gcp]>=2.75,<2.76"],
         # Flink's jars, 232 MB; its Python API is not needed.
         "flink": ["apache-flink-libraries>=1.20.5,<1.21"],
