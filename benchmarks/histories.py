@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from policies.typing_ import BoolArray, FloatArray, IntArray, UIntArray
+from policies.simulation.histories import ChangeHistory
+from policies.typing_ import BoolArray, IntArray, UIntArray
 from transforms.urls import HostTable, locate
 
 US_PER_DAY = 86_400_000_000
@@ -129,20 +130,19 @@ class World:
         return page * _PAGE + np.clip(at_us - self.start_us + _PAGE // 2, 0, _PAGE - 1)
 
     @cached_property
-    def _change_key(self) -> IntArray:
-        return self._key(self.change_page, self.change_us)
+    def history(self) -> ChangeHistory:
+        """The changes alone."""
+        return ChangeHistory(
+            self.start_us, self.end_us, self.first_us, self.change_page, self.change_us, self.change_version
+        )
 
     def version(self, page: IntArray, at_us: IntArray) -> IntArray:
         """What crawls find, (k,) int64."""
-        at = np.searchsorted(self._change_key, self._key(page, at_us), side="right") - 1
-        known = (at >= 0) & (self.change_page[at] == page) if len(self.change_page) else at >= 0
-        return np.where(known, self.change_version[at] if len(self.change_page) else 0, 0)
+        return self.history.version(page, at_us)
 
     def next_change(self, page: IntArray, at_us: IntArray) -> IntArray:
         """First change after each instant, UTC microseconds; the largest number where there is none."""
-        at = np.searchsorted(self._change_key, self._key(page, at_us), side="right")
-        pages, times = np.append(self.change_page, -1), np.append(self.change_us, _NEVER)
-        return np.where(pages[at] == page, times[at], _NEVER)
+        return self.history.next_change(page, at_us)
 
     @cached_property
     def signalled(self) -> BoolArray:
@@ -366,10 +366,3 @@ def read_polls(folder: Path, what: str) -> IntArray:
     """When contents ("content") or sitemaps ("sitemap") were looked at, UTC microseconds, ascending."""
     rows = _read(folder / "polls.tsv.gz")
     return np.unique([int(r["poll_time"]) * _SECOND for r in rows if r["what"] == what]).astype(np.int64)
-
-
-def zipf(n: int, seed: int) -> FloatArray:
-    """Weights 1/rank in random order, of mean 1."""
-    rng = np.random.Generator(np.random.Philox(key=seed))
-    weight = rng.permutation(1.0 / np.arange(1, n + 1))
-    return weight * (n / weight.sum())

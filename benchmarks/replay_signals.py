@@ -24,9 +24,10 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.closed_loop import ClosedLoop, Crawls, freshness
-from benchmarks.histories import US_PER_DAY, World, read_polls, read_world, zipf
+from benchmarks.histories import US_PER_DAY, World, read_polls, read_world
 from benchmarks.replay_estimators import shared_folder
 from benchmarks.signal_modes import MODES
+from policies.simulation.metrics import zipf_weights
 from policies.typing_ import FloatArray
 from transforms.siblings import MODES as SIBLINGS
 
@@ -73,7 +74,7 @@ class Score:
 
 def play(world: World, job: Job, nights: int | None = None) -> Score:
     """Make one run."""
-    weight = zipf(len(world), job.draw) if job.draw else np.ones(len(world))
+    weight = zipf_weights(len(world), job.draw) if job.draw else np.ones(len(world))
     mode = MODES[job.mode](world)
     run = ClosedLoop(world, mode, job.budget, weight, 0, job.siblings, job.max_signal_shift).run(nights)
     crawls = run.crawls

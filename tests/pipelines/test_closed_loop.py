@@ -11,10 +11,11 @@ import pytest
 
 from benchmarks import replay_signals
 from benchmarks.closed_loop import ClosedLoop, Crawls, freshness
-from benchmarks.histories import US_PER_DAY, SignalLog, World, read_world, zipf
+from benchmarks.histories import US_PER_DAY, SignalLog, World, read_world
 from benchmarks.replay_estimators import shared_folder
 from benchmarks.signal_modes import CERTAIN, Blind, Mode, PingedFirst, Planned, with_parameters
 from policies.recalibration import KINDS
+from policies.simulation.metrics import zipf_weights
 from policies.typing_ import IntArray
 from transforms.coders import ShardTables
 from transforms.urls import HostTable, locate
@@ -109,7 +110,7 @@ def test_pages_alike_are_as_fresh_as_the_formula_says() -> None:
 
 def test_what_a_crawl_finds_is_what_changed_since_the_one_before() -> None:
     world = world_of(40, 12, poisson(40, 12, 0.5, seed=4))
-    crawls = ClosedLoop(world, Mode(world), 1.0, zipf(40, 1)).run().crawls
+    crawls = ClosedLoop(world, Mode(world), 1.0, zipf_weights(40, 1)).run().crawls
     for page in range(40):
         times = crawls.at_us[crawls.page == page]
         changes = world.change_us[world.change_page == page]
@@ -122,7 +123,7 @@ def test_what_a_crawl_finds_is_what_changed_since_the_one_before() -> None:
 
 def test_the_same_run_twice() -> None:
     world = world_of(30, 8, poisson(30, 8, 0.5, seed=5), signals=poisson(30, 8, 0.5, seed=6))
-    one, other = (ClosedLoop(world, PingedFirst(world), 0.5, zipf(30, 2)).run() for _ in range(2))
+    one, other = (ClosedLoop(world, PingedFirst(world), 0.5, zipf_weights(30, 2)).run() for _ in range(2))
     assert (one.crawls.at_us == other.crawls.at_us).all()
     assert np.array_equal(one.crawls.predicted, other.crawls.predicted, equal_nan=True)
 
