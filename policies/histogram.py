@@ -34,7 +34,10 @@ class Survey:
     objective, budget_per_day
         What the survey was made for.
     pages, useful_pages, cut_pages : int
-        All pages; those that some crawl helps; those of them that a cap or a host's limit may cut.
+        All pages; those that some crawl helps; those of them that a cap, a host's limit or the number of
+        their signals may cut.
+    limited_pages : int
+        Those of the last that a cap or a host's limit may cut.
     scaled_hosts : int
         Hosts whose floors exceed their limit.
     floor_units, most_units : int
@@ -56,6 +59,7 @@ class Survey:
     pages: int
     useful_pages: int
     cut_pages: int
+    limited_pages: int
     scaled_hosts: int
     floor_units: int
     most_units: int
@@ -71,6 +75,7 @@ class Survey:
         return cls(
             objective.name,
             budget_per_day,
+            0,
             0,
             0,
             0,
@@ -102,6 +107,7 @@ class Survey:
             self.pages + other.pages,
             self.useful_pages + other.useful_pages,
             self.cut_pages + other.cut_pages,
+            self.limited_pages + other.limited_pages,
             self.scaled_hosts + other.scaled_hosts,
             self.floor_units + other.floor_units,
             self.most_units + other.most_units,
@@ -159,9 +165,9 @@ def survey_prepared(prepared: Prepared, objective: Objective, budget_per_day: fl
         most_units = int(min(uncapped, objective.max_rate_per_day) * kernel.scale) * n_useful
     caps = Histogram.empty(1)
     may_cut: BoolArray | None = None
-    cut_pages, least_multiplier = 0, math.inf
+    cut_pages, limited_pages, least_multiplier = 0, 0, math.inf
     if n_useful and (needs_most or prepared.ceiling < uncapped):
-        may_cut, caps, least_multiplier = _caps(prepared, objective, budget_per_day, useful)
+        may_cut, limited_pages, caps, least_multiplier = _caps(prepared, objective, budget_per_day, useful)
         cut_pages = int(np.count_nonzero(may_cut))
     of_signals = None
     least_ratio = math.inf
@@ -182,6 +188,7 @@ def survey_prepared(prepared: Prepared, objective: Objective, budget_per_day: fl
         n,
         n_useful,
         cut_pages,
+        limited_pages,
         prepared.scaled_hosts,
         floor_units,
         most_units,
@@ -195,16 +202,16 @@ def survey_prepared(prepared: Prepared, objective: Objective, budget_per_day: fl
 
 def _caps(
     prepared: Prepared, objective: Objective, budget_per_day: float, useful: BoolArray
-) -> tuple[BoolArray, Histogram, float]:
-    """Which useful pages may be cut; what they surely ask for at small multipliers; where all are cut."""
+) -> tuple[BoolArray, int, Histogram, float]:
+    """Which useful pages may be cut, and how many by caps and limits; what they surely ask for at small
+    multipliers; where all are cut.
+    """
     block = prepared.block
     change, request = block.change_rate_per_day, block.request_rate_per_day
     cap = np.full(len(block), prepared.ceiling) if prepared.cap is None else prepared.cap.copy()
     cut = useful & (cap < 2.0 * budget_per_day)
     signals = prepared.signals
     if signals is not None:
-        bounded = signals.most_per_day < np.inf
-        cut[signals.row[bounded]] = True
         cap[signals.row] = np.minimum(cap[signals.row], signals.most_per_day)
     share = cap
     hosts = prepared.hosts
@@ -218,9 +225,12 @@ def _caps(
         asked = np.repeat(np.add.reduceat(np.where(useful, cap, 0.0), hosts.start), hosts.pages)
         split = np.where(np.isfinite(limit), limit, 0.0) * worth / np.where(of_host > 0.0, of_host, 1.0)
         share = np.where(asked <= limit, cap, np.minimum(cap, split))
+    limited = int(np.count_nonzero(cut))
+    if signals is not None:
+        cut[signals.row[signals.most_per_day < np.inf]] = True
     rows = np.flatnonzero(cut)
     if rows.size == 0:
-        return cut, Histogram.empty(1), math.inf
+        return cut, limited, Histogram.empty(1), math.inf
     at = objective.marginal_value(share[rows], change[rows], request[rows])
     least = _least_at_cap(objective, at, share, cap, block, rows)
     if signals is not None:
@@ -230,7 +240,7 @@ def _caps(
         least[where] = least_value(pages, cap[rows[where]])
     # More than the budget tells no more than twice the budget does, and would not fit.
     units = np.floor(np.minimum(share[rows] / budget_per_day, 2.0) * 2.0**_CAP_BITS)
-    return cut, _by_multiplier(at, units), float(least.min())
+    return cut, limited, _by_multiplier(at, units), float(least.min())
 
 
 def _least_at_cap(

@@ -40,7 +40,7 @@ class SearchResult:
         The objective is at most this far below the optimum (without the hosts' own parts, see `Allocation`).
     pages : int
     constrained : bool
-        Whether any page has a floor, or something that may cut its rate.
+        Whether any page has a floor, or a cap or host's limit that may cut its rate.
     scaled_hosts : int
         Hosts whose floors exceed their limit and were scaled down to it.
     expanded_at : float

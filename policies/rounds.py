@@ -16,6 +16,7 @@ _WIDTH: Final = 5e-9  # of the bracket, in log multiplier, at the end
 _GAP: Final = 2e-10  # of the certificate, relative to multiplier * budget
 _SURE_WIDTH: Final = 4e-10  # narrow enough for any certificate
 _SECTIONS: Final = 512  # points of one round that the plan falls back on
+_NEAR: Final = 1e-4  # of an expansion, in log multiplier: some percent of the pages reach no further
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ def first_points(state: SearchState, guess: float, starve_all: float) -> tuple[f
     points = _around(guess, [3e-5 * 8.0**j for j in range(_pairs(state))])
     if state.expanded_at > 0.0 and not state.constrained:
         # The estimate is from a sample. Points that the expansion covers cost little, others much.
-        points = _around(guess, [1e-3, 0.5 * RADIUS])
+        points = _around(guess, [4e-3])
     if state.constrained:  # the guess knows of no floors, caps and limits
         width = log_width(state)
         points += [state.low, state.high]
@@ -116,19 +117,15 @@ def next_points(state: SearchState) -> tuple[tuple[float, ...], float]:
     offsets = [min(first * (outer / first) ** (j / max(pairs - 1, 1)), 0.5 * width) for j in range(pairs)]
     if state.expanded_at > 0.0 and not state.constrained and width > RADIUS:
         offsets = [min(x, 0.99 * RADIUS) for x in offsets] + [0.99 * RADIUS]
-    points = _plan(state, _around(guess, offsets))
-    return points, _center(state.expanded_at, guess, points)
+    return _plan(state, _around(guess, offsets)), _center(state.expanded_at, guess, error)
 
 
-def _center(expanded_at: float, guess: float, points: tuple[float, ...]) -> float:
-    """Where to expand for `points`: where it was done already, unless a new place covers more of them."""
+def _center(expanded_at: float, guess: float, error: float) -> float:
+    """Where to expand: where it was done already, unless it is far off for what is known by now."""
     if expanded_at == 0.0:
         return 0.0
-
-    def covered(center: float) -> int:
-        return sum(abs(math.log(point / center)) <= RADIUS for point in points)
-
-    return guess if covered(guess) > covered(expanded_at) else expanded_at
+    off = abs(math.log(guess / expanded_at))
+    return guess if off > max(_NEAR, 4.0 * error) else expanded_at
 
 
 def _pairs(state: SearchState) -> int:

@@ -185,7 +185,7 @@ def begin(survey_of_all: Survey, objective: Objective, budget_per_day: float) ->
         budget_per_day=budget_per_day,
         status=Status.RUNNING,
         pages=found.pages,
-        constrained=found.cut_pages > 0 or floors > 0,
+        constrained=found.limited_pages > 0 or floors > 0,
         scaled_hosts=found.scaled_hosts,
         floor_units=floors,
         most_units=found.most_units,

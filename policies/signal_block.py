@@ -24,7 +24,7 @@ from policies.typing_ import BoolArray, FloatArray, IntArray
 RADIUS: Final = 0.02
 """How far, in log multiplier, an expansion reaches; beyond it, pages are solved one by one."""
 
-_WINDOW: Final = 1 << 15  # rows with signals that are evaluated together; more than a chunk
+_WINDOW: Final = 1 << 17  # rows with signals that are evaluated together; more than a chunk
 _CACHE: Final = 1 << 19  # rates that a window of several chunks keeps: 4 MB
 _TOGETHER: Final = 288  # multipliers at which rates are kept together: 19 MB for a chunk
 _MANY: Final = 6  # multipliers for which it pays to look at the first and the last one before

@@ -25,7 +25,7 @@ from policies.signal_pages import (
     scaled,
     useful_changes,
 )
-from policies.typing_ import BoolArray, ByteArray, FloatArray, IntArray
+from policies.typing_ import ByteArray, FloatArray, IntArray
 
 _COLUMNS = tuple(field.name for field in fields(Point))
 
@@ -33,8 +33,8 @@ _COLUMNS = tuple(field.name for field in fields(Point))
 _PASS = 1 << 14  # pairs of page and multiplier evaluated together: their arrays stay in the cache
 _ROWS = 1 << 13
 _SOLVED = 1 << 16  # pairs that are solved together
+_RENEWALS = 2  # series of a page that may serve several multipliers, before each gets its own
 _LEFT = 1 << 19  # pairs that are kept until they are solved
-_MANY = 17  # multipliers; more are taken where demand jumps, in a narrow bracket
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ class Expansion:
     ) -> FloatArray:
         """`rates` at many multipliers, at a fraction of the cost: (k, n) float64.
 
-        Up to 17 multipliers give the rates of `rates` to the bit; more make it renew series that do not reach
-        them, within the same error. What a page gets depends on that page and the multipliers alone.
+        Where the series of a page does not reach, new ones amid its multipliers do, within the same error.
+        What a page gets depends on that page, its limits and the multipliers alone, to the bit.
 
         Parameters
         ----------
@@ -150,30 +150,35 @@ class Expansion:
         return out, outside
 
     def _solve_left(self, at: IntArray, which: IntArray, goal: FloatArray, out: FloatArray) -> None:
-        """Rates of pages `which` at their depths `goal` into rows `at` of `out`."""
-        a = self.pages.unsignalled_rate_per_day
-        if out.shape[0] > _MANY and at.size:
-            inside, rates = self._renewed(which, goal)
-            out[at[inside], which[inside]] = rates
-            at, which, goal = at[~inside], which[~inside], goal[~inside]
-        for start in range(0, at.size, _SOLVED):
-            part = slice(start, start + _SOLVED)
-            rows = which[part]
-            found = _solve(self.pages.take(rows), take(self.point, rows), goal[part])
-            out[at[part], rows] = a[rows] / signal_clock.move_h(found, goal[part])
+        """Rates of pages `which` at their depths `goal` into rows `at` of `out`.
 
-    def _renewed(self, which: IntArray, goal: FloatArray) -> tuple[BoolArray, FloatArray]:
-        """New series amid the depths `goal` of pages: which of these they reach, and the rates there.
-
-        The goals of one page are ascending.
+        The goals of one page are ascending. A new series in their middle reaches most of the others, too.
         """
         order = np.argsort(which, kind="stable")
-        rows, first, count = np.unique(which[order], return_index=True, return_counts=True)
-        found = _solve(self.pages.take(rows), take(self.point, rows), goal[order[first + count // 2]])
-        mine = np.searchsorted(rows, which)
-        inside = np.abs(goal - found.depth[mine]) <= found.reach[mine]
-        h = signal_clock.move_h(take(found, mine[inside]), goal[inside])
-        return inside, self.pages.unsignalled_rate_per_day[which[inside]] / h
+        at, which, goal = at[order], which[order], goal[order]
+        for renewal in range(_RENEWALS + 1):
+            first = np.flatnonzero(np.diff(which, prepend=-1))
+            if renewal == _RENEWALS:
+                first = np.arange(at.size)
+            ends = np.append(first, at.size)
+            left = np.zeros(at.size, dtype=np.bool_)
+            for start in range(0, first.size, _SOLVED):
+                count = np.diff(ends[start : start + _SOLVED + 1])
+                middle = first[start : start + _SOLVED] + count // 2
+                rows = which[middle]
+                found = _solve(self.pages.take(rows), take(self.point, rows), goal[middle])
+                a = self.pages.unsignalled_rate_per_day[rows]
+                pairs = slice(int(ends[start]), int(ends[start + count.size]))
+                if count.size < pairs.stop - pairs.start:
+                    mine = np.repeat(np.arange(count.size), count)
+                    found, a = take(found, mine), a[mine]
+                    left[pairs] = ~(np.abs(goal[pairs] - found.depth) <= found.reach)
+                    left[middle] = False
+                with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+                    out[at[pairs], which[pairs]] = a / signal_clock.move_h(found, goal[pairs])
+            if not np.any(left):
+                return
+            at, which, goal = at[left], which[left], goal[left]
 
     def _evaluate(self, multiplier: float | FloatArray) -> tuple[FloatArray, FloatArray]:
         price = prices(self.pages, multiplier)

@@ -126,7 +126,7 @@ def test_bad_price_is_refused():
 
 
 @pytest.mark.parametrize("mix", list(MIXES))
-def test_rates_at_several_multipliers_are_the_rates_at_each_to_the_bit(mix):
+def test_rates_at_multipliers_that_share_no_series_are_the_rates_at_each_to_the_bit(mix):
     pages = MIXES[mix](600, 34)
     multiplier = float(np.quantile(best_of(pages), 0.4)) + 1e-6
     near = signal_value.expand(pages, multiplier)
@@ -136,12 +136,13 @@ def test_rates_at_several_multipliers_are_the_rates_at_each_to_the_bit(mix):
         np.testing.assert_array_equal(found[j], near.rates(float(price)))
 
 
+@pytest.mark.parametrize("count", [3, 40])
 @pytest.mark.parametrize("mix", list(MIXES))
-def test_rates_at_many_multipliers_are_exact_and_depend_on_the_page_alone(mix):
+def test_rates_at_close_multipliers_are_exact_and_depend_on_the_page_alone(mix, count):
     pages = MIXES[mix](300, 35)
     multiplier = float(np.quantile(best_of(pages), 0.4)) + 1e-6
     near = signal_value.expand(pages, multiplier)
-    many = multiplier * np.exp(np.linspace(-3e-3, 5e-4, 40))
+    many = multiplier * np.exp(np.linspace(-3e-3, 5e-4, count))
     found = near.rates_at(many)
     for price, rates in zip(many, found, strict=True):
         np.testing.assert_allclose(rates, signal_value.crawl_rate(pages, float(price)), rtol=1e-9)
