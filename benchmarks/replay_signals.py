@@ -23,12 +23,13 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.closed_loop import ClosedLoop, Crawls, freshness
-from benchmarks.histories import US_PER_DAY, World, read_polls, read_world
+from benchmarks.histories import US_PER_DAY, PolledWorld, read_polls, read_world
 from benchmarks.replay_estimators import shared_folder
 from benchmarks.signal_modes import MODES
-from policies.simulation.metrics import zipf_weights
-from policies.typing_ import FloatArray
+from policies.simulation.metrics import by_period, zipf_weights
+from policies.typing_ import FloatArray, IntArray
+from transforms.closed_loop import ClosedLoop, Crawls, Run
+from transforms.job_nights import JobNights, JobOptions
 from transforms.siblings import MODES as SIBLINGS
 
 GROUPS = {"all": (0, 1), "with signals": (1,), "without": (0,)}
@@ -55,7 +56,7 @@ class Score:
     Attributes
     ----------
     fresh, held : (nights, 2) float64
-        See `closed_loop.freshness`.
+        See `freshness`.
     crawls : Crawls
         Of the second half of the window.
     slots : (nights, hosts) int64
@@ -72,18 +73,32 @@ class Score:
     seconds: float
 
 
-def play(world: World, job: Job, nights: int | None = None) -> Score:
-    """Make one run."""
+def follow(world: PolledWorld, job: Job, nights: int | None = None) -> tuple[Run, FloatArray]:
+    """Make one run; returns the weights, too."""
     weight = zipf_weights(len(world), job.draw) if job.draw else np.ones(len(world))
-    mode = MODES[job.mode](world)
-    run = ClosedLoop(world, mode, job.budget, weight, 0, job.siblings, job.max_signal_shift).run(nights)
+    options = JobOptions(job.siblings, job.max_signal_shift)
+    planner = JobNights(world, MODES[job.mode](world), job.budget, weight, options)
+    return ClosedLoop(world, planner).run(nights), weight
+
+
+def freshness(world: PolledWorld, crawls: Crawls, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Weight times days of fresh copies and of known pages in each day, of pages without and with signals."""
+    edges = np.append(world.nights(), world.nights()[-1] + US_PER_DAY)
+    group: IntArray = world.signalled.astype(np.int64)
+    fresh, held = by_period(world.history, crawls.page, crawls.at_us, edges, weight, group)
+    return tuple(np.pad(v, ((0, 0), (0, 2 - v.shape[1]))) for v in (fresh, held))  # type: ignore[return-value]
+
+
+def play(world: PolledWorld, job: Job, nights: int | None = None) -> Score:
+    """Make one run and score it."""
+    run, weight = follow(world, job, nights)
     crawls = run.crawls
-    late = (crawls.at_us > (world.start_us + world.end_us) // 2) & ~np.isnan(crawls.predicted)
+    late = (crawls.at_us > (world.start_us + world.end_us) // 2) & ~crawls.free
     fresh, held = freshness(world, crawls, weight)
     return Score(fresh, held, crawls.take(late), run.slots, run.trust, float(run.seconds.mean()))
 
 
-def play_all(world: World, jobs: Sequence[Job], processes: int) -> dict[Job, Score]:
+def play_all(world: PolledWorld, jobs: Sequence[Job], processes: int) -> dict[Job, Score]:
     """Make all runs, in the order of `jobs` or at the same time."""
     scores: dict[Job, Score] = {}
     with ProcessPoolExecutor(processes) if processes > 1 else nullcontext() as pool:
@@ -142,7 +157,7 @@ def compare(
     return cells
 
 
-def reliability(world: World, crawls: Crawls) -> list[list[str]]:
+def reliability(world: PolledWorld, crawls: Crawls) -> list[list[str]]:
     """Predicted and found changes by decile of the prediction.
 
     Standard errors are those over days, or of independent crawls where these are larger: where all crawls but
@@ -178,7 +193,7 @@ def reliability(world: World, crawls: Crawls) -> list[list[str]]:
     return rows
 
 
-def quality(world: World, trust: dict[str, tuple[float, float]]) -> list[list[str]]:
+def quality(world: PolledWorld, trust: dict[str, tuple[float, float]]) -> list[list[str]]:
     """Learned precision and recall of each source beside those of all signals of its host in the history."""
     truth = world.true_quality()
     none = (float("nan"), float("nan"))
@@ -189,7 +204,9 @@ def quality(world: World, trust: dict[str, tuple[float, float]]) -> list[list[st
     return rows
 
 
-def flood(world: World, job: Job, flooded: World, host: str, night: int, after: int) -> list[list[str]]:
+def flood(
+    world: PolledWorld, job: Job, flooded: PolledWorld, host: str, night: int, after: int
+) -> list[list[str]]:
     """What a flood of pings for one host does to the slots of the others and to the trust in that host."""
     calm, wet = (play(w, job, night + after) for w in (world, flooded))
     others = np.arange(len(world.hosts)) != world.hosts.index(host)
@@ -207,7 +224,7 @@ def flood(world: World, job: Job, flooded: World, host: str, night: int, after: 
     return rows
 
 
-def report_flood(world: World, options: argparse.Namespace) -> list[str]:
+def report_flood(world: PolledWorld, options: argparse.Namespace) -> list[str]:
     """Floods of a source that the history has and of a new one, in every mode."""
     nights = len(world.nights())
     host = options.flood_host or world.hosts[int(world.host[world.signalled][0])]
@@ -233,7 +250,7 @@ def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(r) + " |" for r in (head, ["---"] * len(head), *rows))
 
 
-def report(world: World, options: argparse.Namespace) -> str:
+def report(world: PolledWorld, options: argparse.Namespace) -> str:
     """Run and tell."""
     modes, budgets, draws = options.modes, options.budgets, range(1, options.draws + 1)
     nights = len(world.nights())
@@ -247,7 +264,7 @@ def report(world: World, options: argparse.Namespace) -> str:
     scores = play_all(world, jobs, options.jobs)
     n_signalled = int(world.signalled.sum())
     parts = [
-        f"{len(world)} pages, {n_signalled} of them with signals; {len(world.change_page)} changes, "
+        f"{len(world)} pages, {n_signalled} of them with signals; {len(world.history.change_page)} changes, "
         f"{len(world.signals.page)} signals; {nights} nights, scored from the {first + 1}th on; blocks of "
         f"{options.block_days} days; {np.mean([s.seconds for s in scores.values()]):.3f} s a night."
     ]

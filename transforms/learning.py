@@ -242,7 +242,7 @@ class _MergeGroups(beam.CombineFn):
 _EVIDENCE = ("group_hash", "exposure_days", "dated_changes", "n_bins")
 
 
-def _evidence_of_groups(folded: ShardTables, groups: Collection[int] | None) -> ShardTables:
+def evidence_of_groups(folded: ShardTables, groups: Collection[int] | None) -> ShardTables:
     """What a round needs to know of the pages of some groups."""
     pages, bins = folded.tables["pages"].select(_EVIDENCE), folded.tables["bins"]
     if groups is not None:
@@ -252,7 +252,7 @@ def _evidence_of_groups(folded: ShardTables, groups: Collection[int] | None) -> 
     return ShardTables(folded.shard, {"pages": pages, "bins": bins})
 
 
-class _SumGroups(beam.DoFn):
+class SumGroups(beam.DoFn):
     """One round: rates under the current means, added up by group."""
 
     def process(
@@ -269,7 +269,7 @@ class _SumGroups(beam.DoFn):
         )
 
 
-def _add_means(sums: GroupTable, learned: Learned, before: GroupTable | None) -> GroupTable:
+def add_means(sums: GroupTable, learned: Learned, before: GroupTable | None) -> GroupTable:
     earlier = () if before is None else before.means
     return replace(sums, means=(*earlier, prior.means_of(sums.sums, learned.change)))
 
@@ -292,7 +292,7 @@ class LearnGroupMeans(beam.PTransform):
 
     def expand(self, folded: beam.PCollection) -> beam.PCollection:
         table: Any = None
-        narrow = folded | "EvidenceOfGroups" >> beam.Map(_evidence_of_groups, self._groups).with_output_types(
+        narrow = folded | "EvidenceOfGroups" >> beam.Map(evidence_of_groups, self._groups).with_output_types(
             ShardTables
         )
         for i in range(GROUP_ROUNDS):
@@ -300,10 +300,10 @@ class LearnGroupMeans(beam.PTransform):
             table = (
                 narrow
                 | f"SumGroups[{i}]"
-                >> beam.ParDo(_SumGroups(), self._learned, before).with_output_types(GroupTable)
+                >> beam.ParDo(SumGroups(), self._learned, before).with_output_types(GroupTable)
                 | f"AddGroups[{i}]" >> beam.CombineGlobally(_MergeGroups()).without_defaults()
                 | f"MeanGroups[{i}]"
-                >> beam.Map(_add_means, self._learned, before).with_output_types(GroupTable)
+                >> beam.Map(add_means, self._learned, before).with_output_types(GroupTable)
             )
         return table
 

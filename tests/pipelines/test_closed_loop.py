@@ -10,15 +10,19 @@ import pyarrow as pa
 import pytest
 
 from benchmarks import replay_signals
-from benchmarks.closed_loop import ClosedLoop, Crawls, freshness
-from benchmarks.histories import US_PER_DAY, SignalLog, World, read_world
+from benchmarks.histories import US_PER_DAY, PolledWorld, read_world
 from benchmarks.replay_estimators import shared_folder
-from benchmarks.signal_modes import CERTAIN, Blind, Mode, PingedFirst, Planned, with_parameters
+from benchmarks.replay_signals import freshness
+from benchmarks.signal_modes import CERTAIN, Blind, PingedFirst, with_parameters
 from policies.recalibration import KINDS
+from policies.simulation.histories import ChangeHistory
 from policies.simulation.metrics import zipf_weights
-from policies.typing_ import IntArray
+from policies.typing_ import FloatArray, IntArray
+from transforms.closed_loop import ClosedLoop, Crawls, Planned, Run
 from transforms.coders import ShardTables
-from transforms.urls import HostTable, locate
+from transforms.job_nights import JobNights
+from transforms.night_modes import Mode
+from transforms.worlds import SignalLog, World, name_pages
 
 START = 20_500 * US_PER_DAY
 SHARED = shared_folder()
@@ -26,31 +30,27 @@ SHARED = shared_folder()
 
 def world_of(
     n: int, days: int, changes: Sequence[tuple[int, float]], signals: Sequence[tuple[int, float]] = ()
-) -> World:
+) -> PolledWorld:
     """Pages of two hosts, half each; changes and signals as (page, day), every change to something new."""
     urls = pa.array([f"https://{'ab'[i >= n // 2]}.test/{i:05d}" for i in range(n)])
-    located = locate(urls, HostTable())
     page, day = np.array(sorted(changes)).reshape(-1, 2).T
     heard, at = np.array(sorted(signals)).reshape(-1, 2).T
     us = START + np.rint(day * US_PER_DAY).astype(np.int64)
     seen_us = START + np.rint(at * US_PER_DAY).astype(np.int64)
-    log = SignalLog.empty().add(heard.astype(np.int64), seen_us, "sitemap")
-    return World(
-        START,
-        START + days * US_PER_DAY,
+    first_us = np.full(n, START - US_PER_DAY)
+    return PolledWorld(
+        ChangeHistory.from_events(START, START + days * US_PER_DAY, first_us, page.astype(np.int64), us),
         urls,
-        located.url_hash,
-        located.host_hash,
-        np.arange(n) // max(n // 2, 1),
-        ("a.test", "b.test"),
-        np.full(n, START - US_PER_DAY),
-        page.astype(np.int64),
-        us,
-        us,
-        np.arange(1, len(us) + 1),
-        np.unique(us),
-        log,
+        *name_pages(urls),
+        signals=SignalLog.empty().add(heard.astype(np.int64), seen_us, "sitemap"),
+        change_seen_us=us,
+        poll_us=np.unique(us),
     )
+
+
+def follow(world: PolledWorld, mode: Mode, crawls_per_page: float, weight: FloatArray) -> Run:
+    """A run of the job."""
+    return ClosedLoop(world, JobNights(world, mode, crawls_per_page, weight)).run()
 
 
 def poisson(n: int, days: int, rate_per_day: float, seed: int) -> list[tuple[int, float]]:
@@ -79,22 +79,22 @@ def test_versions_and_next_changes_against_a_loop() -> None:
     rng = np.random.Generator(np.random.Philox(key=2))
     page, when = rng.integers(0, 6, 300), START + (rng.random(300) * 12 * US_PER_DAY).astype(np.int64)
     for p, t, version, following in zip(
-        page, when, world.version(page, when), world.next_change(page, when), strict=True
+        page, when, world.history.version(page, when), world.history.next_change(page, when), strict=True
     ):
-        mine = [i for i in range(len(world.change_page)) if world.change_page[i] == p]
-        before = [int(world.change_version[i]) for i in mine if world.change_us[i] <= t]
-        after = [int(world.change_us[i]) for i in mine if world.change_us[i] > t]
+        mine = [i for i in range(len(world.history.change_page)) if world.history.change_page[i] == p]
+        before = [int(world.history.change_version[i]) for i in mine if world.history.change_us[i] <= t]
+        after = [int(world.history.change_us[i]) for i in mine if world.history.change_us[i] > t]
         assert version == (before[-1] if before else 0)
         assert following == (after[0] if after else np.iinfo(np.int64).max)
     none = world_of(2, 2, [])
-    assert none.version(np.array([1]), at(1.0)).tolist() == [0]
+    assert none.history.version(np.array([1]), at(1.0)).tolist() == [0]
 
 
 def test_pages_alike_are_as_fresh_as_the_formula_says() -> None:
     """At equal rates and one crawl in two days: 1 - e^-x over x, x = rate times interval."""
     n, days, rate = 300, 60, 0.4
     world = world_of(n, days, poisson(n, days, rate, seed=3))
-    run = ClosedLoop(world, Mode(world), 0.5, np.ones(n)).run()
+    run = follow(world, Mode(world), 0.5, np.ones(n))
     assert run.slots.sum() == n // 2 * days
     fresh, held = freshness(world, run.crawls, np.ones(n))
     x = rate * 2.0
@@ -110,10 +110,10 @@ def test_pages_alike_are_as_fresh_as_the_formula_says() -> None:
 
 def test_what_a_crawl_finds_is_what_changed_since_the_one_before() -> None:
     world = world_of(40, 12, poisson(40, 12, 0.5, seed=4))
-    crawls = ClosedLoop(world, Mode(world), 1.0, zipf_weights(40, 1)).run().crawls
+    crawls = follow(world, Mode(world), 1.0, zipf_weights(40, 1)).crawls
     for page in range(40):
         times = crawls.at_us[crawls.page == page]
-        changes = world.change_us[world.change_page == page]
+        changes = world.history.change_us[world.history.change_page == page]
         counts = np.diff(np.searchsorted(changes, times, side="right"))
         assert not crawls.changed[crawls.page == page][0]
         assert (crawls.changed[crawls.page == page][1:] == (counts > 0)).all()
@@ -123,7 +123,7 @@ def test_what_a_crawl_finds_is_what_changed_since_the_one_before() -> None:
 
 def test_the_same_run_twice() -> None:
     world = world_of(30, 8, poisson(30, 8, 0.5, seed=5), signals=poisson(30, 8, 0.5, seed=6))
-    one, other = (ClosedLoop(world, PingedFirst(world), 0.5, zipf_weights(30, 2)).run() for _ in range(2))
+    one, other = (follow(world, PingedFirst(world), 0.5, zipf_weights(30, 2)) for _ in range(2))
     assert (one.crawls.at_us == other.crawls.at_us).all()
     assert np.array_equal(one.crawls.predicted, other.crawls.predicted, equal_nan=True)
 
@@ -191,7 +191,7 @@ def test_perfect_signals_put_first_are_worth_it() -> None:
     world = world_of(200, 40, changes, signals=changes)
     fresh = []
     for mode in (Mode(world), PingedFirst(world)):
-        found, held = freshness(world, ClosedLoop(world, mode, 0.5, np.ones(200)).run().crawls, np.ones(200))
+        found, held = freshness(world, follow(world, mode, 0.5, np.ones(200)).crawls, np.ones(200))
         fresh.append(found[16:].sum() / held[16:].sum())
     # A signal of the day before is crawled within a day: fresh for all but about 0.3 x 0.8 days of 1.
     assert fresh[1] > fresh[0] + 0.05
@@ -206,12 +206,12 @@ def test_true_precision_and_recall() -> None:
 def test_spread_changes_stay_between_their_polls() -> None:
     world = world_of(20, 10, [(p, float(d)) for p in range(20) for d in range(1, 10)])
     spread = world.spread(1, world.poll_us)
-    back = world.change_us - spread.change_us
+    back = world.history.change_us - spread.history.change_us
     # Nothing was looked at before the first poll.
     assert (
         (back >= 0).all()
         and (back < US_PER_DAY).all()
-        and (back[world.change_us > world.poll_us[0]] > 0).all()
+        and (back[world.history.change_us > world.poll_us[0]] > 0).all()
     )
     assert spread.true_quality() == world.true_quality()
 
@@ -222,9 +222,9 @@ def test_dates_tell_when_pages_changed() -> None:
     log = SignalLog.empty().add(np.array([0, 0, 1]), at(2.0, 4.0, 3.0), "sitemap", dated)
     moved = replace(world, signals=log).dated(1, at(0.0, 1.0, 2.0, 3.0, 4.0))
     # Page 0 at 2 and at 4: as dated. At 1 there was no signal, and page 1 has a date before its last poll.
-    assert moved.change_us[[1, 2]].tolist() == at(1.6, 3.9).tolist()
-    assert at(0.0)[0] < moved.change_us[0] < at(1.0)[0]
-    assert at(2.0)[0] < moved.change_us[3] < at(3.0)[0]
+    assert moved.history.change_us[[1, 2]].tolist() == at(1.6, 3.9).tolist()
+    assert at(0.0)[0] < moved.history.change_us[0] < at(1.0)[0]
+    assert at(2.0)[0] < moved.history.change_us[3] < at(3.0)[0]
     assert moved.signals.at_us.tolist() == at(1.6, 0.5, 3.9).tolist()
     assert moved.signals.between(at(2.5)[0], at(4.0)[0]).at_us.tolist() == at(0.5, 3.9).tolist()
 
@@ -235,8 +235,10 @@ def test_a_flood_names_no_page_that_changes() -> None:
     flood = wet.signals.between(START + 3 * US_PER_DAY, START + 4 * US_PER_DAY)
     assert len(flood.page) == len(wet.signals.page) == 500
     assert (world.host[flood.page] == 0).all()
-    moved = (world.change_us > START + 3 * US_PER_DAY) & (world.change_us <= START + 4 * US_PER_DAY)
-    assert not set(flood.page.tolist()) & set(world.change_page[moved].tolist())
+    moved = (world.history.change_us > START + 3 * US_PER_DAY) & (
+        world.history.change_us <= START + 4 * US_PER_DAY
+    )
+    assert not set(flood.page.tolist()) & set(world.history.change_page[moved].tolist())
     with pytest.raises(ValueError, match=r"every page of a\.test changes"):
         world_of(2, 8, [(0, 3.5)]).flooded("a.test", 5, 4, "flood")
 
@@ -269,16 +271,16 @@ def test_a_history_on_disk(tmp_path: Path) -> None:
             file.writelines("\t".join(map(str, row)) + "\n" for row in rows)
     world = read_world(tmp_path, START, START + 4 * US_PER_DAY)
     assert world.url.to_pylist() == ["https://a.test/x", "https://b.test/y"]
-    assert world.change_version.tolist() == [1, 0]  # back to what it was
-    assert world.first_us.tolist() == [START, START + US_PER_DAY]
+    assert world.history.change_version.tolist() == [1, 0]  # back to what it was
+    assert world.history.first_us.tolist() == [START, START + US_PER_DAY]
     # The first sight of a date is no signal.
     assert world.signals.page.tolist() == [0]
     assert world.signals.at_us.tolist() == [START + US_PER_DAY]
     assert len(world.poll_us) == 3
     assert world.of_hosts(["b.test"]).url.to_pylist() == ["https://b.test/y"]
     assert not len(world.of_hosts(["b.test"]).signals.page)
-    with pytest.raises(ValueError, match="400 days"):
-        read_world(tmp_path, START, START + 400 * US_PER_DAY)
+    with pytest.raises(ValueError, match=r"0\.5 days"):
+        read_world(tmp_path, START, START + US_PER_DAY // 2)
 
 
 def test_errors_of_blocks_hold() -> None:

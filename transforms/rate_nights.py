@@ -1,0 +1,190 @@
+"""Nights of other policies in a closed loop: change rates from somewhere, crawl rates by some rule, an order.
+
+Where change rates come from is an `Estimates`; how the budget is shared out an `Allocation`; in which order
+pages are crawled at these rates, `EVEN` or `RANDOM`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from policies import objectives, quotas, search, sequencing
+from policies.page_state import US_PER_DAY
+from policies.typing_ import FloatArray, IntArray
+from transforms.closed_loop import Day, Planned, Planner
+from transforms.job_nights import JobFold
+from transforms.worlds import World
+
+EVEN: Final = "even"
+"""Crawls of a page at equal distances, as the nightly job spreads them."""
+
+RANDOM: Final = "random"
+"""Every slot goes to a page at random, in proportion to the rates, as policies of crawl probabilities do."""
+
+HISTORY_DAYS: Final = 30.0
+
+Allocation = Callable[[FloatArray, FloatArray, float], FloatArray]
+"""Crawl rates from change rates, weights, (n,) both, and the budget, all per day."""
+
+
+class Estimates(ABC):
+    """Change rates of pages, (n,) per day, as a night knows them."""
+
+    @abstractmethod
+    def change_rates(self, day: Day, known: IntArray) -> FloatArray:
+        """Of the pages that are there, (k,) float64."""
+
+
+class NoEstimates(Estimates):
+    """For policies that do not look at changes."""
+
+    def change_rates(self, day: Day, known: IntArray) -> FloatArray:
+        return np.ones(len(known))
+
+
+class JobEstimates(Estimates):
+    """What the nightly job would think, from this policy's own crawls."""
+
+    def __init__(self, fold: JobFold) -> None:
+        self._fold = fold
+        self._carried: list[pa.RecordBatch] = []
+
+    def change_rates(self, day: Day, known: IntArray) -> FloatArray:
+        fold, estimated = self._fold.fold(day, self._carried, None)
+        self._carried = [fold.state(), fold.signals(), fold.siblings()]
+        rate = np.zeros(int(known.max(initial=-1)) + 1)
+        rate[self._fold.page] = estimated.tables["pages"].column("change_rate_per_day").to_numpy()
+        return rate[known]
+
+
+class Averages(Estimates):
+    """Changes found in the last 30 days by own crawls, a day: what a report of a crawl log shows."""
+
+    def __init__(self, world: World) -> None:
+        self._first_us, self._log = world.history.first_us, [np.zeros((2, 0), np.int64)]
+
+    def change_rates(self, day: Day, known: IntArray) -> FloatArray:
+        since = day.as_of_us - round(HISTORY_DAYS * US_PER_DAY)
+        self._log.append(np.array([day.page[day.changed], day.at_us[day.changed]]))
+        self._log = [part[:, part[1] > since] for part in self._log if part.size]
+        page = np.concatenate([part[0] for part in self._log]) if self._log else np.zeros(0, np.int64)
+        found = np.bincount(page, minlength=len(self._first_us))[known]
+        days = np.minimum((day.as_of_us - self._first_us[known]) / US_PER_DAY, HISTORY_DAYS)
+        # Half a change more: a page without any would never be looked at again.
+        return (found + 0.5) / np.maximum(days, 1.0)
+
+
+class KnownRates(Estimates):
+    """Rates of a stretch of the history itself: a reference, for no crawler knows the future.
+
+    Parameters
+    ----------
+    world : World
+    after_us, until_us : int
+        The stretch.
+    """
+
+    def __init__(self, world: World, after_us: int, until_us: int) -> None:
+        held = world.history.held_days(after_us, until_us)
+        changes = world.history.changes_between(after_us, until_us)
+        # Half a change more: a page that changed before the stretch only must be crawled once after that.
+        self._rate = (changes + 0.5) / np.maximum(held, 1.0)
+
+    def change_rates(self, day: Day, known: IntArray) -> FloatArray:
+        return self._rate[known]
+
+
+def optimal(objective: str) -> Allocation:
+    """The allocation that maximises an objective of `policies.objectives`."""
+
+    def allocate(change: FloatArray, weight: FloatArray, budget: float) -> FloatArray:
+        block = search.PageBlock(change, weight)
+        _, (allocation,) = search.solve(block, objectives.get(objective), budget)
+        return allocation.crawl_rate_per_day
+
+    return allocate
+
+
+def equal(change: FloatArray, weight: FloatArray, budget: float) -> FloatArray:
+    """The same for all pages."""
+    return np.full(len(change), budget / max(len(change), 1))
+
+
+def by_change(change: FloatArray, weight: FloatArray, budget: float) -> FloatArray:
+    """In proportion to change rates; equal where none is known."""
+    return _proportional(change, budget)
+
+
+def by_weight(change: FloatArray, weight: FloatArray, budget: float) -> FloatArray:
+    """In proportion to weights, e.g. clicks or impressions."""
+    return _proportional(weight, budget)
+
+
+def _proportional(to: FloatArray, budget: float) -> FloatArray:
+    total = float(to.sum())
+    return to * (budget / total) if total > 0 else np.full(len(to), budget / max(len(to), 1))
+
+
+class RateNights(Planner):
+    """Crawls at the rates of a policy.
+
+    Parameters
+    ----------
+    world : World
+    estimates : Estimates
+    allocate : Allocation
+    crawls_per_page : float
+        Budget per day, in crawls per known page.
+    weight : (n,) float64
+    order : str
+        `EVEN` or `RANDOM`.
+    key : int
+        Of the random order.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        estimates: Estimates,
+        allocate: Allocation,
+        crawls_per_page: float,
+        weight: FloatArray,
+        order: str = EVEN,
+        key: int = 0,
+    ) -> None:
+        self._world, self._estimates, self._allocate = world, estimates, allocate
+        self._crawls_per_page, self._weight, self._order = crawls_per_page, weight, order
+        self._rng = np.random.Generator(np.random.Philox(key=key))
+        self._owed = 0.0
+
+    def plan(self, day: Day) -> Planned:
+        known = np.flatnonzero(self._world.history.first_us <= day.as_of_us)
+        budget = self._crawls_per_page * len(known)
+        rate = self._allocate(self._estimates.change_rates(day, known), self._weight[known], budget)
+        # What a policy cannot place, for no page would gain, is spent evenly: budgets are compared in full.
+        unspent = budget - float(rate.sum())
+        if unspent > 1e-9 * budget:
+            rate = rate + unspent / len(known)
+        slots, self._owed = quotas.total_slots(budget, 24.0, self._owed)
+        offsets = quotas.slot_offsets_us(np.array([slots]), 0, US_PER_DAY)
+        if self._order == RANDOM:
+            edges = np.cumsum(rate)
+            chosen = np.searchsorted(edges, self._rng.random(slots) * edges[-1], side="right")
+            chosen = np.minimum(chosen, len(known) - 1)
+            return Planned.of(known[chosen], offsets + day.as_of_us)
+        since = (day.as_of_us - day.last_us[known]) / US_PER_DAY
+        pages = sequencing.ShardPages(
+            crawl_rate_per_day=rate,
+            days_since_last=since,
+            is_new=np.zeros(len(known), np.bool_),
+            crawl_value=rate,
+            tie=self._world.url_hash[known],
+        )
+        found = sequencing.sequence(pages, offsets, US_PER_DAY)
+        used = found.page >= 0
+        return Planned.of(known[found.page[used].astype(np.int64)], found.due_offset_us[used] + day.as_of_us)
