@@ -189,9 +189,10 @@ def flink_cluster(folder: Path) -> Iterator[Flink]:
                 if process.poll() is not None:
                     said = "\n".join(p.read_text()[-2000:] for p in folder.glob("*manager-*.log"))
                     pytest.fail(f"{process.args} ended with {process.returncode}:\n{said}")
-            return len(cluster.task_managers()) == 2
+            # A TaskManager tells of its slots a moment after it has registered.
+            return sum(bool(manager["slotsNumber"]) for manager in cluster.task_managers()) == 2
 
-        until(complete, "two TaskManagers have registered")
+        until(complete, "two TaskManagers have registered, each with slots")
         yield cluster
 
 
