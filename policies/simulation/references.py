@@ -1,0 +1,69 @@
+"""What a learner could know of change rates at best: references that no crawler can be.
+
+`uncensored_evidence` is told every change of a page up to the crawler's own last crawl of it, where a crawl
+only tells whether there was one. `known_rates` are told the future.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from policies.evidence import Evidence, sum_by
+from policies.page_state import US_PER_DAY
+from policies.simulation.histories import ChangeHistory
+from policies.typing_ import FloatArray, IntArray
+
+
+def uncensored_evidence(
+    history: ChangeHistory, since_us: IntArray, told_until_us: IntArray, half_life_changes: float = np.inf
+) -> Evidence:
+    """Evidence of a learner that is told every change between two instants.
+
+    Parameters
+    ----------
+    history : ChangeHistory
+        Of n pages.
+    since_us, told_until_us : (n,) int64
+        First and last own crawl of each page, microseconds; nothing is known of a page where the last is not
+        later than the first.
+    half_life_changes : float, positive
+        Time and changes lose half their weight with every so many changes that came later, as in the job.
+
+    Returns
+    -------
+    Evidence
+        Of all pages, in their order: for `policies.prior.fit_prior` and `policies.prior.estimate`.
+
+    Raises
+    ------
+    ValueError
+        For a half-life that is not positive.
+    """
+    if not half_life_changes > 0:
+        raise ValueError(f"a half-life of {half_life_changes} changes: give a positive number (inf: never)")
+    n = len(history)
+    everything = np.arange(n)
+    low = history.position(everything, since_us)
+    high = np.maximum(history.position(everything, told_until_us), low)
+    count = high - low
+    page = np.repeat(everything, count)
+    nth = np.arange(len(page)) - np.repeat(np.cumsum(count) - count, count)
+    at_us = history.change_us[low[page] + nth]
+    begin_us = np.where(nth == 0, since_us[page], np.concatenate([[0], at_us[:-1]]))
+    weight = 2.0 ** (-(count[page] - 1 - nth) / half_life_changes)
+    days = sum_by(page, weight * ((at_us - begin_us) / US_PER_DAY), n)
+    last_us = since_us.copy()
+    last_us[page] = at_us  # the last of each page stands
+    days += np.maximum(told_until_us - last_us, 0) / US_PER_DAY
+    none = np.zeros(0)
+    return Evidence(days, sum_by(page, weight, n), np.zeros(n + 1, np.int64), none, none, none)
+
+
+def known_rates(history: ChangeHistory, after_us: int, until_us: int) -> FloatArray:
+    """Change rates per day from the number of changes between two instants, (n,) float64.
+
+    0 where a page was not there or did not change: it needs no crawl in this time.
+    """
+    held = history.held_days(after_us, until_us)
+    changes = history.changes_between(after_us, until_us)
+    return np.where(held > 0, changes / np.where(held > 0, held, 1.0), 0.0)
