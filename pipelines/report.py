@@ -84,7 +84,10 @@ _DATES = {
     "lastmod_first_seen": "first seen",
     "lastmod_same": "the same",
     "lastmod_back": "older than before",
+    "sitemap_repeated": "of pages in several files",
     "sitemap_unknown_pages": "of unknown pages",
+    "no_lastmod": "missing",
+    "coarse_lastmod": "a year or a month",
     "bad_lastmod": "unreadable",
     "future_lastmod": "later than --as_of",
 }
@@ -236,7 +239,8 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
     if signals is not None and (counters.get("signals") or signals["sources"]):
         row(
             "signals",
-            f"{_n(counters.get('signals', 0))} of known pages, "
+            # Of those that wait for the next night nobody has asked whether their page is known.
+            f"{_n(counters.get('signals', 0) - counters.get('signals_after_as_of', 0))} of known pages, "
             f"{_n(counters.get('signals_counted', 0))} counted; {_sources(signals)}",
         )
     row("rejected", _rejected(counters, manifest["files"]))
@@ -247,8 +251,9 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
     if siblings and siblings["hosts_on"]:
         row(
             "siblings",
-            f"{_n(siblings['pages_on'])} pages on {_n(siblings['hosts_on'])} hosts follow what was found on "
-            f"others of their host; predictions were {siblings['gain_where_on_nats']:.1f} nats better for it",
+            f"{_n(siblings['pages_on'])} pages on {_n(siblings['hosts_on'])} "
+            f"host{'' if siblings['hosts_on'] == 1 else 's'} follow what was found on others of their host; "
+            f"predictions were {siblings['gain_where_on_nats']:.1f} nats better for it",
         )
     lines.append("")
     row(

@@ -27,6 +27,9 @@ KINDS = ("observations", "requests", "signals", "sitemaps", "pages", "hosts")
 # Sitemaps are written by the sites that are crawled: what they get wrong must not stop the night.
 OWN_KINDS = tuple(k for k in KINDS if k != "sitemaps")
 
+LEAST_STRANGERS = 20
+"""URLs of signals or sitemaps of which not one is known: fewer may be of new pages."""
+
 
 class TooManyRejectedError(RecrawlError):
     """More input rows were rejected than the team allows."""
@@ -182,6 +185,7 @@ def warnings_of(counters: dict[str, int], guards: Guards, damaged: Sequence[str]
         if rejected > guards.max_rejected_fraction * (rejected + accepted):
             found.append(f"{rejected} of {rejected + accepted} {kind} rows were rejected: see rejected/")
     found += sitemap_warnings(counters)
+    found += stranger_warnings(counters)
     if counters.get("hosts_unmatched", 0):
         found.append(
             f"{counters['hosts_unmatched']} of {counters['hosts_accepted']} rows of --hosts name a host "
@@ -218,6 +222,27 @@ def sitemap_warnings(counters: dict[str, int]) -> list[str]:
             f"sitemap{'' if children == 1 else 's'}: give those"
         )
     return found
+
+
+def stranger_warnings(counters: dict[str, int]) -> list[str]:
+    """Signals and sitemaps without a single known page: most likely their URLs are written in another way."""
+    unknown = {
+        "signals": counters.get("signals_unmatched", 0),
+        "sitemaps": counters.get("sitemap_unknown_pages", 0),
+    }
+    # Of signals that wait for the next night nobody has asked whether their page is known.
+    found = {
+        "signals": counters.get("signals_accepted", 0)
+        - counters.get("signals_after_as_of", 0)
+        - unknown["signals"],
+        "sitemaps": counters.get("sitemap_urls", 0) - unknown["sitemaps"],
+    }
+    return [
+        f"none of {n} URLs of --{kind} is that of a known page: http and https are not the same, nor are "
+        "hosts with and without www" + ("; --sitemap_pages makes them pages" if kind == "sitemaps" else "")
+        for kind, n in unknown.items()
+        if n >= LEAST_STRANGERS and not found[kind]
+    ]
 
 
 class WriteManifest(beam.DoFn):

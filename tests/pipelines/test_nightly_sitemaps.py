@@ -136,7 +136,8 @@ def test_the_summary_says_what_became_of_dates(nights):
         (row,) = [text for text in night.printed.splitlines() if text.startswith(f"  {name:<20}")]
         return row[22:]
 
-    assert line(nights[0], "sitemaps").startswith("dates: 0 moved, 19 first seen, 1 of unknown pages; they ")
+    first = line(nights[0], "sitemaps")
+    assert first.startswith("dates: 0 moved, 19 first seen, 1 of unknown pages, 1 missing; they "), first
     assert line(nights[1], "sitemaps").startswith("dates: 2 moved, 1")
     assert line(nights[0], "rejected") == "none"
     notes = "none; rejected/ has notes, too, on rows that count: 1 sitemaps bad_lastmod"

@@ -87,6 +87,8 @@ def test_nights_without_signals_do_not_speak_of_them():
     none = _signals(expected_freshness=None, expected_freshness_without=None)
     text = summary(_manifest(none, signals=3), "out", 1.0)
     assert _line(text, "signals").endswith("none yet") and "signals buy" not in text
+    waiting = summary(_manifest(none, signals=5, signals_after_as_of=2), "out", 1.0)
+    assert _line(waiting, "signals").startswith("3 of known pages, 0 counted")
 
 
 def test_rows_are_named_by_what_they_are():
@@ -115,8 +117,10 @@ def test_the_dates_of_sitemaps():
     dates = {"lastmod_moved": 5, "lastmod_first_seen": 3, "sitemap_unknown_pages": 2, "bad_lastmod": 4}
     dates |= {"future_lastmod": 1, "sitemaps_one_lastmod": 2, "lastmod_same": 70, "lastmod_back": 6}
     dates |= {"sitemaps_index": 2, "sitemaps_index_children": 1400}
+    dates |= {"sitemap_repeated": 9, "no_lastmod": 7, "coarse_lastmod": 8}
     assert _line(summary(_manifest(None, **files, **dates), "out", 1.0), "sitemaps") == (
-        "dates: 5 moved, 3 first seen, 70 the same, 6 older than before, 2 of unknown pages, 4 unreadable, "
+        "dates: 5 moved, 3 first seen, 70 the same, 6 older than before, 9 of pages in several files, "
+        "2 of unknown pages, 7 missing, 8 a year or a month, 4 unreadable, "
         "1 later than --as_of; 2 files have one date for all; 2 indexes name 1,400 sitemaps"
     )
     one = {"sitemaps_one_lastmod": 1, "sitemaps_index": 1, "sitemaps_index_children": 1}

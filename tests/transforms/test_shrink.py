@@ -109,3 +109,17 @@ def test_indexes_alone_are_a_warning():
     assert not _of_sitemaps(**index, sitemaps_accepted=1)
     one = {"sitemaps_files": 1, "sitemaps_index": 1, "sitemaps_index_children": 1}
     assert _of_sitemaps(**one) == ["--sitemaps has no page: 1 index names 1 sitemap: give those"]
+
+
+def test_signals_and_sitemaps_of_which_no_page_is_known_are_a_warning():
+    def of(**counters):
+        found = warnings_of({"observations_accepted": 100, **counters}, _guards(100))
+        return [text for text in found if "of a known page" in text]
+
+    (text,) = of(signals_accepted=50, signals_unmatched=30, signals_after_as_of=20, signals=99)
+    assert text.startswith("none of 30 URLs of --signals is that of a known page")
+    (text,) = of(sitemap_urls=200, sitemap_unknown_pages=200)
+    assert text.startswith("none of 200 URLs of --sitemaps") and text.endswith("makes them pages")
+    assert not of(signals_accepted=31, signals_unmatched=30, signals_before_known=1)
+    assert not of(sitemap_urls=200, sitemap_unknown_pages=199)
+    assert not of(signals_accepted=19, signals_unmatched=19)
