@@ -31,7 +31,7 @@ KAB_ARMS: Final[dict[str, tuple[str, ...]]] = {
     "KAB4": ("click-weighted", "change-weighted", "impression-weighted", "uniform"),
     "KAB5": ("uniform", "change-weighted", "click-weighted", "impression-weighted", "lambdacrawl-discrete"),
 }
-"""Arms of the policies KAB2 to KAB5 (Han et al. 2020, section 5.4), by their names in `policies.rate_policies`."""
+"""Arms of KAB2 to KAB5 (Han et al. 2020, section 5.4), named as in `policies.rate_policies`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def draw(q: FloatArray, uniform: FloatArray) -> IntArray:
     reached = np.cumsum(q, axis=1)
     # Relative to the sum: rounding must not leave a gap above the last arm.
     arm = (uniform[:, None] * reached[:, -1:] >= reached).sum(axis=1)
-    return np.minimum(arm, q.shape[1] - 1).astype(np.int64)
+    return np.asarray(np.minimum(arm, q.shape[1] - 1), dtype=np.int64)
 
 
 def _softmax(log_weight: FloatArray) -> FloatArray:
