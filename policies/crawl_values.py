@@ -1,0 +1,261 @@
+"""The discrete policies of Busa-Fekete et al. by name: what each believes of a page, and its crawl value.
+
+In every slot each of them crawls the page of the highest crawl value; they differ in the parameters that they
+put into it ("A Scalable Crawling Algorithm Utilizing Noisy Change-Indicating Signals", sections 5 and 6,
+appendices A.1 and C):
+
+    GREEDY             no signals at all
+    GREEDY-CIS         a signal is a change: no false signals, whatever there are
+    GREEDY-NCIS        recall and false signals as given
+    G-NCIS-APPROX-j    the same, with the first j terms of the crawl value only
+    GREEDY-CIS+        GREEDY-CIS on pages with precision above 0.7 and recall above 0.6, GREEDY on others
+    GREEDY-NCIS-D      GREEDY-NCIS, but signals right after a crawl are taken for late and do not count
+
+Under GREEDY-CIS the signals are expected at rate lam D, since false ones are not believed in; a page with
+recall 0 has no signals for it, and false ones that come are ignored.
+
+Each of these values depends on the page's clock u alone (see `policies.signal_value`) and is a convex falling
+function of e^-u with slope -mu psi, where psi(u) is the mean time between crawls at the threshold u.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+from scipy.special import gammainc
+
+from policies import signal_clock, signal_terms, signal_value, special
+from policies.objectives import TINY_RATE
+from policies.signal_pages import (
+    FULL_RECALL,
+    GENERAL,
+    INERT,
+    NO_SIGNALS,
+    NOISELESS,
+    PERFECT,
+    SignalPages,
+    kind_of,
+    scaled,
+)
+from policies.typing_ import BoolArray, FloatArray
+
+HIGH_PRECISION: Final = 0.7
+HIGH_RECALL: Final = 0.6
+
+_GREEDY, _CIS, _NCIS, _CIS_PLUS = "none", "sure", "noisy", "sure where good"
+_NAMES: Final = {
+    "GREEDY": (_GREEDY, False),
+    "GREEDY-CIS": (_CIS, False),
+    "GREEDY-NCIS": (_NCIS, False),
+    "GREEDY-CIS+": (_CIS_PLUS, False),
+    "GREEDY-NCIS-D": (_NCIS, True),
+}
+_HALVINGS: Final = 24
+
+
+class Parameters(Protocol):
+    """Pages as a policy is told about them, (m,) float64 each; rates per time unit."""
+
+    @property
+    def request_rate(self) -> FloatArray: ...
+    @property
+    def change_rate(self) -> FloatArray: ...
+    @property
+    def recall(self) -> FloatArray: ...
+    @property
+    def false_signal_rate(self) -> FloatArray: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CrawlValue:
+    """A policy that crawls the page of the highest crawl value.
+
+    Attributes
+    ----------
+    name : str
+        As in the paper.
+    signals : str
+        What it makes of signals: "none", "sure", "noisy" or "sure where good".
+    terms : int or None
+        Terms of the sum over signals; None: all.
+    discards : bool
+        Whether signals in (last crawl, last crawl + delay] do not count.
+    """
+
+    name: str
+    signals: str
+    terms: int | None = None
+    discards: bool = False
+
+    @property
+    def uses_signals(self) -> bool:
+        """Whether any signal can matter."""
+        return self.signals != _GREEDY
+
+    def pages(self, given: Parameters) -> SignalPages:
+        """The pages as this policy sees them; "per day" of `SignalPages` stands for per time unit."""
+        recall, noise = given.recall, given.false_signal_rate
+        if self.signals == _GREEDY:
+            recall, noise = np.zeros_like(recall), np.zeros_like(noise)
+        elif self.signals == _CIS:
+            noise = np.zeros_like(noise)
+        elif self.signals == _CIS_PLUS:
+            good = is_high_quality(given)
+            recall, noise = np.where(good, recall, 0.0), np.zeros_like(noise)
+        return SignalPages.from_rates(given.request_rate, given.change_rate, recall, noise)
+
+    def value(self, pages: SignalPages, elapsed: FloatArray, signals: FloatArray) -> FloatArray:
+        """Crawl value of each page, (n,) float64, as `policies.signal_value.crawl_value`."""
+        return signal_value.crawl_value(pages, elapsed, signals, self.terms)
+
+
+def is_high_quality(given: Parameters) -> BoolArray:
+    """Pages whose signals GREEDY-CIS+ trusts: precision > 0.7 and recall > 0.6, (m,) bool."""
+    signalled = given.recall * given.change_rate
+    all_signals = signalled + given.false_signal_rate
+    precision = signalled / np.where(all_signals > 0.0, all_signals, 1.0)
+    return (precision > HIGH_PRECISION) & (given.recall > HIGH_RECALL)
+
+
+def crawl_value_policy(name: str) -> CrawlValue:
+    """The policy of that name.
+
+    Raises
+    ------
+    ValueError
+        No such policy.
+    """
+    if name in _NAMES:
+        signals, discards = _NAMES[name]
+        return CrawlValue(name, signals, None, discards)
+    found = re.fullmatch(r"G-NCIS-APPROX-([1-9]\d{0,3})", name)
+    if found:
+        return CrawlValue(name, _NCIS, int(found[1]))
+    raise ValueError(f"no policy {name!r}; there are {', '.join(_NAMES)} and G-NCIS-APPROX-1, -2, ...")
+
+
+def highest_value(pages: SignalPages, terms: int | None) -> FloatArray:
+    """What the crawl value tends to with time and with signals, (n,) float64.
+
+    mu/D, or ``mu/D (1 - (nu/(D+nu))^terms)`` with a few terms only.
+    """
+    never = np.full(len(pages), np.inf)
+    return signal_value.crawl_value(pages, never, np.full(len(pages), 1e15), terms)
+
+
+def value_and_interval(
+    pages: SignalPages, elapsed: FloatArray, signals: FloatArray, terms: int | None
+) -> tuple[FloatArray, FloatArray]:
+    """Crawl value, and psi at the same reading of the clock.
+
+    Parameters
+    ----------
+    pages : SignalPages
+    elapsed : (n,) float64, >= 0 and finite
+        Time since the last crawl.
+    signals : (n,) float64, >= 0
+        Signals since then.
+    terms : int or None
+        As in `CrawlValue`.
+
+    Returns
+    -------
+    value : (n,) float64
+        As `CrawlValue.value`, up to rounding.
+    interval : (n,) float64
+        psi, so that the value's slope in e^-u is ``-mu psi``; 0 where the clock stands still until a signal.
+    """
+    kind = kind_of(pages)
+    mu, a = pages.request_rate_per_day, pages.unsignalled_rate_per_day
+    value, interval = np.zeros(len(pages)), np.zeros(len(pages))
+    rows = np.flatnonzero(kind == NO_SIGNALS)
+    value[rows] = mu[rows] / a[rows] * special.p2(a[rows] * elapsed[rows])
+    interval[rows] = elapsed[rows]
+    is_running = (kind == GENERAL) | ((kind == NOISELESS) & (signals == 0.0))
+    rest = np.flatnonzero((kind != NO_SIGNALS) & (kind != INERT) & ~is_running)
+    if rest.size:
+        value[rest] = signal_value.crawl_value(pages.take(rest), elapsed[rest], signals[rest], terms)
+    rows = np.flatnonzero((kind == NOISELESS) & is_running)
+    if rows.size:
+        value[rows], interval[rows] = _before_signal(pages.take(rows), elapsed[rows])
+    rows = np.flatnonzero(kind == GENERAL)
+    if rows.size:
+        part = pages.take(rows)
+        value[rows], interval[rows] = _general(part, elapsed[rows], signals[rows], terms)
+    return value, interval
+
+
+def _before_signal(pages: SignalPages, elapsed: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Pages without false signals, none of which has come: the first term only."""
+    a, g = pages.unsignalled_rate_per_day, pages.signal_rate_per_day
+    value = signal_terms.truncated(g / a, np.full(a.size, 1e18), a * elapsed, np.zeros(a.size), 1)
+    return pages.request_rate_per_day / a * value, -np.expm1(-g * elapsed) / g
+
+
+def _general(
+    pages: SignalPages, elapsed: FloatArray, signals: FloatArray, terms: int | None
+) -> tuple[FloatArray, FloatArray]:
+    mu, a = pages.request_rate_per_day, pages.unsignalled_rate_per_day
+    r, kappa = scaled(pages)
+    run = a * elapsed
+    if terms is not None:
+        run = np.minimum(run, 1e4)
+        value = signal_terms.truncated(r, kappa, run, signals, terms)
+        h = np.zeros(a.size)
+        for i in range(terms):
+            h += gammainc(i + 1.0, r * np.maximum(run + kappa * (signals - i), 0.0))
+        return mu / a * value, h / (r * a)
+    near = run + kappa * signals < signal_clock.NEVER_FRESH
+    found = signal_terms.evaluate(r, kappa, np.where(near, run, 0.0), np.where(near, signals, 0.0))
+    best = mu / pages.change_rate_per_day
+    return np.where(near, mu / a * found.value, best), np.where(near, found.h / a, np.inf)
+
+
+def clock_at_least(pages: SignalPages, value: FloatArray, terms: int | None) -> FloatArray:
+    """A clock that every state of at least the given crawl value has reached.
+
+    Parameters
+    ----------
+    pages : SignalPages
+    value : (n,) float64, >= 0
+    terms : int or None
+        As in `CrawlValue`.
+
+    Returns
+    -------
+    (n,) float64
+        Threshold u*, or somewhat less with a number of terms; inf where the crawl value never gets there.
+    """
+    u = signal_value.threshold(pages, value)
+    if terms is None:
+        return u
+    kind = kind_of(pages)
+    u[value >= highest_value(pages, terms)] = np.inf
+    rows = np.flatnonzero((kind == GENERAL) & np.isfinite(u))
+    if rows.size == 0:
+        return u
+    # The first terms are less than all: the threshold of all is a lower end.
+    part, price, low = pages.take(rows), value[rows], u[rows]
+    high = np.full(rows.size, signal_clock.NEVER_FRESH)
+    none = np.zeros(rows.size)
+    for _ in range(_HALVINGS):
+        middle = np.where(low < 0.25 * high, np.sqrt(np.maximum(low, 1e-9) * high), 0.5 * (low + high))
+        below = _general(part, middle / part.unsignalled_rate_per_day, none, terms)[0] < price
+        low = np.where(below, middle, low)
+        high = np.where(below, high, middle)
+    u[rows] = low
+    return u
+
+
+def clock_speed(pages: SignalPages) -> FloatArray:
+    """Unsignalled change rate, rates that count as 0 being 0: how fast the clock runs, (n,) float64."""
+    a = pages.unsignalled_rate_per_day
+    return np.where(a < TINY_RATE, 0.0, a)
+
+
+def clock_jump(pages: SignalPages, most: float) -> FloatArray:
+    """How far the clock jumps at a signal, (n,) float64: kappa, or `most`; 0 if they are ignored."""
+    kind = kind_of(pages)
+    heard = (kind == GENERAL) | (kind == NOISELESS) | (kind == FULL_RECALL) | (kind == PERFECT)
+    return np.where(heard, np.minimum(pages.signal_weight, most), 0.0)
