@@ -76,7 +76,8 @@ def first_phases(n: int, seed: int) -> FloatArray:
     return np.random.Generator(np.random.Philox(key=[seed, 1])).random(n)
 
 
-def _gathered(free_us: IntArray, page: list[IntArray], at_us: list[IntArray], end_us: int) -> CrawlTimes:
+def gathered(free_us: IntArray, page: list[IntArray], at_us: list[IntArray], end_us: int) -> CrawlTimes:
+    """The free crawls before `end_us` and others, in order."""
     first = np.flatnonzero(free_us < end_us)
     pages = np.concatenate([first, *page])
     times = np.concatenate([free_us[first], *at_us])
@@ -151,7 +152,7 @@ def follow_rule(
         on = due < history.end_us
         active, due, seen, state = active[on], due[on], version[on], state.take(on)
         first = False
-    return _gathered(free_us, pages, times, history.end_us)
+    return gathered(free_us, pages, times, history.end_us)
 
 
 def follow_rates(
@@ -185,25 +186,38 @@ def follow_rates(
         rows, begins = rate_per_day, nights.copy()
         begins[0] = NO_TIME + 1  # what comes before the first night has its rates
     ends = np.append(begins[1:], history.end_us)
-    passed = np.zeros(len(history))
-    pages: list[IntArray] = []
-    times: list[IntArray] = []
-    for rate, begin, end in zip(rows, begins, ends, strict=True):
-        since = np.maximum(free_us, begin)
-        days = np.maximum(end - since, 0) / US_PER_DAY
-        after = passed + rate * days
+    pace = Pace(free_us, phase)
+    parts = [pace.advance(rate, int(t0), int(t1)) for rate, t0, t1 in zip(rows, begins, ends, strict=True)]
+    return gathered(free_us, [p for p, _ in parts], [t for _, t in parts], history.end_us)
+
+
+class Pace:
+    """Crawls at rates that change on the way; see `follow_rates`.
+
+    Parameters
+    ----------
+    free_us, phase : (n,) int64 and float64
+    """
+
+    def __init__(self, free_us: IntArray, phase: FloatArray) -> None:
+        self._free_us, self._phase = free_us, phase
+        self._passed = np.zeros(len(free_us))
+
+    def advance(self, rate_per_day: FloatArray, begin_us: int, end_us: int) -> tuple[IntArray, IntArray]:
+        """Crawls from where the last step ended to `end_us`: page and instant, by page, then time."""
+        since = np.maximum(self._free_us, begin_us)
+        days = np.maximum(end_us - since, 0) / US_PER_DAY
+        after = self._passed + rate_per_day * days
         # Crawl k is where the integral is k + phase.
-        low, high = np.ceil(passed - phase), np.ceil(after - phase)
+        low, high = np.ceil(self._passed - self._phase), np.ceil(after - self._phase)
         count = np.maximum(high - low, 0).astype(np.int64)
-        page = np.repeat(np.arange(len(history)), count)
+        page = np.repeat(np.arange(len(since)), count)
         nth = np.arange(len(page)) - np.repeat(np.cumsum(count) - count, count)
-        level = low[page] + nth + phase[page] - passed[page]
-        at = since[page] + (level / rate[page] * US_PER_DAY).astype(np.int64)
-        kept = (at < end) & (at > free_us[page])
-        pages.append(page[kept])
-        times.append(at[kept])
-        passed = after
-    return _gathered(free_us, pages, times, history.end_us)
+        level = low[page] + nth + self._phase[page] - self._passed[page]
+        at = since[page] + (level / rate_per_day[page] * US_PER_DAY).astype(np.int64)
+        kept = (at < end_us) & (at > self._free_us[page])
+        self._passed = after
+        return page[kept], at[kept]
 
 
 @dataclass(frozen=True)
@@ -265,7 +279,7 @@ def follow_sitemap(
         last[wanted] = now[wanted]
         total += len(wanted)
         now = now + every
-    return _gathered(free_us, pages, times, history.end_us)
+    return gathered(free_us, pages, times, history.end_us)
 
 
 @dataclass(frozen=True)

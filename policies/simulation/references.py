@@ -59,11 +59,31 @@ def uncensored_evidence(
     return Evidence(days, sum_by(page, weight, n), np.zeros(n + 1, np.int64), none, none, none)
 
 
-def known_rates(history: ChangeHistory, after_us: int, until_us: int) -> FloatArray:
+def known_rates(
+    history: ChangeHistory, after_us: int, until_us: int, changes_assumed: float = 0.1
+) -> FloatArray:
     """Change rates per day from the number of changes between two instants, (n,) float64.
 
-    0 where a page was not there or did not change: it needs no crawl in this time.
+    Parameters
+    ----------
+    history : ChangeHistory
+    after_us, until_us : int
+    changes_assumed : float
+        Added to the changes of every page. With none, a page that changed before but not in this time would
+        not be crawled any more, and stay stale for all of it.
+
+    Returns
+    -------
+    (n,) float64
+        0 where a page was not there.
+
+    Raises
+    ------
+    ValueError
+        For a negative number of changes.
     """
+    if not changes_assumed >= 0:
+        raise ValueError(f"{changes_assumed} changes assumed: give a number from 0 on")
     held = history.held_days(after_us, until_us)
-    changes = history.changes_between(after_us, until_us)
+    changes = history.changes_between(after_us, until_us) + changes_assumed
     return np.where(held > 0, changes / np.where(held > 0, held, 1.0), 0.0)

@@ -57,7 +57,11 @@ def test_known_rates_count_the_time_a_page_was_there() -> None:
     history = ChangeHistory.from_events(
         START, START + 30 * US_PER_DAY, at(0, 15, 40, 0), np.array([0, 0, 0, 1]), at(11, 12, 25, 16)
     )
-    assert known_rates(history, int(at(10)[0]), int(at(20)[0])).tolist() == [0.2, 0.2, 0, 0]
+    window = int(at(10)[0]), int(at(20)[0])
+    assert known_rates(history, *window, 0.0).tolist() == [0.2, 0.2, 0, 0]
+    assert known_rates(history, *window) == pytest.approx([0.21, 0.22, 0, 0.01])
+    with pytest.raises(ValueError, match="-1 changes assumed"):
+        known_rates(history, *window, -1)
 
 
 def test_half_lives_are_checked() -> None:
