@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from policies.signal_bundles import Bundles, told
 from policies.signal_estimation import Pooled, signal_rates
 from policies.typing_ import FloatArray, IntArray
 
@@ -173,7 +174,9 @@ def _page_cut(
     return np.minimum(running, likely + _ERRORS * np.sqrt(likely) + 1.0), likely
 
 
-def hold_to_changes(pooled: Pooled, signals_per_change: FloatArray, signals: FloatArray) -> Pooled:
+def hold_to_changes(
+    pooled: Pooled, signals_per_change: FloatArray, signals: FloatArray, bundles: Bundles | None = None
+) -> Pooled:
     """Shares and weights of hosts, held to the change rates that crawls have found.
 
     All changes are those without a signal and the true signals. While shares and weights are as good as
@@ -187,6 +190,8 @@ def hold_to_changes(pooled: Pooled, signals_per_change: FloatArray, signals: Flo
         Of G hosts and S sources.
     signals_per_change, signals : (G, S) float64
         Of each host, and the number of signals seen behind it.
+    bundles : Bundles, optional
+        Of G hosts: sources that tell the same changes, which count once.
 
     Returns
     -------
@@ -199,27 +204,22 @@ def hold_to_changes(pooled: Pooled, signals_per_change: FloatArray, signals: Flo
     began = [np.log(pooled.missed_share), *(np.log(pooled.signal_weight[:, j]) for j in range(n_sources))]
     at = list(began)
     prior = pooled.covariance
-    told = np.zeros(n_groups)
-    for j in range(n_sources):
-        told += -np.expm1(-pooled.signal_weight[:, j]) * signals_per_change[:, j]
-    firm = [np.ones(n_groups)] + [np.sqrt(np.clip(np.square(np.square(told)), WEIGHT_GAIN, 1.0))] * n_sources
+    share = told(pooled.signal_weight, signals_per_change, bundles).true_per_day
+    firm = [np.ones(n_groups)] + [np.sqrt(np.clip(np.square(np.square(share)), WEIGHT_GAIN, 1.0))] * n_sources
     by = [np.zeros(n_groups)] * d
     gain = [np.zeros(n_groups)] * d
     spread, variance = [np.zeros(n_groups)] * d, np.zeros(n_groups)
     for _ in range(_STEPS):
-        parts = [np.exp(at[0])]  # of every change
-        slopes = [parts[0]]
-        for j in range(n_sources):
-            weight = np.exp(at[1 + j])
-            parts.append(-np.expm1(-weight) * signals_per_change[:, j])
-            slopes.append(weight * np.exp(-weight) * signals_per_change[:, j])
-        total = parts[0].copy()
-        for part in parts[1:]:
-            total += part
-        by = [slope / total for slope in slopes]
+        missed = np.exp(at[0])  # of every change
+        weight = np.exp(np.stack(at[1:], axis=1)) if n_sources else pooled.signal_weight
+        now = told(weight, signals_per_change, bundles)
+        true, slope = now.precision * signals_per_change, weight * now.wrong * signals_per_change
+        total = missed + now.true_per_day
+        slopes = [missed, *slope.T]
+        by = [values / total for values in slopes]
         noise = np.full(n_groups, TOTAL_VARIANCE)
         for j in range(n_sources):
-            noise += np.square(parts[1 + j] / total) / np.maximum(signals[:, j], 1.0)
+            noise += np.square(true[:, j] / total) / np.maximum(signals[:, j], 1.0)
         spread = _times(prior, by)
         held = [
             s * x

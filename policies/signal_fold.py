@@ -21,6 +21,7 @@ from policies.interval_sums import Intervals, union
 from policies.page_state import NO_TIME, US_PER_DAY, Forgetting, PageState, starts_of
 from policies.signal_counts import DISPOSITIONS, Signals, counted, neighbours
 from policies.signal_forecast import HeardIntervals
+from policies.signal_pairs import pairs, recent_hours
 from policies.signal_state import BIN_IDS, DATED, MAX_SOURCES, SignalState, concatenate, signature_of
 from policies.signal_sums import Night, SumsInOrder
 from policies.typing_ import BoolArray, FloatArray, Int32Array, IntArray
@@ -163,14 +164,10 @@ class SignalFold:
         kept = counted(signals, before, last_us, self._delay_us, self._counts)
         key = _source_keys(row[kept], signals.source[kept])
         table = _Sources(state, old_row, key, signals.signalled_at_us[kept])
+        table.open(block.opened, block.opened[row[kept]] & (previous[kept] < 0))
 
-        # Signals of yesterday that are still pending belong to the first observation of their page.
         waiting = np.flatnonzero(table.pending)
-        first = np.full(len(waiting), -1)
-        if len(seen_row):
-            found = np.searchsorted(seen_row, table.keys[waiting] // MAX_SOURCES)
-            there = seen_row[np.minimum(found, len(seen_row) - 1)] == table.keys[waiting] // MAX_SOURCES
-            first = np.where(there, found, -1)
+        first = _first_seen(table.keys[waiting] // MAX_SOURCES, seen_row)
         slot = np.concatenate([waiting, table.new])
         number = np.concatenate([table.pending[waiting], np.ones(len(kept), np.int64)])
         ends = np.concatenate([first, following[kept]])
@@ -179,10 +176,12 @@ class SignalFold:
         use = np.flatnonzero(ends >= 0)
         use = use[seen_interval[ends[use]] >= 0]
         slot, number, ends = slot[use], number[use], seen_interval[ends[use]]
+        couples = _Couples(state, old_row, table)
+        couples.end(following[kept], seen_row, seen_interval)
         source = (table.keys[slot] % MAX_SOURCES).astype(np.int32)
         self.heard.append(HeardIntervals(*block.intervals(), ends, source, number, last_us[use]))
         inside = _Inside(slot, number, ends, night, table.keys)
-        columns = _add(state, old_row, night, inside, table, self._delay_us)
+        columns = _add(state, old_row, night, inside, table, couples, self._delay_us)
         source_row = table.keys // MAX_SOURCES
         return SignalState(
             page=block.pages,
@@ -191,6 +190,7 @@ class SignalFold:
             source=(table.keys - source_row * MAX_SOURCES).astype(np.int32),
             pending=pending,
             last_at_us=table.last_at_us,
+            recent=table.recent(),
             **columns,
         )
 
@@ -210,8 +210,8 @@ class _Block:
         self.pages, self.since_us = pages, since_us
         self._row = np.full(int(pages[-1] - pages[0]) + 1, -1)
         self._row[pages - pages[0]] = np.arange(len(pages))
-        self._opened = before.baseline_at_us[pages] == NO_TIME
         self._last_us = after.baseline_at_us[pages]
+        self.opened = (before.baseline_at_us[pages] == NO_TIME) & (self._last_us != NO_TIME)
         row, at_us, gap_us = self.row_of(intervals.page), intervals.at_us, intervals.gap_us
         changed = intervals.changed
         counts = before.n_changes[pages].astype(np.int64)
@@ -240,7 +240,7 @@ class _Block:
     def observations(self) -> tuple[IntArray, IntArray, IntArray]:
         """Row, time and ended interval (-1: a baseline) of tonight's observations, by (row, time)."""
         night = self.night
-        rows = np.flatnonzero(self._opened & (self._last_us != NO_TIME))
+        rows = np.flatnonzero(self.opened)
         place = np.searchsorted(night.row, rows)
         at_us = self._last_us[rows]
         if len(night.row):
@@ -251,6 +251,14 @@ class _Block:
             np.insert(night.at_us, place, at_us),
             np.insert(np.arange(len(night.row)), place, -1),
         )
+
+
+def _first_seen(row: IntArray, seen_row: IntArray) -> IntArray:
+    """The first of tonight's observations of each row, -1 if none: what is pending belongs to it."""
+    if not len(seen_row):
+        return np.full(len(row), -1)
+    found = np.searchsorted(seen_row, row)
+    return np.where(seen_row[np.minimum(found, len(seen_row) - 1)] == row, found, -1)
 
 
 def _source_keys(row: IntArray, source: Int32Array) -> IntArray:
@@ -267,13 +275,83 @@ class _Sources:
         self.before_us = np.full(len(self.keys), NO_TIME)
         self.before_us[self.old] = state.last_at_us
         self.last_at_us = self.before_us.copy()
+        self.at_us = at_us
         np.maximum.at(self.last_at_us, self.new, at_us)
+        self.recent_before = self.grow(state.recent, np.uint64)
+        self.paired = np.arange(len(key))
+
+    def open(self, opened: BoolArray, early: BoolArray) -> None:
+        """Forget the hours of signals before a page's first observation, by (m,) rows and for tonight's."""
+        self.recent_before[opened[self.keys // MAX_SOURCES]] = 0
+        self.paired = np.flatnonzero(~early)
+
+    def recent(self) -> NDArray[np.uint64]:
+        """Hours in which sources signalled, of today."""
+        new, at_us = self.new[self.paired], self.at_us[self.paired]
+        return recent_hours(self.recent_before, self.before_us, self.last_at_us, new, at_us)
 
     def grow(self, column: NDArray[Any], dtype: Any) -> NDArray[Any]:
         """A column of yesterday with zeros for what is new."""
         grown = np.zeros(len(self.keys), dtype=dtype)
         grown[self.old] = column
         return grown
+
+
+class _Couples:
+    """Pairs of signals of two sources, by the interval that they end in; sources by (row, first, second)."""
+
+    def __init__(self, state: SignalState, old_row: IntArray, table: _Sources) -> None:
+        use = table.paired
+        later, key, self._far = pairs(
+            table.keys, table.recent_before, table.before_us, table.new[use], table.at_us[use]
+        )
+        self._later = use[later]
+        old_key = old_row[state.pair_row()] * MAX_SOURCES**2 + state.pair
+        self.keys, self.old, self._new = union(old_key, key)
+        self._pending = [state.near_pending, state.far_pending]
+        self.row = self.keys // MAX_SOURCES**2
+        self.pending: list[Int32Array] = []
+        self.ended: list[tuple[IntArray, FloatArray, IntArray]] = []
+
+    def end(self, following: IntArray, seen_row: IntArray, seen_interval: IntArray) -> None:
+        """Find what is pending now, and what ends in which interval: place, number, interval of each."""
+        n = len(self.keys)
+        first = _first_seen(self.row, seen_row)
+        for far, before in enumerate(self._pending):
+            waiting = np.zeros(n, np.int64)
+            waiting[self.old] = before
+            old, new = np.flatnonzero(waiting), np.flatnonzero(self._far == far)
+            slot = np.concatenate([old, self._new[new]])
+            number = np.concatenate([waiting[old], np.ones(len(new), np.int64)])
+            ends = np.concatenate([first[old], following[self._later[new]]])
+            self.pending.append(np.bincount(slot[ends < 0], number[ends < 0], n).astype(np.int32))
+            use = np.flatnonzero(ends >= 0)
+            use = use[seen_interval[ends[use]] >= 0]
+            # One sum an interval, by how many nights they came does not matter.
+            distinct, entry = np.unique(seen_interval[ends[use]] * n + slot[use], return_inverse=True)
+            total = np.bincount(entry, number[use], len(distinct)).astype(np.float64)
+            interval = distinct // max(n, 1)
+            self.ended.append((distinct - interval * n, total, interval))
+
+    def columns(self, state: SignalState, night: Night, sums: SumsInOrder) -> None:
+        """Enter what ended in intervals that count."""
+        for name, (slot, number, interval) in zip(("near", "far"), self.ended, strict=True):
+            use = np.flatnonzero(night.counts[interval])
+            old = getattr(state, name)
+            sums.column(name, self.row, self.old, old, slot[use], number[use], interval[use])
+
+    def finish(self, n_rows: int, near: FloatArray, far: FloatArray) -> dict[str, Any]:
+        """The columns of the state; sources that have no pairs left are left out."""
+        some = (near > 0.0) | (far > 0.0) | (self.pending[0] > 0) | (self.pending[1] > 0)
+        row = self.row[some]
+        return {
+            "pair_start": starts_of(row, n_rows),
+            "pair": (self.keys[some] - row * MAX_SOURCES**2).astype(np.int32),
+            "near_pending": self.pending[0][some],
+            "far_pending": self.pending[1][some],
+            "near": near[some],
+            "far": far[some],
+        }
 
 
 class _Inside:
@@ -298,7 +376,13 @@ class _Inside:
 
 
 def _add(
-    state: SignalState, old_row: IntArray, night: Night, inside: _Inside, table: _Sources, delay_us: int
+    state: SignalState,
+    old_row: IntArray,
+    night: Night,
+    inside: _Inside,
+    table: _Sources,
+    couples: _Couples,
+    delay_us: int,
 ) -> dict[str, Any]:
     """The columns of the state that are sums."""
     n, n_sources = len(night.unit), len(table.keys)
@@ -343,6 +427,7 @@ def _add(
         sums.column(
             name, source_row, table.old, getattr(state, name), inside.slot[use], number, inside.interval[use]
         )
+    couples.columns(state, night, sums)
     gate = None
     for name, amount in (
         ("bin_weight", np.ones(len(days))),
@@ -364,4 +449,4 @@ def _add(
     for name, use in (("n_unchanged", ~inside.changed), ("n_changed", inside.changed)):
         more = np.bincount(inside.slot[use], inside.number[use], n_sources)
         columns[name] = table.grow(getattr(state, name), np.int32) + more.astype(np.int32)
-    return columns
+    return columns | couples.finish(n, columns["near"], columns["far"])

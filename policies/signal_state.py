@@ -8,8 +8,8 @@ Signals enter the likelihood of `policies.signal_evidence` by their number in ea
 intervals enter through sums; changed ones with like gaps and the same signals share a row. Sums have the
 landmark weights of `policies.page_state`, so that any cutting of a log into nights gives the same bits.
 
-A page costs 64 bytes, each of its sources 40 and each of its rows 36; a shard has at most `MAX_SOURCES`
-sources, see `choose_sources`.
+A page costs 72 bytes, each of its sources 48, each of its rows 36, and each two of its sources that ever came
+together 28; a shard has at most `MAX_SOURCES` sources, see `choose_sources`.
 """
 
 from __future__ import annotations
@@ -36,6 +36,11 @@ DATED = 128
 """``bin_id = half-octave bin of the gap, plus DATED where the change has a date``."""
 BIN_IDS = 2 * DATED
 
+RECENT_HOURS = 64
+"""Clock hours up to its last signal for which is known in which of them a source signalled a page."""
+
+_HOUR_US = 3_600_000_000  # policies.signal_counts.REPEAT_US
+
 _PAGE_COLUMNS = {
     "page": np.int64,
     "since_us": np.int64,
@@ -51,6 +56,7 @@ _SOURCE_COLUMNS = {
     "n_unchanged": np.int32,
     "n_changed": np.int32,
     "last_at_us": np.int64,
+    "recent": np.uint64,
 }
 _BIN_COLUMNS = {
     "bin_id": np.int32,
@@ -59,6 +65,14 @@ _BIN_COLUMNS = {
     "bin_days": np.float64,
     "bin_days_squared": np.float64,
 }
+_PAIR_COLUMNS = {
+    "pair": np.int32,
+    "near_pending": np.int32,
+    "far_pending": np.int32,
+    "near": np.float64,
+    "far": np.float64,
+}
+_GROUPS = (("source_start", _SOURCE_COLUMNS), ("bin_start", _BIN_COLUMNS), ("pair_start", _PAIR_COLUMNS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +103,8 @@ class SignalState:
         Signals in unchanged and in changed intervals, never forgotten.
     last_at_us : (k,) int64, microseconds
         The last signal counted.
+    recent : (k,) uint64
+        Bit i is set if a signal was counted i clock hours before the last one's.
     bin_start : (m + 1,) int64
         Changed intervals of row i, ascending in (`signature`, `bin_id`). Dated changes without signals are
         not among them.
@@ -98,6 +114,14 @@ class SignalState:
     signature : (b,) uint32
         Signals in the interval, `COUNT_BITS` bits a source, up to `MAX_COUNT` of each.
     bin_weight, bin_days, bin_days_squared : (b,) float64, landmark-weighted; 1, days, days squared
+    pair_start : (m + 1,) int64
+        Pairs of sources of row i that ever signalled together or a day apart, ascending in `pair`.
+    pair : (c,) int32
+        ``MAX_SOURCES * first + second``, codes of sources, first < second.
+    near_pending, far_pending : (c,) int32
+        Pairs of signals since the last observation, see `policies.signal_pairs`.
+    near, far : (c,) float64, landmark-weighted
+        Pairs of signals in ended intervals.
     """
 
     page: IntArray
@@ -113,24 +137,31 @@ class SignalState:
     n_unchanged: Int32Array
     n_changed: Int32Array
     last_at_us: IntArray
+    recent: NDArray[np.uint64]
     bin_start: IntArray
     bin_id: Int32Array
     signature: NDArray[np.uint32]
     bin_weight: FloatArray
     bin_days: FloatArray
     bin_days_squared: FloatArray
+    pair_start: IntArray
+    pair: Int32Array
+    near_pending: Int32Array
+    far_pending: Int32Array
+    near: FloatArray
+    far: FloatArray
 
     def __post_init__(self) -> None:
         sizes = {name: len(self.page) for name in _PAGE_COLUMNS}
-        sizes |= {name: len(self.source) for name in _SOURCE_COLUMNS}
-        sizes |= {name: len(self.bin_id) for name in _BIN_COLUMNS}
-        sizes |= dict.fromkeys(("source_start", "bin_start"), len(self.page) + 1)
+        for start, group in _GROUPS:
+            sizes |= dict.fromkeys(group, len(getattr(self, next(iter(group)))))
+            sizes[start] = len(self.page) + 1
         have = {name: len(getattr(self, name)) for name in sizes}
         wrong = [f"{k} has {have[k]}, not {v}" for k, v in sizes.items() if have[k] != v]
         if wrong:
             raise ValueError(f"columns of a signal state disagree in length: {'; '.join(wrong)}")
-        for name, last in (("source_start", len(self.source)), ("bin_start", len(self.bin_id))):
-            start = getattr(self, name)
+        for name, group in _GROUPS:
+            start, last = getattr(self, name), len(getattr(self, next(iter(group))))
             if start[0] != 0 or start[-1] != last:
                 raise ValueError(f"{name} runs from {start[0]} to {start[-1]}; it must run from 0 to {last}")
         if len(self.source) and not (self.source.min() >= 0 and self.source.max() < MAX_SOURCES):
@@ -145,10 +176,10 @@ class SignalState:
     @classmethod
     def empty(cls) -> SignalState:
         """No pages."""
-        names = _PAGE_COLUMNS | _SOURCE_COLUMNS | _BIN_COLUMNS
+        names = _PAGE_COLUMNS | _SOURCE_COLUMNS | _BIN_COLUMNS | _PAIR_COLUMNS
         columns: dict[str, Any] = {k: np.zeros(0, dtype=t) for k, t in names.items()}
         start = np.zeros(1, dtype=np.int64)
-        return cls(source_start=start, bin_start=start, **columns)
+        return cls(source_start=start, bin_start=start, pair_start=start, **columns)
 
     def source_row(self) -> IntArray:
         """Row of each source: (k,) int64."""
@@ -158,10 +189,14 @@ class SignalState:
         """Row of each bin: (b,) int64."""
         return np.repeat(np.arange(len(self), dtype=np.int64), np.diff(self.bin_start))
 
+    def pair_row(self) -> IntArray:
+        """Row of each pair of sources: (c,) int64."""
+        return np.repeat(np.arange(len(self), dtype=np.int64), np.diff(self.pair_start))
+
     def take(self, rows: IntArray) -> SignalState:
         """The rows `rows`, in that order."""
         columns: dict[str, Any] = {name: getattr(self, name)[rows] for name in _PAGE_COLUMNS}
-        for name, group in (("source_start", _SOURCE_COLUMNS), ("bin_start", _BIN_COLUMNS)):
+        for name, group in _GROUPS:
             old = getattr(self, name)
             size = np.diff(old)[rows]
             start = np.zeros(len(rows) + 1, dtype=np.int64)
@@ -174,7 +209,7 @@ class SignalState:
     def slice(self, low: int, high: int) -> SignalState:
         """Rows `low` to `high` - 1, as views."""
         columns: dict[str, Any] = {name: getattr(self, name)[low:high] for name in _PAGE_COLUMNS}
-        for name, group in (("source_start", _SOURCE_COLUMNS), ("bin_start", _BIN_COLUMNS)):
+        for name, group in _GROUPS:
             start = getattr(self, name)[low : high + 1]
             columns[name] = start - start[0]
             columns |= {column: getattr(self, column)[start[0] : start[-1]] for column in group}
@@ -193,6 +228,10 @@ class SignalState:
         last = np.full(len(key), NO_TIME)
         np.maximum.at(last, slot, self.last_at_us)
         columns["last_at_us"] = last
+        ago = (last[slot] - self.last_at_us) // _HOUR_US
+        bits = self.recent << np.minimum(ago, RECENT_HOURS - 1).astype(np.uint64)
+        columns["recent"] = np.zeros(len(key), dtype=np.uint64)
+        np.bitwise_or.at(columns["recent"], slot, np.where(ago < RECENT_HOURS, bits, np.uint64(0)))
 
         order = np.lexsort((self.bin_id, self.signature, self.bin_row()))
         rows, signature, bin_id = self.bin_row()[order], self.signature[order], self.bin_id[order]
@@ -205,7 +244,23 @@ class SignalState:
         columns |= _merged(
             self, ("bin_weight", "bin_days", "bin_days_squared"), slot, int(np.count_nonzero(first))
         )
-        return SignalState(**columns)
+        return SignalState(**columns | self._regrouped_pairs())
+
+    def _regrouped_pairs(self) -> dict[str, Any]:
+        """Pairs with the codes of their sources in order; sources that became one make none."""
+        one, two = np.divmod(self.pair, MAX_SOURCES)
+        low, high = np.minimum(one, two), np.maximum(one, two)
+        key = (self.pair_row() * MAX_SOURCES + low) * MAX_SOURCES + high
+        use = np.flatnonzero(low != high)
+        keys, slot = np.unique(key[use], return_inverse=True)
+        row = keys // MAX_SOURCES**2
+        columns: dict[str, Any] = {
+            name: np.bincount(slot, getattr(self, name)[use], len(keys)).astype(dtype)
+            for name, dtype in _PAIR_COLUMNS.items()
+        }
+        columns["pair_start"] = starts_of(row, len(self))
+        columns["pair"] = (keys - row * MAX_SOURCES**2).astype(np.int32)
+        return columns
 
     def equals(self, other: SignalState) -> bool:
         """Whether all columns agree to the bit."""
@@ -220,9 +275,9 @@ def concatenate(parts: Sequence[SignalState]) -> SignalState:
     """The rows of all parts, one part after the other; pages keep their codes."""
     if not parts:
         return SignalState.empty()
-    names = (*_PAGE_COLUMNS, *_SOURCE_COLUMNS, *_BIN_COLUMNS)
+    names = (*_PAGE_COLUMNS, *_SOURCE_COLUMNS, *_BIN_COLUMNS, *_PAIR_COLUMNS)
     columns: dict[str, Any] = {name: np.concatenate([getattr(p, name) for p in parts]) for name in names}
-    for name in ("source_start", "bin_start"):
+    for name, _ in _GROUPS:
         firsts = np.cumsum([0] + [getattr(p, name)[-1] for p in parts])
         starts = [getattr(p, name)[:-1] + first for p, first in zip(parts, firsts, strict=False)]
         columns[name] = np.concatenate([*starts, firsts[-1:]])
@@ -297,6 +352,9 @@ class SignalSums:
     last_at_us : (k,) int64, microseconds
     bin_row : (b,) int64, ascending; signature : (b,) uint32
     bin_weight, bin_days, bin_days_squared : (b,) float64
+    pair_row : (c,) int64, ascending; pair : (c,) int32
+    near, far : (c,) float64
+        Pairs of signals of ended intervals, and of those since the last observation.
     """
 
     page: IntArray
@@ -315,6 +373,10 @@ class SignalSums:
     bin_weight: FloatArray
     bin_days: FloatArray
     bin_days_squared: FloatArray
+    pair_row: IntArray
+    pair: Int32Array
+    near: FloatArray
+    far: FloatArray
 
 
 def bring_to_present(
@@ -339,7 +401,9 @@ def bring_to_present(
     pages = [state.exposure_days, state.dated_changes, state.watched_days]
     sources = [state.unchanged, state.total]
     bins = [state.bin_weight, state.bin_days, state.bin_days_squared]
+    pairs = [state.near, state.far]
     source_row, bin_row, signature = state.source_row(), state.bin_row(), state.signature
+    pair_row = state.pair_row()
     if forgetting:
         exponent, factor = forgetting.weights(changes, np.maximum(began, as_of_us))
         exponent = np.maximum(forgetting.landmarks(changes, began) - exponent, -2000).astype(np.int32)
@@ -351,6 +415,7 @@ def bring_to_present(
         pages = [present(values, slice(None)) for values in pages]
         sources = [present(values, source_row) for values in sources]
         bins = [present(values, bin_row) for values in bins]
+        pairs = [present(values, pair_row) for values in pairs]
         keep = bins[0] >= NEGLIGIBLE
         if not keep.all():
             bins, bin_row, signature = [b[keep] for b in bins], bin_row[keep], signature[keep]
@@ -371,4 +436,8 @@ def bring_to_present(
         bin_weight=bins[0],
         bin_days=bins[1],
         bin_days_squared=bins[2],
+        pair_row=pair_row,
+        pair=state.pair,
+        near=pairs[0] + state.near_pending,
+        far=pairs[1] + state.far_pending,
     )

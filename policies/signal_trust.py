@@ -1,19 +1,23 @@
 """What fitted signal parameters mean, and several sources as one.
 
 Per source, with weight `k` and rate `g`: precision ``p = 1 - exp(-k)``, true signals ``p g`` and false ones
-``exp(-k) g`` a day. A page's change rate is its unsignalled rate and the true signals of all sources.
+``(1 - p) g`` a day; the precision is higher where other sources tell the same changes, see
+`policies.signal_bundles`. A page's change rate is its unsignalled rate and the changes told by any source.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
+from policies.signal_bundles import Bundles, told
 from policies.typing_ import FloatArray
 
 JUNK_WEIGHT = 0.05
 """Sources below this weight do not move the clock of a page: one signal in twenty is true, or fewer."""
 
 _MERGE_STEPS = 40
+_STEP = 1e-20  # of a derivative in the imaginary direction: exact to rounding
+_LARGEST_WEIGHT = 700.0  # a signal is false once in 1e304
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,7 @@ def summarise(
     signal_rate_per_day: FloatArray,
     covariance: FloatArray | None = None,
     signals_seen: FloatArray | None = None,
+    bundles: Bundles | None = None,
 ) -> Trust:
     """Precision, recall, false signals and change rate, with standard errors by the delta method.
 
@@ -59,6 +64,8 @@ def summarise(
     signals_seen : (n, S) float64, optional
         Weight of the signals behind each rate, whose relative variance is one over it. By default rates are
         taken as known.
+    bundles : Bundles, optional
+        Of n pages: sources that tell the same changes. By default each tells its own.
 
     Returns
     -------
@@ -72,11 +79,10 @@ def summarise(
     a, k, g = unsignalled_rate_per_day, signal_weight, signal_rate_per_day
     _check(a, k, g)
     n, s = k.shape
-    precision, wrong = -np.expm1(-k), np.exp(-k)
+    all_told = told(k, g, bundles)
+    precision, wrong = all_told.precision, all_told.wrong
     true = precision * g
-    change = a.copy()
-    for j in range(s):
-        change = change + true[:, j]
+    change = a + all_told.true_per_day
     some = change > 0.0
     recall = np.where(some[:, None], true / np.where(some, change, 1.0)[:, None], 0.0)
     false = wrong * g
@@ -91,6 +97,7 @@ def summarise(
     total[0] = a
     total[1 : 1 + s], total[1 + s :] = (g * slope).T, true.T
     errors = [np.empty((n, s)) for _ in range(3)]
+    change_error = _error(total, covariance, relative)
     for j in range(s):
         by = np.zeros((3, 1 + 2 * s, n))
         by[0, 1 + j] = slope[:, j]
@@ -101,6 +108,14 @@ def summarise(
         by[2, 1 + j], by[2, 1 + s + j] = -g[:, j] * slope[:, j], false[:, j]
         for out, derivative in zip(errors, by, strict=True):
             out[:, j] = _error(derivative, covariance, relative)
+    if bundles is not None:
+        rows = np.flatnonzero((bundles.share > 0.0).any(axis=1))
+        by_row = _bundled_errors(
+            a[rows], k[rows], g[rows], covariance[rows], relative[rows], bundles.take(rows)
+        )
+        change_error[rows] = by_row[-1]
+        for out, values in zip(errors, by_row, strict=False):
+            out[rows] = values
     return Trust(
         precision,
         errors[0],
@@ -109,23 +124,62 @@ def summarise(
         false,
         errors[2],
         change,
-        _error(total, covariance, relative),
+        change_error,
     )
 
 
+def _bundled_errors(
+    a: FloatArray,
+    k: FloatArray,
+    g: FloatArray,
+    covariance: FloatArray,
+    relative: FloatArray,
+    bundles: Bundles,
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Standard errors of precision, recall and false signals (n, S), and of the change rate (n,).
+
+    Derivatives are imaginary parts of the functions a tiny imaginary step away.
+    """
+    n, s = k.shape
+    slopes = np.zeros((3 * s + 1, 1 + 2 * s, n))
+    for i in range(1 + 2 * s):
+        rate, weight, sent = (
+            a.astype(complex),
+            np.minimum(k, _LARGEST_WEIGHT).astype(complex),
+            g.astype(complex),
+        )
+        of = rate if i == 0 else weight[:, i - 1] if i <= s else sent[:, i - 1 - s]
+        of *= 1.0 + _STEP * 1j
+        found = told(weight, sent, bundles)
+        change = rate + found.true_per_day
+        true = found.precision * sent
+        recall = true / np.where(change.real > 0.0, change, 1.0)[:, None]
+        values = [*found.precision.T, *recall.T, *(found.wrong * sent).T, change]
+        slopes[:, i] = np.stack([v.imag for v in values]) / _STEP
+    errors = [_error(slope, covariance, relative) for slope in slopes]
+    precision, recall, false = (np.stack(errors[j * s : (j + 1) * s], axis=1) for j in range(3))
+    return precision, recall, false, errors[-1]
+
+
 def merge_sources(
-    unsignalled_rate_per_day: FloatArray, signal_weight: FloatArray, signal_rate_per_day: FloatArray
+    unsignalled_rate_per_day: FloatArray,
+    signal_weight: FloatArray,
+    signal_rate_per_day: FloatArray,
+    bundles: Bundles | None = None,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Several sources of each page as one, for the mathematics of one source.
 
-    Sources of weight below 0.05 are left out; what they signal counts as unsignalled. The others become one
-    with the same true signals a day, ``sum g p``, and the same mean speed of the page's clock, ``sum g k``.
+    Sources of weight below 0.05 are left out; what they alone signal counts as unsignalled. The others become
+    one that tells as many changes a day and has the same mean speed of the page's clock, ``sum g k``. Two
+    that tell the same changes and nothing else become one with as many signals as each and both weights.
 
     Parameters
     ----------
     unsignalled_rate_per_day : (n,) float64, not negative and finite, per day
     signal_weight : (n, S) float64, not negative; inf where no signal is false
     signal_rate_per_day : (n, S) float64, not negative and finite, per day
+    bundles : Bundles, optional
+        Of n pages: sources that tell the same changes. By default each tells its own.
 
     Returns
     -------
@@ -141,21 +195,25 @@ def merge_sources(
     a, k, g = unsignalled_rate_per_day, signal_weight, signal_rate_per_day
     _check(a, k, g)
     n, s = k.shape
-    true = -np.expm1(-k) * g
-    a = a.copy()
+    counts = (k >= JUNK_WEIGHT) & (g > 0.0)
+    # A source that is left out may still join others that tell the same changes.
+    kept = told(np.where(counts, k, 0.0), g, bundles).true_per_day
+    a = a + told(k, np.where(counts, 0.0, g)).true_per_day
+    if bundles is not None:  # what it tells together with those is told by those
+        some = np.flatnonzero((~counts & (g > 0.0)).any(axis=1) & (bundles.share > 0.0).any(axis=1))
+        every = told(k[some], g[some], bundles.take(some)).true_per_day
+        a[some] = unsignalled_rate_per_day[some] + np.maximum(every - kept[some], 0.0)
     count = np.zeros(n, dtype=np.int64)
-    sum_true, sum_clock, rate, weight = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
+    sum_clock, rate, weight = np.zeros(n), np.zeros(n), np.zeros(n)
     for j in range(s):
-        keep = (k[:, j] >= JUNK_WEIGHT) & (g[:, j] > 0.0)
-        a += np.where(keep, 0.0, true[:, j])
-        sum_true += np.where(keep, true[:, j], 0.0)
+        keep = counts[:, j]
         sum_clock[keep] += g[keep, j] * k[keep, j]
         rate, weight = np.where(keep, g[:, j], rate), np.where(keep, k[:, j], weight)
         count += keep
     many = np.flatnonzero(count > 1)
     if many.size:
-        weight[many] = _weight_of(sum_clock[many] / sum_true[many])
-        rate[many] = sum_true[many] / -np.expm1(-weight[many])
+        weight[many] = _weight_of(sum_clock[many] / kept[many])
+        rate[many] = kept[many] / -np.expm1(-weight[many])
     return a, rate, weight
 
 

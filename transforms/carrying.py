@@ -19,7 +19,7 @@ from policies.typing_ import FloatArray
 from transforms import schemas
 from transforms.dividing import Carry
 from transforms.sharding import Layout
-from transforms.signals import of_last_version
+from transforms.signals import of_last_version, without_pairs
 from transforms.sinks import read_json
 
 ROWS_PER_BATCH = 1 << 18
@@ -282,6 +282,8 @@ def read_previous_file(element: tuple[str, str]) -> Iterator[pa.RecordBatch]:
                 yield of_last_version(batch)
             return
         for batch in file.iter_batches(ROWS_PER_BATCH):
+            if folder == "state/signals":
+                batch = without_pairs(batch)
             for field in schema:
                 if field.name in schemas.ADDED_LATER and field.name not in batch.schema.names:
                     batch = batch.append_column(field, pa.nulls(batch.num_rows, field.type))

@@ -38,6 +38,11 @@ SIGNALS = _schema("signals", [("url", pa.string()), ("signalled_at", TIME), ("so
 # What sitemaps list. `lastmod` is where the year, month, day or instant begins that the sitemap names, null
 # where there is none; `precision` is that of policies.lastmods.
 SITEMAPS = _schema("sitemaps", [("url", pa.string()), ("lastmod", TIME), ("precision", pa.int8())])
+# When pages changed, for a replay. `first` is where the page appears.
+CHANGES = _schema(
+    "changes",
+    [("url", pa.string()), ("changed_at", TIME), ("digest_hash", pa.uint64()), ("first", pa.bool_())],
+)
 # Metadata columns of the catalogue follow these, as strings.
 PAGES = _schema(
     "pages",
@@ -91,7 +96,8 @@ STATE = _schema(
     ],
 )
 # One row for every page of a host that ever sent a signal, sorted by (host_hash, url_hash); see
-# policies.signal_state. Lists have one entry a source or one a bin; `bin_signals` has one a bin and source.
+# policies.signal_state. Lists have one entry a source, one a bin or one a pair of sources, named by their
+# places in `source`; `bin_signals` has one a bin and source.
 STATE_SIGNALS = _schema(
     "state_signals",
     [
@@ -108,11 +114,18 @@ STATE_SIGNALS = _schema(
         ("n_unchanged", pa.list_(pa.int32())),
         ("n_changed", pa.list_(pa.int32())),
         ("last_signal_at", pa.list_(TIME)),
+        ("recent_hours", pa.list_(pa.uint64())),
         ("bin_id", pa.list_(pa.int32())),
         ("bin_signals", pa.list_(pa.uint8())),
         ("bin_weight", pa.list_(pa.float64())),
         ("bin_days", pa.list_(pa.float64())),
         ("bin_days_squared", pa.list_(pa.float64())),
+        ("pair_first", pa.list_(pa.int8())),
+        ("pair_second", pa.list_(pa.int8())),
+        ("near_pending", pa.list_(pa.int32())),
+        ("far_pending", pa.list_(pa.int32())),
+        ("near", pa.list_(pa.float64())),
+        ("far", pa.list_(pa.float64())),
     ],
 )
 # What nights wrote before signals were used: one row per (page, source), sorted so.
@@ -252,6 +265,16 @@ SIGNAL_BINS_TABLE = _schema(
         ("weight", pa.float64()),
         ("days", pa.float64()),
         ("days_squared", pa.float64()),
+    ],
+)
+SIGNAL_PAIRS_TABLE = _schema(
+    "signal_pairs_table",
+    [
+        ("row", pa.int32()),
+        ("first", pa.int8()),
+        ("second", pa.int8()),
+        ("near", pa.float64()),
+        ("far", pa.float64()),
     ],
 )
 SOURCES_TABLE = _schema("sources_table", [("name", pa.string())])

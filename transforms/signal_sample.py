@@ -10,6 +10,7 @@ import pyarrow as pa
 from policies.page_state import ranges, starts_of
 from policies.signal_estimation import Pooled, SignalPrior, default_prior, fit_pooled
 from policies.signal_evidence import SignalEvidence
+from policies.signal_state import MAX_SOURCES
 from policies.typing_ import FloatArray, IntArray
 from transforms.coders import ShardTables
 from transforms.signals import signal_evidence_of
@@ -25,14 +26,18 @@ COLUMNS = [
     ("signal_watched_days", pa.float64()),
     ("signal_running", pa.list_(pa.float64())),
     ("signal_running_days", pa.float64()),
+    ("signal_pair", pa.list_(pa.int64())),
+    ("signal_near", pa.list_(pa.float64())),
+    ("signal_far", pa.list_(pa.float64())),
     ("signal_row_weight", pa.list_(pa.float64())),
     ("signal_row_days", pa.list_(pa.float64())),
     ("signal_row_days_squared", pa.list_(pa.float64())),
     ("signal_row_count", pa.list_(pa.float64())),
 ]
 """Of a page: its `SignalEvidence`, counts of a row one after the other, one for each of its sources; signals
-of ended intervals and of the running one, and for how long they were listened to. Null and empty lists for a
-page of a host without signals."""
+of ended intervals and of the running one, and for how long they were listened to; pairs of sources, by their
+places in the list as `policies.signal_state` has them by their codes, and pairs of signals. Null and empty
+lists for a page of a host without signals."""
 
 
 def sampled_signals(folded: ShardTables, rows: IntArray) -> dict[str, pa.Array]:
@@ -52,6 +57,11 @@ def sampled_signals(folded: ShardTables, rows: IntArray) -> dict[str, pa.Array]:
     chosen = ranges(start[:-1][at], size)
     row_start = np.concatenate([[0], np.cumsum(size)])
     source_start = np.concatenate([[0], np.cumsum(known * n_sources)])
+    pair_start = starts_of(found.pair_page, len(found))
+    pair_size = np.zeros(k, np.int64)
+    pair_size[some] = np.diff(pair_start)[at[some]]
+    paired = ranges(pair_start[:-1][at], pair_size)
+    pairs_start = np.concatenate([[0], np.cumsum(pair_size)])
     sources = pa.array(found.sources, pa.string()).take(pa.array(np.tile(np.arange(n_sources), len(some))))
 
     def number(values: FloatArray) -> pa.Array:
@@ -66,6 +76,11 @@ def sampled_signals(folded: ShardTables, rows: IntArray) -> dict[str, pa.Array]:
         "signal_watched_days": number(found.watched_days),
         "signal_running": list_column(source_start, found.running_signals[at[some]].ravel()),
         "signal_running_days": number(found.running_days),
+        "signal_pair": list_column(
+            pairs_start, found.pair_first[paired] * MAX_SOURCES + found.pair_second[paired]
+        ),
+        "signal_near": list_column(pairs_start, found.near[paired]),
+        "signal_far": list_column(pairs_start, found.far[paired]),
         "signal_row_weight": list_column(row_start, evidence.row_weight[chosen]),
         "signal_row_days": list_column(row_start, evidence.row_days[chosen]),
         "signal_row_days_squared": list_column(row_start, evidence.row_days_squared[chosen]),
@@ -112,7 +127,10 @@ def _heard(sample: pa.RecordBatch, sources: list[str]) -> Heard:
     code = {name: j for j, name in enumerate(sources)}
     named = sample.column("signal_source").flatten().dictionary_encode()
     source = np.array([code[n] for n in named.dictionary.to_pylist()], np.int64)[named.indices.to_numpy()]
-    row = np.repeat(np.arange(len(rows)), np.diff(list_start(sample.column("signal_source"))))
+    start = list_start(sample.column("signal_source"))
+    row = np.repeat(np.arange(len(rows)), np.diff(start))
+    pair_page = np.repeat(np.arange(len(rows)), np.diff(list_start(sample.column("signal_pair"))))
+    pair = sample.column("signal_pair").flatten().to_numpy()
     ended, running = np.zeros((len(rows), len(sources))), np.zeros((len(rows), len(sources)))
     ended[row, source] = sample.column("signal_total").flatten().to_numpy()
     running[row, source] = sample.column("signal_running").flatten().to_numpy()
@@ -121,6 +139,11 @@ def _heard(sample: pa.RecordBatch, sources: list[str]) -> Heard:
         sample.column("signal_watched_days").to_numpy(),
         running,
         sample.column("signal_running_days").to_numpy(),
+        pair_page,
+        source[start[pair_page] + pair // MAX_SOURCES],
+        source[start[pair_page] + pair % MAX_SOURCES],
+        sample.column("signal_near").flatten().to_numpy(),
+        sample.column("signal_far").flatten().to_numpy(),
     )
 
 
@@ -180,7 +203,7 @@ def learn_trust(
     )
     at, evidence = _evidence(giants, sources)
     hosts, group = np.unique(giants.column("host_hash").to_numpy()[at], return_inverse=True)
-    shared, rates = share_of_hosts(
+    shared, rates, bundles = share_of_hosts(
         evidence,
         _heard(giants, sources),
         np.maximum(giant_rate[at], 1e-12),
@@ -190,4 +213,5 @@ def learn_trust(
     )
     by_host = {int(h): shared.one(i) for i, h in enumerate(hosts.tolist())}
     rate_of = {int(h): rates.one(i) for i, h in enumerate(hosts.tolist())}
-    return LearnedTrust(tuple(sources), prior, by_host, rate_of)
+    bundle_of = {int(h): bundles.take(np.array([i])) for i, h in enumerate(hosts.tolist())}
+    return LearnedTrust(tuple(sources), prior, by_host, rate_of, bundle_of)

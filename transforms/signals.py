@@ -42,6 +42,15 @@ def signals_batch(pages: ShardPages, state: SignalState, sources: Sequence[str])
     def by_bin(values: Any) -> pa.Array:
         return list_column(state.bin_start, values)
 
+    def by_pair(values: Any) -> pa.Array:
+        return list_column(state.pair_start, values)
+
+    row = state.pair_row() * MAX_SOURCES
+    places = state.source_row() * MAX_SOURCES + state.source
+    in_page = [
+        np.searchsorted(places, row + code) - state.source_start[row // MAX_SOURCES]
+        for code in np.divmod(state.pair, MAX_SOURCES)
+    ]
     columns = {
         "url_hash": pa.array(pages.url_hash[state.page]),
         "host_hash": pa.array(pages.host_hash[state.page]),
@@ -56,11 +65,18 @@ def signals_batch(pages: ShardPages, state: SignalState, sources: Sequence[str])
         "n_unchanged": by_source(state.n_unchanged),
         "n_changed": by_source(state.n_changed),
         "last_signal_at": by_source(times(state.last_at_us)),
+        "recent_hours": by_source(state.recent),
         "bin_id": by_bin(state.bin_id),
         "bin_signals": list_column(count_start, count.astype(np.uint8)),
         "bin_weight": by_bin(state.bin_weight),
         "bin_days": by_bin(state.bin_days),
         "bin_days_squared": by_bin(state.bin_days_squared),
+        "pair_first": by_pair(in_page[0].astype(np.int8)),
+        "pair_second": by_pair(in_page[1].astype(np.int8)),
+        "near_pending": by_pair(state.near_pending),
+        "far_pending": by_pair(state.far_pending),
+        "near": by_pair(state.near),
+        "far": by_pair(state.far),
     }
     names = schemas.STATE_SIGNALS.names
     return pa.RecordBatch.from_arrays([columns[n] for n in names], schema=schemas.STATE_SIGNALS)
@@ -117,6 +133,9 @@ def read_signals(
         )
         bits = signature_of(number.astype(np.int64).reshape(-1, MAX_SOURCES), np.arange(MAX_SOURCES))
         signature = bits.sum(axis=1, dtype=np.uint32)
+    pair_start = list_start(batch.column("pair_first"))
+    begin = np.repeat(start[:-1], np.diff(pair_start))
+    one, two = (source[begin + flat(name)] for name in ("pair_first", "pair_second"))
     state = SignalState(
         page=page,
         since_us=microseconds(batch.column("since")),
@@ -131,17 +150,43 @@ def read_signals(
         n_unchanged=flat("n_unchanged"),
         n_changed=flat("n_changed"),
         last_at_us=microseconds(batch.column("last_signal_at").flatten()),
+        recent=flat("recent_hours"),
         bin_start=bin_start,
         bin_id=flat("bin_id"),
         signature=signature,
         bin_weight=flat("bin_weight"),
         bin_days=flat("bin_days"),
         bin_days_squared=flat("bin_days_squared"),
+        pair_start=pair_start,
+        pair=(one * MAX_SOURCES + two).astype(np.int32),
+        near_pending=flat("near_pending"),
+        far_pending=flat("far_pending"),
+        near=flat("near"),
+        far=flat("far"),
     )
     order = np.argsort(page, kind="stable")
     if (order != np.arange(len(order))).any():  # last night had another number of shards
         state = state.take(order)
     return (state if distinct else state.regrouped()), sources, code
+
+
+def without_pairs(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows of the signal state as nights wrote them that did not look for pairs of signals, with none.
+
+    Rows of other columns are given back as they are.
+    """
+    names = set(rows.schema.names)
+    new = [f for f in schemas.STATE_SIGNALS if f.name.startswith(("pair_", "near", "far", "recent"))]
+    if names != set(schemas.STATE_SIGNALS.names) - {f.name for f in new}:
+        return rows
+    start = list_start(rows.column("source"))
+    none = pa.array([[]] * rows.num_rows, pa.list_(pa.float64()))
+    columns = {name: rows.column(name) for name in names}
+    columns |= {f.name: none.cast(f.type) for f in new}
+    columns["recent_hours"] = list_column(start, np.zeros(int(start[-1]), np.uint64))
+    return pa.RecordBatch.from_arrays(
+        [columns[f.name] for f in schemas.STATE_SIGNALS], schema=schemas.STATE_SIGNALS
+    )
 
 
 def of_last_version(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -171,6 +216,7 @@ def of_last_version(rows: pa.RecordBatch) -> pa.RecordBatch:
         **{name: list_column(start, zeros) for name in ("unchanged", "total")},
         **{name: list_column(start, zeros.astype(np.int32)) for name in ("n_unchanged", "n_changed")},
         "last_signal_at": list_column(start, times(last_us)),
+        "recent_hours": list_column(start, np.zeros(len(url), np.uint64)),
     }
     schema = schemas.STATE_SIGNALS
     return pa.RecordBatch.from_arrays(
@@ -209,6 +255,16 @@ def signal_tables(sums: SignalSums, sources: Sequence[str]) -> dict[str, pa.Reco
                 sums.bin_days_squared,
             ],
         ),
+        "signal_pairs": (
+            schemas.SIGNAL_PAIRS_TABLE,
+            [
+                sums.page[sums.pair_row].astype(np.int32),
+                (sums.pair // MAX_SOURCES).astype(np.int8),
+                (sums.pair % MAX_SOURCES).astype(np.int8),
+                sums.near,
+                sums.far,
+            ],
+        ),
         "sources": (schemas.SOURCES_TABLE, [pa.array(list(sources), pa.string())]),
     }
     return {
@@ -242,6 +298,10 @@ class ShardSignals:
         Time in which those would have been heard.
     last_at_us : (m, S) int64, microseconds, `NO_TIME` if none
         The last signal counted.
+    pair_page, pair_first, pair_second : (c,) int64
+        Page, 0..m-1, and sources that ever signalled it together or a day apart, first < second.
+    near, far : (c,) float64
+        Pairs of their signals, pending ones as well: see `policies.signal_pairs`.
     """
 
     row: IntArray
@@ -253,6 +313,11 @@ class ShardSignals:
     running_signals: FloatArray
     running_days: FloatArray
     last_at_us: IntArray
+    pair_page: IntArray
+    pair_first: IntArray
+    pair_second: IntArray
+    near: FloatArray
+    far: FloatArray
 
     def __len__(self) -> int:
         return len(self.row)
@@ -264,6 +329,7 @@ def signal_evidence_of(tables: ShardTables) -> ShardSignals | None:
     if "signal_pages" not in named:
         return None
     pages, by_source, bins = named["signal_pages"], named["signal_sources"], named["signal_bins"]
+    pairs = named["signal_pairs"]
     sources = named["sources"].column("name").to_pylist()
     row = pages.column("row").to_numpy().astype(np.int64)
     at = np.searchsorted(row, by_source.column("row").to_numpy()), by_source.column("source").to_numpy()
@@ -298,4 +364,9 @@ def signal_evidence_of(tables: ShardTables) -> ShardSignals | None:
         heard,
         running,
         dense(microseconds(by_source.column("last_signal_at")), NO_TIME),
+        np.searchsorted(row, pairs.column("row").to_numpy()),
+        pairs.column("first").to_numpy().astype(np.int64),
+        pairs.column("second").to_numpy().astype(np.int64),
+        pairs.column("near").to_numpy(),
+        pairs.column("far").to_numpy(),
     )

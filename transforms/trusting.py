@@ -22,6 +22,7 @@ from policies.host_signals import (
     page_rates,
 )
 from policies.page_state import NO_TIME, US_PER_DAY
+from policies.signal_bundles import Bundles, choose_bundles, told
 from policies.signal_estimation import (
     PageFit,
     Pooled,
@@ -31,6 +32,7 @@ from policies.signal_estimation import (
     fit_pooled,
 )
 from policies.signal_evidence import SignalEvidence
+from policies.signal_pairs import told_together
 from policies.signal_trust import merge_sources, summarise
 from policies.typing_ import BoolArray, FloatArray, IntArray, UIntArray
 from transforms.coders import ShardTables
@@ -93,12 +95,15 @@ class LearnedTrust:
         What the pages of hosts that are split share, one group each with these sources, by the host's hash.
     giant_rates : dict of int to HostRates
         How many signals of these sources they send, one host each.
+    giant_bundles : dict of int to Bundles
+        Which of these sources tell the same changes there, one host each.
     """
 
     sources: tuple[str, ...] = ()
     prior: SignalPrior = field(default_factory=lambda: default_prior(0))
     giants: Mapping[int, Pooled] = field(default_factory=dict)
     giant_rates: Mapping[int, HostRates] = field(default_factory=dict)
+    giant_bundles: Mapping[int, Bundles] = field(default_factory=dict)
 
     def prior_of(self, sources: Sequence[str]) -> SignalPrior:
         """The prior for a shard's sources."""
@@ -147,6 +152,19 @@ class LearnedTrust:
             column(found.signals, 0.0),
         )
 
+    def giant_bundle(self, host_hash: int, sources: Sequence[str]) -> Bundles:
+        """Which of a shard's sources tell the same changes on a split host."""
+        out = Bundles.none(1, len(sources))
+        found = self.giant_bundles.get(host_hash)
+        if found is None:
+            return out
+        mine = {self.sources.index(name): j for j, name in enumerate(sources) if name in self.sources}
+        for theirs, j in mine.items():
+            parent = mine.get(int(found.parent[0, theirs]))
+            if parent is not None:
+                out.parent[0, j], out.share[0, j] = parent, found.share[0, theirs]
+        return out
+
 
 @dataclass(frozen=True)
 class Heard:
@@ -156,12 +174,20 @@ class Heard:
     ----------
     ended, running : (n, S) float64
     ended_days, running_days : (n,) float64
+    pair_page, pair_first, pair_second : (c,) int64
+    near, far : (c,) float64
+        Pairs of signals of two sources, page by page.
     """
 
     ended: FloatArray
     ended_days: FloatArray
     running: FloatArray
     running_days: FloatArray
+    pair_page: IntArray
+    pair_first: IntArray
+    pair_second: IntArray
+    near: FloatArray
+    far: FloatArray
 
 
 def share_of_hosts(
@@ -171,7 +197,7 @@ def share_of_hosts(
     group: IntArray,
     n_hosts: int,
     prior: SignalPrior,
-) -> tuple[Pooled, HostRates]:
+) -> tuple[Pooled, HostRates, Bundles]:
     """What the pages of hosts share, n pages of which are given.
 
     Parameters
@@ -190,7 +216,19 @@ def share_of_hosts(
     rates = host_rates(
         heard.ended, heard.ended_days, heard.running, heard.running_days, rate, group, expected
     )
-    return hold_to_changes(pooled, rates.usual, rates.signals), rates
+    share = told_together(
+        heard.pair_page,
+        heard.pair_first,
+        heard.pair_second,
+        heard.near,
+        heard.far,
+        heard.ended + heard.running,
+        heard.ended_days + heard.running_days,
+        group,
+        n_hosts,
+    )
+    bundles = choose_bundles(share, rates.signals)
+    return hold_to_changes(pooled, rates.usual, rates.signals, bundles), rates, bundles
 
 
 @dataclass(frozen=True)
@@ -240,7 +278,7 @@ def estimate_signals(
     group = group.astype(np.int64)
     rate = np.maximum(change_rate_per_day[found.row], 1e-12)
     host_hash = hosts.column("host_hash").to_numpy()[named]
-    pooled, rates = _shared(found, rate, group, host_hash, learned)
+    pooled, rates, bundles = _shared(found, rate, group, host_hash, learned)
     days = found.watched_days
     running = credible_signals(
         found.signals, days, found.running_signals, found.running_days, rate, group, rates
@@ -249,13 +287,14 @@ def estimate_signals(
     signals = page_rates(heard_of, days + found.running_days, rates.usual, rate, group)
     fit = fit_pages(found.evidence, rate, group, pooled)
     silent = _silent(found, signals, group, len(named), as_of_us)
-    trust = _trust_table(found, heard_of, pooled, rate, signals, group, named, silent)
+    trust = _trust_table(found, heard_of, pooled, rate, signals, group, named, silent, bundles)
     unannounced = fit.unsignalled_rate_per_day.copy()
-    heard = np.where(silent[group], 0.0, signals)
-    for j in range(len(found.sources)):  # their changes go on, without signals
-        unannounced += np.where(silent[group, j], -np.expm1(-fit.signal_weight[:, j]) * signals[:, j], 0.0)
+    weight, of_pages = np.where(silent[group], 0.0, fit.signal_weight), bundles.take(group)
+    if silent.any():  # what silent sources alone tell goes on, without signals
+        every, now = (told(k, signals, of_pages).true_per_day for k in (fit.signal_weight, weight))
+        unannounced += np.maximum(every - now, 0.0)
     known = _sources_of(found, group, host_hash, learned)[group]
-    return _planned(found, heard_of, fit, unannounced, heard, trust, known)
+    return _planned(found, heard_of, fit, unannounced, weight, signals, trust, known, of_pages)
 
 
 def _sources_of(
@@ -273,13 +312,23 @@ def _sources_of(
 
 def _shared(
     found: ShardSignals, rate: FloatArray, group: IntArray, host_hash: UIntArray, learned: LearnedTrust
-) -> tuple[Pooled, HostRates]:
+) -> tuple[Pooled, HostRates, Bundles]:
     """What the pages of each host share.
 
     Of a split host a shard has some pages only: what those borrow must not depend on which.
     """
-    heard = Heard(found.signals, found.watched_days, found.running_signals, found.running_days)
-    pooled, rates = share_of_hosts(
+    heard = Heard(
+        found.signals,
+        found.watched_days,
+        found.running_signals,
+        found.running_days,
+        found.pair_page,
+        found.pair_first,
+        found.pair_second,
+        found.near,
+        found.far,
+    )
+    pooled, rates, bundles = share_of_hosts(
         found.evidence, heard, rate, group, len(host_hash), learned.prior_of(found.sources)
     )
     split = np.isin(host_hash, np.array(sorted(learned.giants), np.uint64))
@@ -292,7 +341,9 @@ def _shared(
         if sent is not None:
             for column in ("calm", "kept", "usual", "signals"):
                 getattr(rates, column)[at] = getattr(sent, column)[0]
-    return pooled, rates
+        both = learned.giant_bundle(name, found.sources)
+        bundles.parent[at], bundles.share[at] = both.parent[0], both.share[0]
+    return pooled, rates, bundles
 
 
 def _silent(
@@ -314,11 +365,13 @@ def _planned(
     heard_of: FloatArray,
     fit: PageFit,
     unannounced: FloatArray,
-    heard: FloatArray,
+    moving: FloatArray,
+    signals: FloatArray,
     trust: pa.RecordBatch,
     known: BoolArray,
+    bundles: Bundles,
 ) -> SignalEstimates:
-    unsignalled, rate, weight = merge_sources(unannounced, fit.signal_weight, heard)
+    unsignalled, rate, weight = merge_sources(unannounced, moving, signals, bundles)
     true = -np.expm1(-weight) * rate
     change = unsignalled + true
     clock = np.zeros(len(found))
@@ -328,10 +381,11 @@ def _planned(
     rows = np.flatnonzero((true > LEAST_RECALL * change) | ((pending > 0) & (rate > 0.0)))
     spread = summarise(
         fit.unsignalled_rate_per_day[rows],
-        fit.signal_weight[rows],
-        heard[rows],
+        moving[rows],
+        signals[rows],
         fit.covariance[rows],
         np.maximum(heard_of[rows], 0.5),
+        bundles.take(rows),
     )
     relative = spread.change_rate_error / np.maximum(spread.change_rate_per_day, 1e-300)
     columns = {
@@ -360,6 +414,7 @@ def _trust_table(
     group: IntArray,
     named: IntArray,
     silent: BoolArray,
+    bundles: Bundles,
 ) -> pa.RecordBatch:
     """Trust in each source of each host, from what its pages share."""
     n_hosts, n_sources = pooled.signal_weight.shape
@@ -370,7 +425,12 @@ def _trust_table(
     sent = np.stack([add(signals[:, j]) for j in range(n_sources)], axis=1)
     heard = np.stack([add(heard_of[:, j]) for j in range(n_sources)], axis=1)
     trust = summarise(
-        pooled.missed_share * add(rate), pooled.signal_weight, sent, pooled.covariance, np.maximum(heard, 0.5)
+        pooled.missed_share * add(rate),
+        pooled.signal_weight,
+        sent,
+        pooled.covariance,
+        np.maximum(heard, 0.5),
+        bundles,
     )
     parts = []
     for j, source in enumerate(found.sources):

@@ -26,6 +26,8 @@ class Heard:
     n_changed: Counter[int] = field(default_factory=Counter)
     last: dict[int, int] = field(default_factory=dict)
     rows: dict[tuple[Any, ...], list[float]] = field(default_factory=dict)  # (signals, dated, bin): 3 sums
+    pairs: dict[tuple[int, int], list[float]] = field(default_factory=dict)  # by source: near, far
+    pending_pairs: Counter[tuple[int, int, int]] = field(default_factory=Counter)  # (source, source, far)
 
 
 def hear(
@@ -48,14 +50,33 @@ def hear(
     counting = _counting(pages, timely, heard, delay, counts)
     for p, result in heard.items():
         page = pages[p]
+        together = _pairs(
+            [s for s in counting if s[0] == p and (page.opened == NO_TIME or s[1] > page.opened)]
+        )
         for end, gap, changed, age, count in page.intervals:
             inside = Counter(s for q, at, s in counting if q == p and end - gap < at <= end)
             if end - gap < result.since:
                 continue
             _add(result, page, (end, gap, changed, age, count), inside, as_of, delay, half_lives)
+            weight = page.weight(end, count, *half_lives.values(), as_of)
+            for (*names, far), n in Counter(k for at, k in together if end - gap < at <= end).items():
+                result.pairs.setdefault(tuple(names), [0.0, 0.0])[far] += weight * n
         seen = page.baseline
+        result.pending_pairs.update(k for at, k in together if seen == NO_TIME or at > seen)
         result.pending.update(s for q, at, s in counting if q == p and (seen == NO_TIME or at > seen))
     return heard
+
+
+def _pairs(signals: list[tuple[int, int, int]]) -> list[tuple[int, tuple[int, int, int]]]:
+    """Time of the later one, sources and whether far, of all pairs."""
+    found = []
+    for i, (_, at, source) in enumerate(signals):
+        for _, other_at, other in signals[:i]:
+            hours = abs(at // HOUR - other_at // HOUR)
+            if source != other and (hours <= 1 or 23 <= hours <= 25):
+                names = (min(source, other), max(source, other))
+                found.append((max(at, other_at), (*names, int(hours > 1))))
+    return found
 
 
 def _counting(

@@ -288,6 +288,18 @@ def check_against(slow: dict[int, Any], state: SignalState, now: SignalSums) -> 
         for name in ("unchanged", "total"):
             wanted = [getattr(expected, name).get(s, 0.0) for s in sources]
             np.testing.assert_allclose(getattr(now, name)[mine], wanted, rtol=1e-12)
+        mine = slice(state.pair_start[i], state.pair_start[i + 1])
+        names = [divmod(c, MAX_SOURCES) for c in state.pair[mine].tolist()]
+        pending = zip(state.near_pending[mine].tolist(), state.far_pending[mine].tolist(), strict=True)
+        waiting = {(*n, far): c for n, both in zip(names, pending, strict=True) for far, c in enumerate(both)}
+        assert {k: c for k, c in waiting.items() if c} == dict(expected.pending_pairs)
+        assert names == sorted({*expected.pairs, *(k[:2] for k in expected.pending_pairs)})
+        for name, near, far in zip(names, now.near[mine], now.far[mine], strict=True):
+            wanted = [
+                expected.pairs.get(name, [0.0, 0.0])[far] + expected.pending_pairs[(*name, far)]
+                for far in (0, 1)
+            ]
+            np.testing.assert_allclose([near, far], wanted, rtol=1e-12)
         mine = slice(state.bin_start[i], state.bin_start[i + 1])
         rows = {}
         for b in range(mine.start, mine.stop):
@@ -482,15 +494,18 @@ def filled(n: int, seed: int = 0) -> Both:
 def recoded(state: SignalState, new: Sequence[int]) -> SignalState:
     """The same signals under other codes of sources; those with the same one become one."""
     codes = np.asarray(new, dtype=np.int32)
+    first, second = np.divmod(state.pair, MAX_SOURCES)
+    pair = codes[first] * MAX_SOURCES + codes[second]
     signature = np.zeros(len(state.signature), dtype=np.uint32)
     for code in np.unique(codes).tolist():
         count = sum(counts_of(state.signature, int(old)) for old in np.flatnonzero(codes == code))
         signature |= signature_of(np.asarray(count), code)
-    return replace(state, source=codes[state.source], signature=signature).regrouped()
+    return replace(state, source=codes[state.source], signature=signature, pair=pair).regrouped()
 
 
 def test_take_and_recode_undo_themselves() -> None:
     state, _ = filled(40)
+    assert state.near.sum() > 2 and state.far.sum() > 4 and state.near_pending.sum() > 0
     order = np.random.default_rng(1).permutation(len(state))
     assert state.take(order).take(np.argsort(order)).equals(state)
     codes = [3, 1, 4, 0, 7, 2, 6, 5]

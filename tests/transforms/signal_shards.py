@@ -29,12 +29,17 @@ def signal_sums(
     watched_days: FloatArray,
     last_at_us: IntArray,
     running_days: float = 0.5,
+    together: FloatArray | None = None,
 ) -> SignalSums:
-    """What a fold would hand on of `page`, (n,) rows; `heard` (n, S) says which sources each has."""
+    """What a fold would hand on of `page`, (n,) rows; `heard` (n, S) says which sources each has.
+
+    `together` (n,) are pairs of signals of the first two sources.
+    """
     n, s = evidence.unchanged_signals.shape
     row, source = np.nonzero(heard)
     counts = evidence.row_signals.astype(np.int64)
     signature = signature_of(counts, np.arange(s)).sum(axis=1, dtype=np.uint32)
+    paired = np.flatnonzero(np.zeros(n) if together is None else together)
     return SignalSums(
         page=page,
         exposure_days=evidence.exposure_days,
@@ -52,6 +57,10 @@ def signal_sums(
         bin_weight=evidence.row_weight,
         bin_days=evidence.row_days,
         bin_days_squared=evidence.row_days_squared,
+        pair_row=paired,
+        pair=np.ones(len(paired), np.int32),
+        near=np.zeros(0) if together is None else together[paired],
+        far=np.zeros(len(paired)),
     )
 
 
@@ -63,6 +72,7 @@ def shard_of(
     last_days: float | FloatArray = 0.5,
     host_hash: IntArray | None = None,
     url_hash: IntArray | None = None,
+    together: FloatArray | None = None,
 ) -> ShardTables:
     """A shard of drawn pages.
 
@@ -80,6 +90,8 @@ def shard_of(
     host_hash : (h,) uint64, optional
     url_hash : (n,) uint64, optional
         By default numbers that ascend.
+    together : (n,) float64, optional
+        Signals of the first two sources that came together.
     """
     n, h = len(drawn.unsignalled), int(host.max()) + 1
     pending = np.zeros((n, len(sources))) if pending is None else pending
@@ -92,7 +104,14 @@ def shard_of(
     rows = np.flatnonzero((np.bincount(host, weights=heard.any(axis=1)) > 0)[host])
     evidence = drawn.evidence().take(rows)
     sums = signal_sums(
-        rows, evidence, heard[rows], pending[rows], total[rows], watched[rows], last.astype(np.int64)[rows]
+        rows,
+        evidence,
+        heard[rows],
+        pending[rows],
+        total[rows],
+        watched[rows],
+        last.astype(np.int64)[rows],
+        together=None if together is None else together[rows],
     )
     plain = from_intervals(drawn.page, drawn.gap, drawn.changed, n_pages=n)
     host_hash = np.arange(1, h + 1, dtype=np.uint64) if host_hash is None else host_hash

@@ -10,7 +10,7 @@ from tests.policies.signal_simulation import Simulated, simulate
 from tests.transforms.signal_shards import shard_of
 from transforms.coders import ShardTables
 from transforms.sampling import SAMPLE, Overview, merge_overviews, sample_shard
-from transforms.signal_sample import COLUMNS, _evidence, learn_trust, prior_of_hosts, sampled_signals
+from transforms.signal_sample import COLUMNS, _evidence, _heard, learn_trust, prior_of_hosts, sampled_signals
 from transforms.signals import signal_evidence_of
 from transforms.trusting import LearnedTrust
 
@@ -78,6 +78,30 @@ def test_a_sampled_page_keeps_its_evidence_to_the_bit():
     wanted = found.evidence.take(np.searchsorted(found.row, rows[known]))
     for name in FIELDS:
         assert np.array_equal(getattr(evidence, name), getattr(wanted, name)), name
+
+
+def test_what_a_split_host_tells_together_is_that_of_all_its_parts():
+    """Bundles from the sample are those of one shard, and are put in the order of another shard's sources."""
+    drawn, host = _population(20)
+    signals = drawn.signals.copy()
+    signals[:, 1] = signals[:, 0]
+    drawn, one = _with(drawn, signals), np.zeros(len(host), np.int64)
+    together = np.bincount(drawn.page, signals[:, 0], len(host))
+    whole = shard_of(drawn, one, NAMES, host_hash=np.array([7], np.uint64), together=together)
+    sample = sampled_signals(whole, np.arange(len(host)))
+    heard = _heard(pa.RecordBatch.from_pydict(sample, schema=pa.schema(COLUMNS)), list(NAMES))
+    found = signal_evidence_of(whole)
+    for name in ("pair_page", "pair_first", "pair_second", "near", "far"):
+        assert np.array_equal(getattr(heard, name), getattr(found, name)), name
+    overview = _sample(whole, giants=(7,))
+    rate = np.full(overview.giant_sample.num_rows, 0.4)
+    learned = learn_trust(overview.sample, rate[: overview.sample.num_rows], overview.giant_sample, rate)
+    bundles = learned.giant_bundle(7, list(NAMES))
+    assert bundles.parent.tolist() == [[-1, 0, -1]] and bundles.share[0, 1] > 0.8
+    more = learned.giant_bundle(7, ["cdn", "indexnow", "ping"])
+    assert more.parent.tolist() == [[-1, -1, 1]] and more.share[0, 2] == bundles.share[0, 1]
+    assert not learned.giant_bundle(7, ["ping", "sitemap"]).share.any()
+    assert not learned.giant_bundle(8, list(NAMES)).share.any()
 
 
 def test_pages_that_nobody_listens_to_are_null():

@@ -1,5 +1,7 @@
 """Signals of a shard in files and tables: what is read back, what other shards and versions make of it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -118,7 +120,7 @@ def test_tables_hold_the_evidence_page_by_page():
     sums = bring_to_present(state, history, Forgetting(5), now, HOUR_US)
     coder = ShardTablesCoder()
     tables = coder.decode(coder.encode(ShardTables(3, signal_tables(sums, NAMES))))
-    assert list(tables.tables) == ["signal_pages", "signal_sources", "signal_bins", "sources"]
+    assert list(tables.tables) == ["signal_pages", "signal_sources", "signal_bins", "signal_pairs", "sources"]
     got = signal_evidence_of(tables)
     got.evidence.check()
     assert got.sources == NAMES and got.row.tolist() == state.page.tolist() and len(got) == 15
@@ -220,7 +222,7 @@ def test_nights_are_one_night(seed, delay_us):
     assert state[0].equals(whole.state())
     assert state[1].num_rows > 0 and state[1].equals(whole.signals())
     tables, again = (f.tables(0, []).tables for f in (whole, part))
-    for name in ("signal_pages", "signal_sources", "signal_bins", "sources"):
+    for name in ("signal_pages", "signal_sources", "signal_bins", "signal_pairs", "sources"):
         assert tables[name].equals(again[name]), name
     delayed = whole.counts.publish()["signals_delayed"]
     assert (delayed > 10) == (delay_us > 0)
@@ -300,6 +302,22 @@ def test_a_file_of_the_last_version_is_read(tmp_path):
     pq.write_table(pa.Table.from_batches([_old_rows()]).drop_columns(["pending"]), other)
     with pytest.raises(StateError, match="pending"):
         list(read_previous_file(("state/signals", str(other))))
+
+
+def test_a_file_without_pairs_has_none(tmp_path):
+    """Nights of an older version did not look for them; all else is as it was."""
+    pages, _, state = _filled()
+    batch = signals_batch(pages, state, NAMES)
+    assert len(state.pair) > 10 and state.recent.any()
+    new = [n for n in batch.schema.names if n.startswith(("pair_", "near", "far", "recent"))]
+    path = tmp_path / "shard-00000-of-00001.parquet"
+    pq.write_table(pa.Table.from_batches([batch]).drop_columns(new), path)
+    (read,) = read_previous_file(("state/signals", str(path)))
+    again, _, _ = read_signals(pa.Table.from_batches([read]), pages, [])
+    none = {n: getattr(state, n)[:0] for n in ("pair", "near_pending", "far_pending", "near", "far")}
+    zero = {"pair_start": np.zeros_like(state.pair_start), "recent": np.zeros_like(state.recent)}
+    assert again.equals(replace(state, **none, **zero))
+    assert len(new) == 7 and read.schema.equals(batch.schema, check_metadata=True)
 
 
 def test_bins_of_the_last_version_lose_their_signals():

@@ -280,7 +280,7 @@ def test_information_is_what_the_errors_say():
 def test_a_shard_without_signals_has_no_estimates():
     drawn, host, rate = _one_host()
     tables = shard_of(drawn, host, ["feed"])
-    for name in ("signal_pages", "signal_sources", "signal_bins", "sources"):
+    for name in ("signal_pages", "signal_sources", "signal_bins", "signal_pairs", "sources"):
         del tables.tables[name]
     assert estimate_signals(tables, rate, LearnedTrust(), AS_OF_US) is None
 
