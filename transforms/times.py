@@ -216,13 +216,15 @@ def _templates() -> dict[int, list[str]]:
     """Fixed forms by length.
 
     Y M D h m s f: digits; o O: digits of the offset; S: its sign; T: T, t or space; Z: Z or z; w b: letters
-    of a weekday and a month; G: one of GMT; the rest as it stands.
+    of a weekday and a month; G: one of GMT; u: one of UTC; the rest as it stands.
     """
     clocks = ["hh:mm", "hh:mm:ss", *("hh:mm:ss." + "f" * n for n in range(1, 10))]
     zones = ["", "Z", "Soo", "SooOO", "Soo:OO"]
     forms = ["YYYY-MM-DD", "YYYYMMDDThhmmss", "YYYYMMDDThhmmssZ", "www, DD bbb YYYY hh:mm:ss GGG"]
     forms += [f"YYYY-MM-DDT{clock}{zone}" for clock in clocks for zone in zones]
     forms += [f"YYYY-MM-DDThh:mm:ss {zone}" for zone in ("Soo:OO", "SooOO")]
+    # As Ruby prints a time, and BigQuery exports one.
+    forms += [f"YYYY-MM-DDT{clock} uuu" for clock in clocks[1:]]
     out: dict[int, list[str]] = {}
     for form in forms:
         out.setdefault(len(form), []).append(form)
@@ -316,6 +318,8 @@ def _fits(form: str, columns: list[NDArray[np.uint8]], digits: list[NDArray[np.u
             ok &= ((x | 32) >= 97) & ((x | 32) <= 122)
         elif c == "G":
             ok &= x == b"GMT"[j - form.index("G")]
+        elif c == "u":
+            ok &= x == b"UTC"[j - form.index("u")]
         else:
             ok &= x == ord(c)
     return ok
