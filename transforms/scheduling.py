@@ -446,7 +446,7 @@ class ScheduledShard:
             counts.publish(),
             self._large_hosts(),
             None if self._fresh_without is None else float((self._weight * self._fresh_without).sum()),
-            trust_sums(self._hosts, self._trust),
+            trust_sums(self._hosts, self._trust, self._night.layout.parts),
         )
 
     def _reported_here(self) -> BoolArray:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,8 @@ from transforms.state import times
 MAX_NAMED = 20
 
 MIN_SILENT_HOSTS, SILENT_SHARE = 3, 0.25
+
+_Key = TypeVar("_Key", str, tuple[str, str])
 
 _UNIT = 2.0**-20  # rates are summed as whole numbers of it: shards in any order give the same bits
 
@@ -30,26 +32,40 @@ class TrustSums:
     sources : dict of str to dict of str to int
         By source: hosts, silent hosts, pages, signals since their pages' last crawls, and in units of 2**-20
         signals a day (`rate`), true ones (`true`) and changes of the hosts that have it (`changes`).
+        Without hosts that are split.
     named : tuple of dict
-        The `MAX_NAMED` (host, source) with most signals a day.
+        The `MAX_NAMED` (host, source) with most signals a day, likewise.
+    split : dict of (str, str) to dict of str to int
+        By host that is split and source: the same sums over its parts, the number of `parts` and of those
+        that are silent, and in the same units `signals`, and standard errors times signals a day.
     """
 
     sources: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     named: tuple[Mapping[str, Any], ...] = ()
+    split: Mapping[tuple[str, str], Mapping[str, int]] = field(default_factory=dict)
 
     def merge(self, other: TrustSums) -> TrustSums:
         """Sums over the hosts of both."""
-        sources: dict[str, Counter[str]] = {}
-        for sums in (self.sources, other.sources):
-            for name, counts in sums.items():
-                sources.setdefault(name, Counter()).update(counts)
-        named = sorted(
-            (*self.named, *other.named), key=lambda r: (-r["signal_rate_per_day"], r["host"], r["source"])
+        return TrustSums(
+            _added(self.sources, other.sources),
+            _most((*self.named, *other.named)),
+            _added(self.split, other.split),
         )
-        return TrustSums({k: dict(sources[k]) for k in sorted(sources)}, tuple(named[:MAX_NAMED]))
 
     def account(self) -> dict[str, Any]:
-        """What the manifest says of sources and of the hosts with most signals."""
+        """What the manifest says of sources and of the hosts with most signals: a split host is one."""
+        whole = [
+            {
+                source: {
+                    **{k: sums[k] for k in ("pages", "pending", "rate", "true", "changes")},
+                    "hosts": 1,
+                    "silent": int(sums["silent"] == sums["parts"]),
+                }
+            }
+            for (_, source), sums in self.split.items()
+        ]
+        sources = _added(self.sources, *whole)
+        named = _most((*self.named, *(_row_of_parts(*key, sums) for key, sums in self.split.items())))
         return {
             "sources": [
                 {
@@ -62,10 +78,41 @@ class TrustSums:
                     "signal_precision": sums["true"] / sums["rate"] if sums["rate"] else None,
                     "signal_recall": sums["true"] / sums["changes"] if sums["changes"] else None,
                 }
-                for name, sums in self.sources.items()
+                for name, sums in sources.items()
             ],
-            "hosts": [dict(row) for row in self.named],
+            "hosts": [dict(row) for row in named],
         }
+
+
+def _added(*all_sums: Mapping[_Key, Mapping[str, int]]) -> dict[_Key, dict[str, int]]:
+    """Sums by key added up, in order of keys."""
+    total: dict[_Key, Counter[str]] = {}
+    for sums in all_sums:
+        for key, counts in sums.items():
+            total.setdefault(key, Counter()).update(counts)
+    return {key: dict(total[key]) for key in sorted(total)}
+
+
+def _most(rows: Collection[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
+    ordered = sorted(rows, key=lambda r: (-r["signal_rate_per_day"], r["host"], r["source"]))
+    return tuple(ordered[:MAX_NAMED])
+
+
+def _row_of_parts(host: str, source: str, sums: Mapping[str, int]) -> dict[str, Any]:
+    """A split host as one: what its parts share is learned together, so their errors are not independent."""
+    rate, changes = sums["rate"], sums["changes"]
+    return {
+        "host": host,
+        "source": source,
+        "pages": sums["pages"],
+        "signals": sums["signals"] * _UNIT,
+        "signal_rate_per_day": rate * _UNIT,
+        "signal_precision": sums["true"] / rate if rate else None,
+        "signal_precision_stderr": sums["precision_stderr"] / rate if rate else None,
+        "signal_recall": sums["true"] / changes if changes else None,
+        "signal_recall_stderr": sums["recall_stderr"] / rate if rate else None,
+        "silent": sums["silent"] == sums["parts"],
+    }
 
 
 def silent_warnings(signals: Mapping[str, Any] | None) -> list[str]:
@@ -129,10 +176,14 @@ def hosts_batch(
     )
 
 
-def trust_sums(hosts: pa.RecordBatch, trust: pa.RecordBatch | None) -> TrustSums:
-    """The sums of one shard. A split host counts in each of its shards."""
+def trust_sums(hosts: pa.RecordBatch, trust: pa.RecordBatch | None, split: Collection[int] = ()) -> TrustSums:
+    """The sums of one shard; `split` has the hashes of hosts of which it may have a part only."""
     if trust is None:
         return TrustSums()
+    hashes = hosts.column("host_hash").to_numpy()[trust.column("host_code").to_numpy()]
+    is_part = np.isin(hashes, np.array(sorted(split), np.uint64))
+    parts = _sums_of_parts(hosts, trust.filter(pa.array(is_part)))
+    trust = trust.filter(pa.array(~is_part))
     names = hosts.column("host").take(trust.column("host_code"))
     rate, precision, recall = (
         trust.column(f"signal_{n}").to_numpy() for n in ("rate_per_day", "precision", "recall")
@@ -161,4 +212,28 @@ def trust_sums(hosts: pa.RecordBatch, trust: pa.RecordBatch | None) -> TrustSums
         {"host": names[int(at)].as_py()} | {k: v for k, v in row.items() if k in shown}
         for at, row in zip(top, some.to_pylist(), strict=True)
     ]
-    return TrustSums(sources, tuple(rows))
+    return TrustSums(sources, tuple(rows), parts)
+
+
+def _sums_of_parts(hosts: pa.RecordBatch, trust: pa.RecordBatch) -> dict[tuple[str, str], dict[str, int]]:
+    """`TrustSums.split` of a shard; splits are few, so row by row."""
+
+    def units(x: float) -> int:
+        return int(np.rint(x / _UNIT))
+
+    out = {}
+    for row in trust.to_pylist():
+        rate, precision, recall = (row[f"signal_{n}"] for n in ("rate_per_day", "precision", "recall"))
+        out[hosts.column("host")[row["host_code"]].as_py(), row["source"]] = {
+            "parts": 1,
+            "silent": int(row["silent"]),
+            "pages": row["pages"],
+            "pending": row["signals_since_crawl"],
+            "signals": units(row["signals"]),
+            "rate": units(rate),
+            "true": units(rate * precision),
+            "changes": units(rate * precision / recall) if recall > 0.0 else 0,
+            "precision_stderr": units(rate * row["signal_precision_stderr"]),
+            "recall_stderr": units(rate * row["signal_recall_stderr"]),
+        }
+    return out

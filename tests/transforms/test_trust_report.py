@@ -117,6 +117,30 @@ def test_sums_of_shards_do_not_depend_on_their_order():
     assert set(named[0]) >= {"host", "source", "signal_precision", "signal_recall", "signal_recall_stderr"}
 
 
+def test_a_split_host_is_one_host():
+    """It would fill the list of hosts with its parts, and one broken feed of one host would be many."""
+    hosts = _hosts(["big.test", "a.test"])
+    rows = [[(0, "ping", 9.0 + i, 0.5), (1, "ping", 1.0, 0.25)] for i in range(5)]
+    parts = [trust_sums(hosts, _trust(r), {0}) for r in rows]
+    for order in ([0, 1, 2, 3, 4], [4, 2, 0, 3, 1]):
+        total = TrustSums()
+        for i in order:
+            total = total.merge(parts[i])
+        account = total.account()
+        (ping,) = account["sources"]
+        assert (ping["hosts"], ping["hosts_silent"], ping["pages"]) == (6, 1, 30)
+        assert ping["signal_rate_per_day"] == pytest.approx(60.0)
+        big = account["hosts"][0]
+        assert [r["host"] for r in account["hosts"]] == ["big.test"] + ["a.test"] * 5
+        assert set(big) == set(account["hosts"][1])
+        assert (big["pages"], big["signals"], big["signal_rate_per_day"]) == (15, 2200.0, 55.0)
+        assert big["silent"]
+        assert (big["signal_precision"], big["signal_recall"]) == (0.5, 0.25)
+        assert big["signal_precision_stderr"] == pytest.approx(0.1, abs=1e-6)
+    awake = parts[0].merge(trust_sums(hosts, _trust([(0, "ping", 2.0, 0.5)]), {0}))
+    assert awake.account()["sources"][0]["hosts_silent"] == 0
+
+
 def test_a_source_that_only_was_has_no_precision():
     """All its signals are forgotten: there is no rate to weigh with, and no division by 0."""
     total = trust_sums(_hosts(["a.test"]), _trust([(0, "ping", 0.0, 0.4)])).account()
