@@ -105,8 +105,9 @@ def learned(
     window_days: int = 60,
     click_odds: float = 1.0,
     impression_odds: float = 1.0,
+    metadata_only: bool = False,
 ) -> Source:
-    """Estimates from the days before, and of offers of the same merchant, category and country.
+    """Estimates from the days before, with a prior for each merchant: the metadata group.
 
     They stand where the paper has a neural network of history and metadata. Each is turned into what its
     classifiers predict: the probability that the price changes, or the offer is clicked or shown, on the day.
@@ -120,6 +121,8 @@ def learned(
         Factor on the odds of a click and of an impression. The paper's classifiers are trained on samples
         in which these are far more frequent than where they are used (1:1 for 1:75 clicked, 4:1 for 1:6
         shown, section 4.1.1), which multiplies predicted odds by 75 and 24.
+    metadata_only : bool
+        Whether an offer gets the mean of its merchant's offers, its own history unknown.
     """
     changed_days = np.cumsum(offers.changes_per_day() > 0, axis=0, dtype=np.int64)
     clicks = np.cumsum(offers.clicks, axis=0)
@@ -142,6 +145,8 @@ def learned(
         click, shown = rate_policies.learned_clicks(
             since(clicks, day, days), since(impressions, day, days), days
         )
+        if metadata_only:
+            will_change, click, shown = (_group_mean(group, of) for of in (will_change, click, shown))
         return Parameters.of(
             -np.log1p(-will_change),
             _with_odds(click, click_odds),
@@ -150,6 +155,11 @@ def learned(
         )
 
     return parameters
+
+
+def _group_mean(group: IntArray, values: FloatArray) -> FloatArray:
+    mean: FloatArray = np.bincount(group, values) / np.maximum(np.bincount(group), 1)
+    return mean[group]
 
 
 def _with_odds(rate_per_day: FloatArray, factor: float) -> FloatArray:
@@ -323,7 +333,7 @@ def simulate(
                     chances.of(lane.strategy, lane.share), numbers, draw, _click_rate(lane.strategy, known)
                 )
                 if at >= 0:
-                    crawls[i] += np.count_nonzero(crawled, axis=1)
+                    crawls[i] += [np.count_nonzero(row) for row in crawled]
                     clicked_fresh[i, :, at] += lane.fresh[:, clicked] @ clicks
         if at >= 0:
             with np.errstate(invalid="ignore"):

@@ -157,6 +157,15 @@ def test_learned_parameters_are_probabilities_and_odds_can_be_scaled(world):
     np.testing.assert_allclose(plain.change_weight, -np.expm1(-plain.change_rate_per_day), rtol=1e-9)
 
 
+def test_metadata_only_tells_offers_of_a_merchant_not_apart(world):
+    found = commerce.learned(world, metadata_only=True)(10)
+    own = commerce.learned(world)(10)
+    for merchant in np.unique(world.merchant)[:5]:
+        of = world.merchant == merchant
+        assert np.ptp(found.click_rate_per_day[of]) == 0.0
+        assert found.change_weight[of][0] == pytest.approx(own.change_weight[of].mean())
+
+
 def test_wrong_arguments_are_named(world, sources):
     with pytest.raises(ValueError, match="history before day"):
         run(world, sources, [single("uniform")], [0.1], first_day=0)
