@@ -71,7 +71,7 @@ class Prepared:
         self.floor, self.cap = floor, cap
         self.signals: SignalRows | None = None
         if objective.uses_signals and block.signals is not None:
-            self.signals = SignalRows.of(block.signals, block.request_rate_per_day)
+            self.signals = SignalRows.of(block.signals, block.request_rate_per_day, floor, cap)
 
     def expand(self, multiplier: float) -> None:
         """Makes evaluations near `multiplier` cheap for pages with signals."""
@@ -178,7 +178,6 @@ class Kernel:
     __slots__ = (
         "_active",
         "_c",
-        "_limits",
         "_multipliers",
         "_out",
         "_prepared",
@@ -188,6 +187,7 @@ class Kernel:
         "_units",
         "_weight",
         "_window",
+        "_within_limits",
         "inverter",
         "objective",
         "ratio",
@@ -208,7 +208,7 @@ class Kernel:
     ) -> None:
         self._prepared, self.objective = prepared, objective
         self._multipliers = multipliers
-        self._limits = _limits(prepared) if within_limits and prepared.signals is not None else None
+        self._within_limits = within_limits
         self.scale = unit_scale(budget_per_day)
         self.inverter = Reciprocal()
         self._ratio, self._weight, self._c, self._out, self._sub = np.empty((5, CHUNK))
@@ -240,7 +240,7 @@ class Kernel:
         self.ratio[self.signal_row] = np.inf
         window = self._window
         if first < last and (window is None or first < window.rows.start or last > window.rows.stop):
-            self._window = window = signals.window(first, last, self._multipliers, self._limits)
+            self._window = window = signals.window(first, last, self._multipliers, self._within_limits)
         offset = 0 if window is None else window.rows.start
         self.signal_rows = slice(first - offset, last - offset)
         self._settled_units = None
@@ -400,18 +400,6 @@ class Kernel:
     def exact_total(self, rates: FloatArray) -> int:
         """Sum of `rates` (a chunk) in whole units."""
         return self._exact(self.units(rates))
-
-
-def _limits(prepared: Prepared) -> tuple[FloatArray, FloatArray] | None:
-    """Floors and caps (n,) of all pages, None if there are none."""
-    floor, cap = prepared.floor, prepared.cap
-    if floor is None and cap is None:
-        return None
-    n = len(prepared.block)
-    return (
-        np.zeros(n) if floor is None else floor,
-        np.full(n, prepared.ceiling) if cap is None else cap,
-    )
 
 
 def host_cuts(hosts: Hosts, rows: slice) -> tuple[int, IntArray]:

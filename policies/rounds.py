@@ -15,8 +15,9 @@ ROUNDS: Final = 6
 _WIDTH: Final = 5e-9  # of the bracket, in log multiplier, at the end
 _GAP: Final = 2e-10  # of the certificate, relative to multiplier * budget
 _SURE_WIDTH: Final = 4e-10  # narrow enough for any certificate
+_JUMP_WIDTH: Final = 1e-9  # the same where demand jumps inside, if the certificate allows it
 _SECTIONS: Final = 512  # points of one round that the plan falls back on
-_NEAR: Final = 1e-4  # of an expansion, in log multiplier: some percent of the pages reach no further
+_NEAR: Final = 1e-3  # of an expansion, in log multiplier: a fifth of the pages reach no further
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +93,18 @@ def has_converged(state: SearchState) -> bool:
 def first_points(state: SearchState, guess: float, starve_all: float) -> tuple[float, ...]:
     """Multipliers of the first round, around the survey's estimate."""
     points = _around(guess, [3e-5 * 8.0**j for j in range(_pairs(state))])
-    if state.expanded_at > 0.0 and not state.constrained:
+    if state.expanded_at > 0.0:
         # The estimate is from a sample. Points that the expansion covers cost little, others much.
         points = _around(guess, [4e-3])
     if state.constrained:  # the guess knows of no floors, caps and limits
-        width = log_width(state)
-        points += [state.low, state.high]
-        points += [state.low * math.exp(width * part) for part in (0.25, 0.5, 0.75)]
+        if state.expanded_at > 0.0:
+            # Caps and limits push the multiplier down, floors up.
+            ends = [state.low] if state.floor_units == 0 else [state.low, state.high]
+            points += [guess * (end / guess) ** part for end in ends for part in (0.1, 0.6)]
+        else:
+            width = log_width(state)
+            points += [state.low, state.high]
+            points += [state.low * math.exp(width * part) for part in (0.25, 0.5, 0.75)]
     if state.high >= starve_all * (1.0 - 1e-6):
         # A tight budget may end at the cliff where the most valuable pages begin to starve.
         points += [starve_all * (1.0 - _SURE_WIDTH), starve_all]
@@ -135,6 +141,19 @@ def _pairs(state: SearchState) -> int:
     return 2 if state.pages > 100_000 else 3 if state.pages > 20_000 else 5
 
 
+def _enough(state: SearchState) -> float:
+    """Width of a bracket inside this one, in log multiplier, that ends the search.
+
+    Where demand jumps the multiplier may lie anywhere in it.
+    """
+    if state.low_units is None or state.high_units is None:
+        return _SURE_WIDTH
+    # `gap` of a narrower bracket: demand jumps by no more there, and share (1 - share) <= 1/4.
+    jump = max((state.low_units - state.high_units) / BUDGET_UNITS, 1e-300)
+    free = 1.0 - state.floor_units / BUDGET_UNITS
+    return max(_SURE_WIDTH, 0.99 * min(_JUMP_WIDTH, 4.0 * _GAP * free / jump))
+
+
 def _around(guess: float, offsets: list[float]) -> list[float]:
     return [guess * math.exp(-x) for x in offsets] + [guess * math.exp(x) for x in offsets]
 
@@ -143,9 +162,13 @@ def _plan(state: SearchState, points: list[float]) -> tuple[float, ...]:
     """Adds section points where the rounds left could not be sure to finish, and ends not evaluated yet."""
     width = max(log_width(state), 0.0)
     left = ROUNDS - state.rounds - 1
-    sections = math.ceil(width / _SURE_WIDTH / float(_SECTIONS + 1) ** left)
-    if state.rounds >= 2 and state.shrink < 5.0:  # demand jumps here: interpolation will not do
-        sections = max(sections, math.ceil((width / _SURE_WIDTH) ** (1.0 / (left + 1))))
+    parts = width / _enough(state)
+    sections = math.ceil(parts / float(_SECTIONS + 1) ** left)
+    if left == 1 and sections > 1:
+        sections = math.ceil(math.sqrt(parts))  # as many as the last round will need
+    is_cheap = state.expanded_at == 0.0 or width <= RADIUS
+    if state.rounds >= 2 and state.shrink < 5.0 and is_cheap:  # demand jumps: interpolation will not do
+        sections = max(sections, math.ceil(parts ** (1.0 / (left + 1))))
     if sections > 1 or left == 0:
         points = points + [state.low * math.exp(width * j / sections) for j in range(1, sections)]
     inside = {x for x in points if state.low <= x <= state.high}

@@ -125,56 +125,87 @@ class SignalRows:
         1 / (marginal value at rate 0+).
     most_per_day : (s,) float64
         Rate beyond which no crawl helps: that of the signals where each change sends one, else inf.
+    limits : tuple of two (s,) float64, or None
+        Floors and caps; None if there are none.
     near : Expansion or None
         None before `expand`.
+    until, since : (s,) float64 or None
+        Multipliers up to which a page is surely at its cap, and from which on at its floor. None before
+        `expand`, and without caps and floors.
     """
 
-    __slots__ = ("most_per_day", "near", "pages", "ratio", "row")
+    __slots__ = ("limits", "most_per_day", "near", "pages", "ratio", "row", "since", "until")
 
-    def __init__(self, row: IntArray, pages: SignalPages) -> None:
+    def __init__(
+        self, row: IntArray, pages: SignalPages, limits: tuple[FloatArray, FloatArray] | None = None
+    ) -> None:
         a = pages.unsignalled_rate_per_day
         self.row, self.pages = row, replace(pages, unsignalled_rate_per_day=np.where(a < TINY_RATE, 0.0, a))
         pages = self.pages
         self.ratio = pages.change_rate_per_day / pages.request_rate_per_day
         self.most_per_day = np.where(pages.unsignalled_rate_per_day > 0.0, np.inf, pages.signal_rate_per_day)
+        self.limits = limits
         self.near: Expansion | None = None
+        self.until: FloatArray | None = None
+        self.since: FloatArray | None = None
 
     @classmethod
-    def of(cls, signals: SignalBlock, request_rate_per_day: FloatArray) -> SignalRows | None:
-        """Those of a block; None if there are none."""
+    def of(
+        cls,
+        signals: SignalBlock,
+        request_rate_per_day: FloatArray,
+        floor: FloatArray | None = None,
+        cap: FloatArray | None = None,
+    ) -> SignalRows | None:
+        """Those of a block, with floors and caps (n,) of all its pages; None if there are none."""
         pages = signals.pages(request_rate_per_day)
         kind = signal_value.kind_of(pages)
         matters = (kind != signal_value.INERT) & (kind != signal_value.NO_SIGNALS)
         if not np.any(matters):
             return None
         rows = np.flatnonzero(matters)
-        return cls(signals.row[rows], pages.take(rows))
+        row = signals.row[rows]
+        limits = None
+        if floor is not None or cap is not None:
+            limits = (
+                np.zeros(row.size) if floor is None else floor[row],
+                np.full(row.size, np.inf) if cap is None else cap[row],
+            )
+        return cls(row, pages.take(rows), limits)
 
     def expand(self, multiplier: float) -> None:
         """Makes evaluations near `multiplier` cheap. The rates depend on it in their last digits."""
-        if multiplier > 0.0 and (self.near is None or self.near.multiplier != multiplier):
-            self.near = signal_value.expand(self.pages, multiplier)
+        if not (multiplier > 0.0 and (self.near is None or self.near.multiplier != multiplier)):
+            return
+        if self.limits is not None and self.near is None:
+            floor, cap = self.limits
+            if float(cap.min()) < np.inf:
+                self.until = least_value(self.pages, cap * (1.0 + _MARGIN))
+            if float(floor.max()) > 0.0:
+                self.since = most_value(self.pages, floor * (1.0 - _MARGIN))
+        wanted = None
+        if self.until is not None:
+            wanted = self.until < multiplier * np.exp(RADIUS)
+        if self.since is not None:
+            more = self.since > multiplier * np.exp(-RADIUS)
+            wanted = more if wanted is None else wanted & more
+        self.near = signal_value.expand(self.pages, multiplier, wanted)
 
     def window(
         self,
         first: int,
         last: int,
         multipliers: Sequence[float],
-        limits: tuple[FloatArray, FloatArray] | None,
+        within_limits: bool,
     ) -> SignalWindow:
         """The rows numbered first:last, and more if they are few, for evaluation at ascending multipliers.
 
-        `limits` are floors and caps (n,) of the pages of the block, if rates count within these only.
+        `within_limits`: rates count within floors and caps only.
         """
         many = max(len(multipliers), 1)
         few = min(_WINDOW, _CACHE // many) if many <= _TOGETHER else 0
         rows = slice(first, min(max(last, first + few), self.row.size))
-        near = None if self.near is None else self.near.take(rows)
-        row = self.row[rows]
-        mine = None if limits is None else (limits[0][row], limits[1][row])
-        return SignalWindow(
-            rows, row, self.pages.take(rows), self.most_per_day[rows], near, multipliers, mine
-        )
+        return SignalWindow(self, rows, multipliers, within_limits and self.limits is not None)
 
     def find(self, rows: IntArray) -> tuple[IntArray, IntArray]:
         """Where in ascending block `rows` there are pages of these, and which: two (k,) int64."""
@@ -216,32 +247,23 @@ class SignalWindow:
     )
 
     def __init__(
-        self,
-        rows: slice,
-        row: IntArray,
-        pages: SignalPages,
-        most_per_day: FloatArray,
-        near: Expansion | None,
-        multipliers: Sequence[float],
-        limits: tuple[FloatArray, FloatArray] | None,
+        self, of: SignalRows, rows: slice, multipliers: Sequence[float], within_limits: bool
     ) -> None:
-        self.rows, self.row, self.most_per_day = rows, row, most_per_day
-        self._pages, self._near, self._limits = pages, near, limits
+        self.rows, self.row, self.most_per_day = rows, of.row[rows], of.most_per_day[rows]
+        self._pages = of.pages.take(rows)
+        self._near = None if of.near is None else of.near.take(rows)
         self._multipliers = np.array(multipliers, dtype=np.float64)
         self._at: dict[float, int] = {}  # rows of `_found` by multiplier
-        self._found = np.empty((0, row.size))
-        self._open = np.arange(row.size)
+        self._found = np.empty((0, self.row.size))
+        self._open = np.arange(self.row.size)
         self._ends: tuple[FloatArray, FloatArray] | None = None
-        self._settled = np.zeros(row.size)
-        self._until: FloatArray | None = None
-        self._since: FloatArray | None = None
-        if limits is not None and near is not None:
-            floor, cap = limits
-            if float(cap.min()) < np.inf:
-                self._until = least_value(pages, cap * (1.0 + _MARGIN))
-            if float(floor.max()) > 0.0:
-                self._since = most_value(pages, floor * (1.0 - _MARGIN))
-        if self._multipliers.size >= (_MANY if limits is None else 3):
+        self._settled = np.zeros(self.row.size)
+        self._limits = self._until = self._since = None
+        if within_limits and of.limits is not None:
+            self._limits = (of.limits[0][rows], of.limits[1][rows])
+            self._until = None if of.until is None else of.until[rows]
+            self._since = None if of.since is None else of.since[rows]
+        if self._multipliers.size >= (_MANY if self._limits is None else 3):
             self._settle()
 
     def _settle(self) -> None:

@@ -25,7 +25,7 @@ from policies.signal_pages import (
     scaled,
     useful_changes,
 )
-from policies.typing_ import ByteArray, FloatArray, IntArray
+from policies.typing_ import BoolArray, ByteArray, FloatArray, IntArray
 
 _COLUMNS = tuple(field.name for field in fields(Point))
 
@@ -214,7 +214,7 @@ class Expansion:
         return Expansion(self.pages.take(rows), self.kind[rows], self.multiplier, take(self.point, rows))
 
 
-def expand(pages: SignalPages, multiplier: float) -> Expansion:
+def expand(pages: SignalPages, multiplier: float, wanted: BoolArray | None = None) -> Expansion:
     """The series of each page around `multiplier`.
 
     Parameters
@@ -222,6 +222,8 @@ def expand(pages: SignalPages, multiplier: float) -> Expansion:
     pages : SignalPages
     multiplier : float, > 0
         Requests per crawl.
+    wanted : (n,) bool, optional
+        Pages that are likely to be asked for near `multiplier`; others get no series.
 
     Returns
     -------
@@ -242,6 +244,8 @@ def expand(pages: SignalPages, multiplier: float) -> Expansion:
         part = pages.take(block)
         depth = depth_of(part, kind[block], prices(part, multiplier))
         searched = (kind[block] == GENERAL) | (kind[block] == NOISELESS)
+        if wanted is not None:
+            searched &= wanted[block]
         rows = np.flatnonzero(searched & np.isfinite(depth) & (depth > 0.0))
         if rows.size == 0:
             continue

@@ -252,10 +252,10 @@ def test_demand_at_many_multipliers_is_the_sum_of_rates_within_limits(limited):
 def test_pages_settled_at_both_ends_are_not_evaluated_in_between():
     n = 2000
     pages = paper_mix(n, 1.0).pages
-    rows = SignalRows(np.arange(n), pages)
+    rows = SignalRows(np.arange(n), pages, (np.zeros(n), np.full(n, 0.05)))
     rows.expand(0.39)
     many = tuple(0.39 * np.exp(np.linspace(-1e-4, 1e-4, 400)))
-    window = rows.window(0, n, many, (np.zeros(n), np.full(n, 0.05)))
+    window = rows.window(0, n, many, within_limits=True)
     for price in (many[0], many[200], many[-1]):
         which, _ = window.others(price, slice(0, n))
         assert which.size < 0.05 * n
