@@ -210,6 +210,12 @@ def hold_to_changes(
     gain = [np.zeros(n_groups)] * d
     spread, variance = [np.zeros(n_groups)] * d, np.zeros(n_groups)
     for _ in range(_STEPS):
+        # A share's posterior is a gamma: upwards it ends sooner than a normal in the logarithm would.
+        up = np.maximum(at[0] - began[0], 1e-3)
+        tight = np.sqrt(0.5 * np.square(up) / (np.expm1(up) - up))
+        prior = pooled.covariance.copy()
+        prior[:, 0, :] *= tight[:, None]
+        prior[:, :, 0] *= tight[:, None]
         missed = np.exp(at[0])  # of every change
         weight = np.exp(np.stack(at[1:], axis=1)) if n_sources else pooled.signal_weight
         now = told(weight, signals_per_change, bundles)
