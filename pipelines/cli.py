@@ -15,7 +15,7 @@ from typing import Any
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines import __version__, diff, night, nightly, report, synthesize
+from pipelines import __version__, backtest, diff, frontier, night, nightly, report, synthesize
 from pipelines.locks import StoreBusyError
 from pipelines.options import LOCAL_RUNNERS, NightlyOptions, OptionsError, Settings
 from pipelines.options_files import with_options_files
@@ -82,6 +82,17 @@ def _parser() -> argparse.ArgumentParser:
         "diff", help="two nights side by side: what moved, and why", allow_abbrev=False
     )
     diff.add_arguments(compared)
+    replayed = commands.add_parser(
+        "backtest",
+        help="which policy, and what budget, for your pages: a replay of your own log",
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    backtest.add_arguments(replayed)
+    needed = commands.add_parser(
+        "frontier", help="the budget that a target freshness needs, for each policy", allow_abbrev=False
+    )
+    frontier.add_arguments(needed)
     return parser
 
 
@@ -184,6 +195,18 @@ def _diff(parsed: argparse.Namespace, rest: list[str]) -> int:
     return EXIT_OK
 
 
+def _backtest(parsed: argparse.Namespace, rest: list[str]) -> int:
+    command = {"backtest": backtest, "frontier": frontier}[parsed.command]
+    problems = _unknown_words(_unknown_options(rest), command.add_arguments)
+    try:
+        command.check(parsed)
+    except OptionsError as error:
+        problems += error.problems
+    if problems:
+        raise OptionsError(problems)
+    return command.run(parsed, rest)
+
+
 def explain(error: BaseException, where: str = "--output") -> tuple[str, int] | None:
     """The message and exit code of an error that is meant for a person, however deep Beam wrapped it.
 
@@ -247,6 +270,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return synthesize.run(parsed)
         if parsed.command == "diff":
             return _diff(parsed, rest)
+        if parsed.command in ("backtest", "frontier"):
+            return _backtest(parsed, rest)
         if parsed.command == "night":
             return _night(arguments[arguments.index(parsed.command) + 1 :])
         unknown = _unknown_options(rest)

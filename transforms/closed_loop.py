@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies.page_state import NO_TIME, US_PER_DAY
+from policies.simulation.intervals import free_crawls
 from policies.typing_ import BoolArray, FloatArray, IntArray
 from transforms.worlds import World
 
@@ -136,16 +137,6 @@ class Run:
     seconds: FloatArray
 
 
-def free_crawls(world: World, seed: int) -> IntArray:
-    """When every page is crawled once for free, (n,) int64: when it appears, or in the day before the start.
-
-    Nothing is known of a page before. All policies that are compared have the same free crawls.
-    """
-    rng = np.random.Generator(np.random.Philox(key=seed))
-    early = world.start_us - (rng.random(len(world)) * US_PER_DAY).astype(np.int64)
-    return np.maximum(world.history.first_us, early)
-
-
 class ClosedLoop:
     """A crawler and its log.
 
@@ -154,12 +145,12 @@ class ClosedLoop:
     world : World
     planner : Planner
     seed : int
-        Of the times of the free crawls before the first night.
+        Of the times of the free crawls, see `policies.simulation.intervals`.
     """
 
     def __init__(self, world: World, planner: Planner, seed: int = 0) -> None:
         self._world, self._planner = world, planner
-        self._free_us = free_crawls(world, seed)
+        self._free_us = free_crawls(world.history, seed)
         self._by_free = np.argsort(self._free_us, kind="stable")
         self._last_us = np.full(len(world), NO_TIME)
         self._last_version = np.full(len(world), -1, np.int64)

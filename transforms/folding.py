@@ -115,7 +115,7 @@ class FoldHistory(beam.DoFn):
         yield beam.pvalue.TaggedOutput(self.COUNTS, fold.counts.publish())
 
 
-def _observations(seen_code: IntArray, batches: list[pa.RecordBatch]) -> history.Observations:
+def observations_of(seen_code: IntArray, batches: list[pa.RecordBatch]) -> history.Observations:
     """The rows of a shard as arrays, `seen_code` being their pages; columns that no row has are left out."""
     if not batches:
         none = np.zeros(0, np.int64)
@@ -172,7 +172,7 @@ class ShardFold:
         self._compare_lastmods()
         self._read_state(old, old_code)
         self._read_slots()
-        rows = _observations(seen_code, observations)
+        rows = observations_of(seen_code, observations)
         self._known_from = self._first_days(rows, old_code, seen_code[len(rows) :])
         self._fold_observations(rows)
         del observations

@@ -7,13 +7,12 @@ makes of the estimates and of signals is its own, see `transforms.night_modes`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from policies import objectives, search
-from policies.page_state import NO_TIME, US_PER_DAY, Forgetting
+from policies.page_state import US_PER_DAY, Forgetting
 from policies.recalibration import Track, clock_factors, page_cells, pays
 from policies.typing_ import FloatArray, IntArray
 from transforms import schemas
@@ -42,8 +41,6 @@ from transforms.worlds import World
 
 FORGETTING = Forgetting(12, None)
 REQUEST_HALF_LIFE_DAYS = 28.0
-TOLD_BEFORE_US, TOLD_AFTER_US = 1_000_000, 61_000_000
-"""When a learner that is told of a change sees the page: just before, and when Last-Modified can date it."""
 
 
 @dataclass(frozen=True)
@@ -56,14 +53,11 @@ class JobOptions:
     max_signal_shift : float
     group_columns : tuple of str
         Of the world's metadata.
-    told : bool
-        Whether the nights are told of every true change up to a page's own last crawl, and when it was.
     """
 
     siblings: str = "auto"
     max_signal_shift: float = 0.005
     group_columns: tuple[str, ...] = ()
-    told: bool = False
 
 
 class JobFold:
@@ -84,7 +78,8 @@ class JobFold:
         self._world, self._mode, self._weight = world, mode, weight
         self._options = options or JobOptions()
         self._metadata = {name: world.metadata[name] for name in self._options.group_columns}
-        self.track = Track.empty()
+        self._track = Track.empty()
+        self.factors = self._track.factors()
 
     def known(self, as_of_us: int) -> IntArray:
         """Pages that are there at a night."""
@@ -117,7 +112,7 @@ class JobFold:
             options.group_columns,
             siblings=options.siblings,
             multiplier=multiplier,
-            clock_factors=self.track.factors(),
+            clock_factors=self.factors,
         )
         fold = ShardFold(settings, batches)
         folded = fold.tables(0, list(options.group_columns))
@@ -125,45 +120,19 @@ class JobFold:
         learned = learn(merge_overviews([fold.overview()]), self._clock, "importance", **with_signals)
         groups = group_means(folded, learned) if options.group_columns else None
         estimated = mode.estimate(folded, learned, self._clock, groups)
-        self.track = self.track.add(1.0, learned.judged.cells)
+        self._track = self._track.add(1.0, learned.judged.cells)
+        self.factors = self._track.factors()
         self.page = world.page_of_hash(estimated.tables["pages"].column("url_hash").to_numpy())
         return fold, estimated
 
     def _observations(self, day: Day) -> pa.RecordBatch:
-        page, at_us, version, modified = day.page, day.at_us, day.version, None
-        if self._options.told:
-            page, at_us, version, modified = self._tell(day)
-        columns: dict[str, pa.Array] = {} if modified is None else {"last_modified": times(modified)}
         return self._rows(
             schemas.OBSERVATIONS,
-            page,
-            fetched_at=times(at_us),
-            status=pa.array(np.full(len(page), 200, np.int16)),
-            digest_hash=pa.array((version + 1).astype(np.uint64)),
-            **columns,
+            day.page,
+            fetched_at=times(day.at_us),
+            status=pa.array(np.full(len(day.page), 200, np.int16)),
+            digest_hash=pa.array((day.version + 1).astype(np.uint64)),
         )
-
-    def _tell(self, day: Day) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-        """The crawls, and visits just before and after every change between two crawls of a page."""
-        history = self._world.history
-        again = np.diff(day.page, prepend=-1) == 0
-        since = np.where(again, np.concatenate([[0], day.at_us[:-1]]), day.last_before_us[day.page])
-        # The first crawl opens a page's record: to tell changed pages alone of earlier days would be unfair.
-        since = np.where(since == NO_TIME, day.at_us, since)
-        low, high = history.position(day.page, since), history.position(day.page, day.at_us)
-        change = np.repeat(low, high - low) + _within(high - low)
-        at = history.change_us[change]
-        crawl = np.repeat(day.at_us, high - low)
-        told, before = history.change_page[change], at - TOLD_BEFORE_US
-        page = np.concatenate([told, told, day.page])
-        # Of a dated change only the time since counts, for there may have been others: hence two visits each.
-        seen = np.concatenate([before, np.minimum(at + TOLD_AFTER_US, crawl - 1), day.at_us])
-        version = history.version(page, np.concatenate([before, at, day.at_us]))
-        modified = history.last_change(page, np.concatenate([before, at, day.at_us]))
-        kept = seen > np.concatenate([np.repeat(since, high - low), at, day.at_us - 1])
-        order = np.lexsort((seen, page))
-        order = order[kept[order]]
-        return page[order], seen[order], version[order], modified[order]
 
     def _listed(self, known: IntArray) -> pa.RecordBatch:
         rows = self._rows(schemas.PAGES, known, importance=pa.array(self._weight[known]))
@@ -206,6 +175,8 @@ class JobNights(Planner):
     weight : (n,) float64
         What each page weighs.
     options : JobOptions
+    foretell : bool
+        Whether `Planned.predicted` is wanted, which takes a tenth of the time.
     """
 
     def __init__(
@@ -215,9 +186,10 @@ class JobNights(Planner):
         crawls_per_page: float,
         weight: FloatArray,
         options: JobOptions | None = None,
+        foretell: bool = True,
     ) -> None:
         self._world, self._mode, self._crawls_per_page = world, mode, crawls_per_page
-        self._options = options or JobOptions()
+        self._options, self._foretell = options or JobOptions(), foretell
         self._fold = JobFold(world, mode, weight, self._options)
         self._carried = _Carried()
         self._trust: Trust = {}
@@ -251,7 +223,9 @@ class JobNights(Planner):
         pinged = np.zeros(len(world), np.bool_)
         heard = world.signals.between(np.iinfo(np.int64).min, day.as_of_us)
         pinged[heard.page[heard.at_us > day.last_us[heard.page]]] = True
-        planned = self._predict(mode.choose(planned, pinged), estimated, day)
+        planned = mode.choose(planned, pinged)
+        if self._foretell:
+            planned = self._predict(planned, estimated, day)
         slots_pages = scheduled.slots_pages()
         # Every slot is used, but a mode may have given it to another page.
         used = np.isin(slots_pages.column("url_hash").to_numpy(), world.url_hash[planned.page])
@@ -278,7 +252,7 @@ class JobNights(Planner):
         ahead_days = (due_us - np.maximum(since_us, day.as_of_us)) / US_PER_DAY
         row, pages = row_of_page[page], estimated.tables["pages"]
         calm, rate = (pages.column(n).to_numpy()[row] for n in ("calm_days", "change_rate_per_day"))
-        factor = clock_factors(page_cells(calm, rate), self._fold.track.factors())
+        factor = clock_factors(page_cells(calm, rate), self._fold.factors)
         hosts = estimated.tables["hosts"]
         off = ~pays(hosts.column("forecast_gain").to_numpy())
         factor[off[pages.column("host_code").to_numpy()[row]]] = 1.0
@@ -308,9 +282,3 @@ def group_means(folded: ShardTables, learned: Learned) -> GroupTable | None:
 def times(at_us: IntArray) -> pa.Array:
     """UTC microseconds as the schemas have times."""
     return pa.array(at_us).cast(schemas.TIME)
-
-
-def _within(count: IntArray) -> IntArray:
-    """0, 1, ..., count - 1 of each count, one after the other."""
-    total: Any = np.cumsum(count)
-    return np.arange(int(total[-1]) if len(count) else 0) - np.repeat(total - count, count)

@@ -86,6 +86,14 @@ KINDS = {
         Kind("hosts", schemas.HOSTS, (("host",), ("max_per_day", "min_gap_seconds")), key="host"),
     )
 }
+# No input of a night: a replay reads when pages changed.
+CHANGES = Kind(
+    "changes",
+    schemas.CHANGES,
+    (("url",), ("changed_at",)),
+    ("digest", "kind"),
+    times=("changed_at",),
+)
 
 
 def columns_to_read(
@@ -397,6 +405,18 @@ def _bad_names(names: pa.Array) -> Mask:
     return np.append(bad, False)[encoded.indices.fill_null(len(bad)).to_numpy()]
 
 
+def _changes(block: _Block, table: HostTable | None) -> Made:
+    url, keys = _url(block, table)
+    kind = block.column("kind")
+    named = block.nulls(pa.string()) if kind is None else columns.text(kind)[0]
+    return {
+        "url": url,
+        "changed_at": _time(block, "changed_at"),
+        "digest_hash": _read(block, "digest", columns.digest, pa.uint64()),
+        "first": pc.fill_null(pc.equal(named.cast(pa.string()), "first"), False),
+    }, keys
+
+
 def _sitemaps(block: _Block, table: HostTable | None) -> Made:
     url, keys = _url(block, table)
     texts = block.column("lastmod")
@@ -450,6 +470,7 @@ _READERS = {
     "observations": _observations,
     "requests": _requests,
     "signals": _signals,
+    "changes": _changes,
     "sitemaps": _sitemaps,
     "pages": _pages,
     "hosts": _hosts,

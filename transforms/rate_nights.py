@@ -1,20 +1,21 @@
 """Nights of other policies in a closed loop: change rates from somewhere, crawl rates by some rule, an order.
 
-Where change rates come from is an `Estimates`; how the budget is shared out an `Allocation`; in which order
-pages are crawled at these rates, `EVEN` or `RANDOM`.
+Where change rates come from is an `Estimates`; how they share the budget out, a name of
+`policies.rate_policies`; in which order pages are crawled at these rates, `EVEN` or `RANDOM`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from policies import objectives, quotas, search, sequencing
-from policies.page_state import US_PER_DAY
+from policies import prior, quotas, sequencing
+from policies.page_state import NO_TIME, US_PER_DAY
+from policies.rate_policies import Parameters, rates
+from policies.simulation.references import known_rates, uncensored_evidence
 from policies.typing_ import FloatArray, IntArray
 from transforms.closed_loop import Day, Planned, Planner
 from transforms.job_nights import JobFold
@@ -27,9 +28,7 @@ RANDOM: Final = "random"
 """Every slot goes to a page at random, in proportion to the rates, as policies of crawl probabilities do."""
 
 HISTORY_DAYS: Final = 30.0
-
-Allocation = Callable[[FloatArray, FloatArray, float], FloatArray]
-"""Crawl rates from change rates, weights, (n,) both, and the budget, all per day."""
+HALF_LIFE_CHANGES: Final = 12.0
 
 
 class Estimates(ABC):
@@ -90,44 +89,27 @@ class KnownRates(Estimates):
     """
 
     def __init__(self, world: World, after_us: int, until_us: int) -> None:
-        held = world.history.held_days(after_us, until_us)
-        changes = world.history.changes_between(after_us, until_us)
-        # Half a change more: a page that changed before the stretch only must be crawled once after that.
-        self._rate = (changes + 0.5) / np.maximum(held, 1.0)
+        self._rate = known_rates(world.history, after_us, until_us)
 
     def change_rates(self, day: Day, known: IntArray) -> FloatArray:
         return self._rate[known]
 
 
-def optimal(objective: str) -> Allocation:
-    """The allocation that maximises an objective of `policies.objectives`."""
+class Uncensored(Estimates):
+    """The job's estimates for a learner that is told every true change up to its own last crawl of a page."""
 
-    def allocate(change: FloatArray, weight: FloatArray, budget: float) -> FloatArray:
-        block = search.PageBlock(change, weight)
-        _, (allocation,) = search.solve(block, objectives.get(objective), budget)
-        return allocation.crawl_rate_per_day
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._first_us = np.full(len(world), NO_TIME)
 
-    return allocate
-
-
-def equal(change: FloatArray, weight: FloatArray, budget: float) -> FloatArray:
-    """The same for all pages."""
-    return np.full(len(change), budget / max(len(change), 1))
-
-
-def by_change(change: FloatArray, weight: FloatArray, budget: float) -> FloatArray:
-    """In proportion to change rates; equal where none is known."""
-    return _proportional(change, budget)
-
-
-def by_weight(change: FloatArray, weight: FloatArray, budget: float) -> FloatArray:
-    """In proportion to weights, e.g. clicks or impressions."""
-    return _proportional(weight, budget)
-
-
-def _proportional(to: FloatArray, budget: float) -> FloatArray:
-    total = float(to.sum())
-    return to * (budget / total) if total > 0 else np.full(len(to), budget / max(len(to), 1))
+    def change_rates(self, day: Day, known: IntArray) -> FloatArray:
+        opened = (np.diff(day.page, prepend=-1) != 0) & (day.last_before_us[day.page] == NO_TIME)
+        self._first_us[day.page[opened]] = day.at_us[opened]
+        history = self._world.history
+        evidence = uncensored_evidence(history, self._first_us, day.last_us, HALF_LIFE_CHANGES).take(known)
+        host, n_hosts = self._world.host[known], len(self._world.hosts)
+        change = prior.fit_prior(evidence, host)
+        return prior.estimate(evidence, host, n_hosts, change).change_rate_per_day
 
 
 class RateNights(Planner):
@@ -137,7 +119,8 @@ class RateNights(Planner):
     ----------
     world : World
     estimates : Estimates
-    allocate : Allocation
+    policy : str
+        A name of `policies.rate_policies`.
     crawls_per_page : float
         Budget per day, in crawls per known page.
     weight : (n,) float64
@@ -151,21 +134,24 @@ class RateNights(Planner):
         self,
         world: World,
         estimates: Estimates,
-        allocate: Allocation,
+        policy: str,
         crawls_per_page: float,
         weight: FloatArray,
         order: str = EVEN,
         key: int = 0,
     ) -> None:
-        self._world, self._estimates, self._allocate = world, estimates, allocate
+        self._world, self._estimates, self._policy = world, estimates, policy
         self._crawls_per_page, self._weight, self._order = crawls_per_page, weight, order
         self._rng = np.random.Generator(np.random.Philox(key=key))
         self._owed = 0.0
 
     def plan(self, day: Day) -> Planned:
         known = np.flatnonzero(self._world.history.first_us <= day.as_of_us)
+        if not len(known):
+            return Planned.of(known, known)
         budget = self._crawls_per_page * len(known)
-        rate = self._allocate(self._estimates.change_rates(day, known), self._weight[known], budget)
+        parameters = Parameters.of(self._estimates.change_rates(day, known), self._weight[known])
+        rate = rates(self._policy, parameters, budget)
         # What a policy cannot place, for no page would gain, is spent evenly: budgets are compared in full.
         unspent = budget - float(rate.sum())
         if unspent > 1e-9 * budget:

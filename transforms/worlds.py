@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from policies.simulation.histories import ChangeHistory
-from policies.typing_ import BoolArray, IntArray, UIntArray
+from policies.typing_ import BoolArray, FloatArray, IntArray, UIntArray
 from transforms.urls import HostTable, locate
 
 
@@ -86,6 +86,8 @@ class World:
     signals : SignalLog
     metadata : dict of str to (n,) string array
         Columns of the catalogue, by which pages may borrow from each other.
+    weights : dict of str to (n,) float64
+        What pages weigh, by name: clicks, impressions, importance.
     """
 
     history: ChangeHistory
@@ -96,6 +98,7 @@ class World:
     hosts: tuple[str, ...]
     signals: SignalLog = field(default_factory=SignalLog.empty)
     metadata: Mapping[str, pa.Array] = field(default_factory=dict)
+    weights: Mapping[str, FloatArray] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.url_hash)
@@ -148,6 +151,7 @@ class World:
             hosts=tuple(self.hosts[c] for c in codes.tolist()),
             signals=replace(log, page=number[log.page]),
             metadata={name: column.filter(mask) for name, column in self.metadata.items()},
+            weights={name: weight[kept] for name, weight in self.weights.items()},
         )
 
 

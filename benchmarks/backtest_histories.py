@@ -1,0 +1,121 @@
+"""The policies on real histories of changes: the table of docs/backtest.md.
+
+    python -m benchmarks.backtest_histories [NAME ...] [--draws 5] [--out FOLDER]
+
+Histories are those of the workshop (skipped with a note where they are absent; set RECRAWL_SHARED to its
+folder), read as its `replay.py` reads them, and given to `recrawl backtest --changes`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.replay_estimators import shared_folder
+from pipelines import cli
+from transforms.schemas import TIME
+
+HISTORIES: dict[str, tuple[str, str, tuple[float, ...]]] = {
+    "ota_contrib": ("2024-01-01", "2025-01-01", (0.03, 0.1)),
+    "prices_tcg": ("2026-03-01", "2026-06-15", (0.1,)),
+    "pages_swiss": ("2024-01-01", "2025-01-01", (0.1,)),
+    "software_releases": ("2024-06-01", "2025-12-31", (0.05,)),
+    "docs_sitemap": ("2026-02-01", "2026-07-01", (0.1,)),
+    "pages_news_de": ("2025-12-29", "2026-01-04", (1.0,)),
+}
+_DROPPED = ("manual", "restored", "error", "empty"), ("refilter", "manual", "bulk")
+_EVENT_COLUMNS = (
+    "page_id event_time prev_poll kind digest cause price value version seen_time links_added links_removed "
+    "in_sitemap prerelease watched_until"
+).split()
+
+
+def _rows(path: Path) -> Iterator[dict[str, str]]:
+    with gzip.open(path, "rt", newline="") as file:
+        yield from csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+
+
+def _url(row: dict[str, str]) -> str:
+    if row.get("service"):
+        slug = "".join(c if c.isalnum() else "-" for c in row["service"].lower()).strip("-") or "x"
+        return f"https://{slug}.test/{quote(row['terms_type'])}"
+    host, _, rest = row["page_id"].partition("/")
+    return f"https://{host}/{quote(rest, safe='/#?=&%.-_~')}"
+
+
+def convert(folder: Path, out: Path) -> list[str]:
+    """Write the inputs of a backtest; returns its options."""
+    out.mkdir(parents=True, exist_ok=True)
+    events: dict[str, list[tuple[int, str]]] = {}
+    metadata: dict[str, dict[str, str]] = {}
+    for row in _rows(folder / "events.tsv.gz"):
+        if row["kind"] in _DROPPED[0] or row.get("cause") in _DROPPED[1]:
+            continue
+        version = next((row[n] for n in ("digest", "price", "value", "version") if row.get(n)), "")
+        content = "gone" if row["kind"] == "delete" else version or row["event_time"]
+        events.setdefault(_url(row), []).append((int(float(row["event_time"]) * 1e6), content))
+        metadata[_url(row)] = {k: v for k, v in row.items() if k not in _EVENT_COLUMNS}
+    rows = [
+        (u, at, d, "change" if i else "first")
+        for u in sorted(events)
+        for i, (at, d) in enumerate(sorted(events[u]))
+    ]
+    url, at, digest, kind = zip(*rows, strict=True)
+    changes = {"url": url, "changed_at": pa.array(at).cast(TIME), "digest": digest, "kind": kind}
+    pq.write_table(pa.table(changes), out / "changes.parquet")
+    names = sorted({n for values in metadata.values() for n in values})
+    pages = {"url": sorted(events), **{n: [metadata[u].get(n) for u in sorted(events)] for n in names}}
+    pq.write_table(pa.table({n: pa.array(v, pa.string()) for n, v in pages.items()}), out / "pages.parquet")
+    options = [f"--changes={out}/changes.parquet", f"--pages={out}/pages.parquet"]
+    if (folder / "lastmod.tsv.gz").exists():
+        seen, known = [], set()
+        for row in _rows(folder / "lastmod.tsv.gz"):  # by page, then time; a first date is no signal
+            if row["lastmod"] and row["page_id"] in known and _url(row) in events:
+                seen.append((_url(row), int(float(row["seen_time"]) * 1e6)))
+            if row["lastmod"]:
+                known.add(row["page_id"])
+        signals = {
+            "url": [u for u, _ in seen],
+            "signalled_at": pa.array([t for _, t in seen]).cast(TIME),
+            "source": ["sitemap"] * len(seen),
+        }
+        pq.write_table(pa.table(signals), out / "signals.parquet")
+        options.append(f"--signals={out}/signals.parquet")
+    return options
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one backtest after the other."""
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("names", nargs="*", default=list(HISTORIES), help="(default: all)")
+    p.add_argument("--out", type=Path, default=Path("out/backtests"))
+    arguments, more = list(sys.argv[1:] if argv is None else argv), []
+    if "--" in arguments:
+        at = arguments.index("--")
+        arguments, more = arguments[:at], arguments[at + 1 :]
+    parsed = p.parse_args(arguments)
+    for name in parsed.names:
+        folder = shared_folder() / "data" / name
+        if not (folder / "events.tsv.gz").exists():
+            print(f"skipped: no events.tsv.gz in {folder}; set RECRAWL_SHARED")
+            continue
+        start, end, budgets = HISTORIES[name]
+        options = convert(folder, parsed.out / name / "inputs")
+        options += [f"--start={start}", f"--end={end}", "--budgets", *map(str, budgets)]
+        print(f"\n## {name}\n", flush=True)
+        code = cli.main(["backtest", *options, f"--output={parsed.out / name}", *more])
+        if code:
+            return code
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

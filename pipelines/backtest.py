@@ -1,0 +1,491 @@
+"""`recrawl backtest`: which policy, and what budget, for a team's own pages."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
+from apache_beam.pvalue import AsList, AsSingleton
+
+from pipelines import __version__, backtest_report, waiting
+from pipelines.nightly import local_runner
+from pipelines.options import OptionsError, format_instant, parse_instant
+from transforms import schemas
+from transforms.backtesting import (
+    EQUAL,
+    POLICIES,
+    ZIPF,
+    PlayTrials,
+    Scored,
+    Trial,
+    available,
+    scored_from,
+    trials,
+    weightings,
+)
+from transforms.reading import Input
+from transforms.replaying import BuildWorld, Facts, ReadLogs, Replayed, ReplaySettings
+from transforms.sinks import FileInfo, make_folder, write_file, write_json
+from transforms.sources import check_inputs, plan_files
+
+DESCRIPTION = """\
+Replay when pages changed, let policies crawl them with equal budgets, and print how fresh each keeps its
+copies, with standard errors, and what more budget buys. Policies see only what their own crawls find and
+learn on the way; the first part of the time is not scored. Give --observations, a crawl log, or --changes, a
+list of all changes. DIR gets results.parquet (a row a run), days.parquet (a row a run and day),
+summary.parquet (the table) and pictures.
+"""
+EXIT_HELP = "exit codes: 0 done; 1 failed; 2 options or inputs wrong."
+DEFAULT_POLICIES = (
+    "recrawl",
+    "recrawl+signals",
+    "uniform",
+    "change-weighted",
+    "click-weighted",
+    "lambdacrawl",
+    "periodic-history",
+    "nutch-default",
+    "nutch-adaptive",
+    "stormcrawler-adaptive",
+    "heritrix",
+    "sitemap",
+    "uncensored",
+)
+LOG_BUDGETS, CHANGE_BUDGETS = (0.25, 0.5, 1.0), (0.25, 0.5, 1.0, 2.0)
+WEIGHTS = ("auto", EQUAL, ZIPF, "clicks", "impressions", "importance")
+KINDS = ("changes", "observations", "requests", "signals", "pages")
+
+RESULTS = pa.schema(
+    [
+        ("policy", pa.string()),
+        ("budget", pa.float64()),
+        ("budget_per_day", pa.float64()),
+        ("weights", pa.string()),
+        ("repetition", pa.int32()),
+        ("pages", pa.int64()),
+        ("accuracy", pa.float64()),
+        ("offer_freshness", pa.float64()),
+        ("harmonic_cost", pa.float64()),
+        ("crawls", pa.int64()),
+        ("spent", pa.float64()),
+        ("found", pa.float64()),
+    ]
+)
+DAYS = pa.schema(
+    [
+        ("policy", pa.string()),
+        ("budget", pa.float64()),
+        ("weights", pa.string()),
+        ("repetition", pa.int32()),
+        ("day", pa.timestamp("us", tz="UTC")),
+        ("fresh", pa.float64()),
+        ("held", pa.float64()),
+    ]
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the command."""
+    parser.description, parser.epilog = DESCRIPTION, EXIT_HELP
+    add_inputs(parser)
+    add = parser.add_argument
+    add(
+        "--budgets",
+        nargs="+",
+        metavar="RATE",
+        help="crawls per page and day (default: parts of the log's own rate, or of the changes' rate)",
+    )
+    add_choices(parser, DEFAULT_POLICIES)
+
+
+def add_inputs(parser: argparse.ArgumentParser) -> None:
+    """Options of what is replayed."""
+    inputs = parser.add_argument_group(
+        "inputs (globs, comma-separated; Parquet, Avro, JSON Lines, CSV, .gz)"
+    ).add_argument
+    inputs("--observations", metavar="FILES", help="crawl log, as for recrawl nightly")
+    inputs(
+        "--changes",
+        metavar="FILES",
+        help="every change: url, changed_at[, digest, kind]; a row of kind `first` is where the page appears",
+    )
+    inputs("--requests", metavar="FILES", help="request log, as for recrawl nightly: what pages weigh")
+    inputs("--signals", metavar="FILES", help="change signals: url, signalled_at[, source]")
+    inputs("--pages", metavar="FILES", help="page catalogue: url[, importance], metadata columns")
+    inputs("--start", metavar="TIME", help="first night, ISO 8601, UTC (default: the first whole day)")
+    inputs("--end", metavar="TIME", help="end of the last night's day (default: the last whole day)")
+    inputs("--sample", metavar="SHARE", default="1", help="share of all pages, by hash (default %(default)s)")
+    inputs(
+        "--max_pages",
+        metavar="N",
+        default="5000",
+        help="of more pages, this many by hash; a run takes 0.05 s a night and more (default %(default)s)",
+    )
+
+
+def add_choices(parser: argparse.ArgumentParser, policies: Sequence[str]) -> None:
+    """Options of what is compared."""
+    add = parser.add_argument
+    known = "\n".join(f"  {name}: {p.what}" for name, p in POLICIES.items())
+    add(
+        "--policies",
+        nargs="+",
+        metavar="NAME",
+        default=list(policies),
+        help=f"(default: {' '.join(policies)}, those that the inputs allow). {known}",
+    )
+    add(
+        "--weights",
+        nargs="+",
+        metavar="NAME",
+        default=["auto"],
+        help=f"what requests are: {', '.join(WEIGHTS)}; zipf draws which pages are popular; auto takes "
+        "clicks, impressions or importance where the inputs have them, else equal (default: auto)",
+    )
+    add("--draws", metavar="N", default="5", help="draws of zipf weights (default %(default)s)")
+    add(
+        "--repetitions",
+        metavar="N",
+        default="1",
+        help="runs with other instants of first crawls (default %(default)s)",
+    )
+    add(
+        "--warm_up",
+        metavar="SHARE",
+        default="0.4",
+        help="share of the nights not scored (default %(default)s)",
+    )
+    add("--against", metavar="NAME", default="recrawl", help="policy to compare with (default %(default)s)")
+    add("--seed", metavar="N", default="0", help="of changes that nothing dates (default %(default)s)")
+    add("--workers", metavar="N", help="processes on this machine (default: cores)")
+    add("--output", metavar="DIR", required=True, help="folder for the results")
+    add(
+        "--no_plots",
+        action="store_true",
+        help="no pictures; they need matplotlib: pip install 'recrawl[plots]'",
+    )
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The checked options. Plain data: it travels to workers.
+
+    Attributes
+    ----------
+    inputs : tuple of Input
+    budgets : tuple of float
+        Empty: parts of the rate that the inputs have.
+    """
+
+    inputs: tuple[Input, ...]
+    output: str
+    replay: ReplaySettings
+    sample: float
+    budgets: tuple[float, ...]
+    policies: tuple[str, ...]
+    weights: tuple[str, ...]
+    draws: int
+    repetitions: int
+    warm_up: float
+    against: str
+    workers: int
+    plots: bool
+
+    @classmethod
+    def of(cls, parsed: argparse.Namespace) -> Settings:
+        """Check everything at once.
+
+        Raises
+        ------
+        OptionsError
+        """
+        check = _Check(parsed)
+        given = [k for k in ("changes", "observations") if getattr(parsed, k)]
+        if len(given) != 1:
+            check.problems.append("--observations and --changes: give one of them, what is to be replayed")
+        inputs = tuple(Input(k, v, True) for k in KINDS if (v := getattr(parsed, k)))
+        budgets = tuple(
+            check.value(f"--budgets={b}", b, 1e-6, 1e4, "crawls per page and day")
+            for b in getattr(parsed, "budgets", None) or ()
+        )
+        replay = ReplaySettings(
+            check.instant("start"),
+            check.instant("end"),
+            check.number("max_pages", 1, 10_000_000, "pages"),
+            check.number("seed", 0, 2**63 - 1, "seed"),
+        )
+        settings = cls(
+            inputs,
+            parsed.output.rstrip("/") or parsed.output,
+            replay,
+            check.value(f"--sample={parsed.sample}", parsed.sample, 1e-9, 1.0, "share of pages"),
+            tuple(sorted(set(budgets))),
+            check.names("policies", POLICIES),
+            check.names("weights", WEIGHTS),
+            check.number("draws", 1, 1000, "draws"),
+            check.number("repetitions", 1, 1000, "repetitions"),
+            check.value(f"--warm_up={parsed.warm_up}", parsed.warm_up, 0.0, 0.9, "share of nights"),
+            parsed.against,
+            _cores() if parsed.workers is None else check.number("workers", 1, 1024, "processes"),
+            not parsed.no_plots,
+        )
+        if settings.against not in settings.policies:
+            check.problems.append(f"--against={settings.against}: not among --policies")
+        if check.problems:
+            raise OptionsError(check.problems)
+        return settings
+
+    def published(self) -> dict[str, Any]:
+        """What results.json says of the options: what decides the results."""
+        values = asdict(self)
+        for name in ("output", "workers", "plots", "inputs"):
+            del values[name]
+        values["inputs"] = {i.kind: i.patterns for i in self.inputs}
+        return values
+
+
+check = Settings.of
+
+
+class _Check:
+    """Checks options and gathers what is wrong."""
+
+    def __init__(self, parsed: argparse.Namespace) -> None:
+        self._parsed = parsed
+        self.problems: list[str] = []
+
+    def value(self, option: str, text: str, low: float, high: float, what: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not low <= value <= high:
+            self.problems.append(f"{option}: expected {what} from {low:g} to {high:g}")
+        return value
+
+    def number(self, name: str, low: int, high: int, what: str) -> int:
+        text = getattr(self._parsed, name)
+        try:
+            value = int(text)
+        except ValueError:
+            value = low - 1
+        if not low <= value <= high:
+            self.problems.append(f"--{name}={text}: expected {what}, a whole number from {low} to {high}")
+        return value
+
+    def instant(self, name: str) -> int | None:
+        text = getattr(self._parsed, name)
+        if not text:
+            return None
+        try:
+            return parse_instant(text)
+        except ValueError:
+            self.problems.append(f"--{name}={text}: expected ISO 8601, e.g. 2026-07-01T00:00:00Z")
+            return None
+
+    def names(self, option: str, known: Any) -> tuple[str, ...]:
+        words = [w for text in getattr(self._parsed, option) for w in text.split(",") if w]
+        unknown = [w for w in words if w not in known]
+        if unknown:
+            self.problems.append(f"--{option}: {', '.join(unknown)}: choose from {', '.join(known)}")
+        return tuple(dict.fromkeys(words))
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def budgets_of(settings: Settings, facts: Facts) -> list[float]:
+    """Budgets, crawls per page and day: the given ones, or parts of the rate of the log or of changes."""
+    if settings.budgets:
+        return list(settings.budgets)
+    if facts.source == "observations":
+        return sorted({_rounded(facts.crawls_per_page_day * part) for part in LOG_BUDGETS})
+    rate = facts.changes / max(facts.pages * facts.nights, 1)
+    return sorted({_rounded(rate * part) for part in CHANGE_BUDGETS})
+
+
+def _rounded(value: float) -> float:
+    """Two digits."""
+    return float(f"{max(value, 1e-6):.1e}")
+
+
+def scorings_of(settings: Settings, replayed: Replayed) -> list[Any]:
+    """Weightings, "auto" resolved."""
+    has = replayed.world.weights
+    best = next((name for name in ("clicks", "impressions", "importance") if name in has), EQUAL)
+    names = dict.fromkeys(best if name == "auto" else name for name in settings.weights)
+    missing = [name for name in names if name not in (EQUAL, ZIPF) and name not in has]
+    if missing:
+        raise OptionsError([f"--weights={missing[0]}: no input has any: give --requests or --pages"])
+    return weightings(list(names), settings.draws, settings.repetitions)
+
+
+def make_trials(settings: Settings, replayed: Replayed) -> Iterator[Trial]:
+    """All runs of a backtest."""
+    names = available(replayed.world, settings.policies)
+    yield from trials(names, budgets_of(settings, replayed.facts), scorings_of(settings, replayed))
+
+
+class WriteResults(beam.DoFn):
+    """Writes all results, in an order that no runner decides."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def process(
+        self, _: Any, scored: list[Scored], replayed: Replayed, counts: list[dict[str, int]]
+    ) -> Iterator[FileInfo]:
+        output = self._settings.output
+        order = {name: at for at, name in enumerate(POLICIES)}
+        scored = sorted(scored, key=lambda s: (s.weights, s.budget, order[s.policy], s.repetition))
+        begin = scored_from(replayed.world, self._settings.warm_up)
+        yield write_table(output, "days.parquet", days_table(scored, begin))
+        yield write_table(output, "results.parquet", results_table(scored))
+        total: dict[str, int] = {}
+        for some in counts:
+            for name, n in some.items():
+                total[name] = total.get(name, 0) + n
+        facts = {
+            k: None if isinstance(v, float) and math.isnan(v) else v
+            for k, v in asdict(replayed.facts).items()
+        }
+        about = {
+            "recrawl": __version__,
+            "facts": facts,
+            "rows": dict(sorted(total.items())),
+            "start": format_instant(replayed.world.start_us),
+            "end": format_instant(replayed.world.end_us),
+            "scored_from": format_instant(begin),
+            "options": self._settings.published(),
+        }
+        yield write_json(output, "results.json", about)
+
+
+def results_table(scored: Sequence[Scored]) -> pa.Table:
+    """One row a run and weighting."""
+    rows = [{n: getattr(s, n, None) for n in RESULTS.names} for s in scored]
+    for row, s in zip(rows, scored, strict=True):
+        row["budget_per_day"] = s.budget * s.pages
+    return pa.Table.from_pylist(rows, RESULTS)
+
+
+def days_table(scored: Sequence[Scored], begin_us: int) -> pa.Table:
+    """One row a run, weighting and scored day."""
+    size = [len(s.fresh) for s in scored]
+    day = begin_us + np.concatenate([np.arange(n) for n in size]) * 86_400_000_000
+    columns = {
+        "policy": np.repeat(np.array([s.policy for s in scored], object), size),
+        "budget": np.repeat([s.budget for s in scored], size),
+        "weights": np.repeat(np.array([s.weights for s in scored], object), size),
+        "repetition": np.repeat(np.array([s.repetition for s in scored], np.int32), size),
+        "day": pa.array(day).cast(schemas.TIME),
+        "fresh": np.concatenate([s.fresh for s in scored]),
+        "held": np.concatenate([s.held for s in scored]),
+    }
+    return pa.table([pa.array(columns[f.name], f.type) for f in DAYS], schema=DAYS)
+
+
+def write_table(folder: str, name: str, table: pa.Table) -> FileInfo:
+    """Write a table as one Parquet file."""
+
+    def write(target: Any) -> None:
+        pq.write_table(table, target, compression="zstd")
+
+    return write_file(folder, name, write, table.num_rows)
+
+
+def build_pipeline(
+    pipeline: beam.Pipeline,
+    settings: Settings,
+    make: Callable[[Settings, Replayed], Iterator[Any]] = make_trials,
+    play: beam.DoFn | None = None,
+    write: beam.DoFn | None = None,
+) -> None:
+    """Wire a backtest: logs to a world, the world to runs, runs to results."""
+    read = pipeline | "ReadLogs" >> ReadLogs(settings.inputs, settings.sample)
+    nothing = pa.RecordBatch.from_pylist([], schemas.CHANGES)
+    seed = pipeline | "NoRows" >> beam.Create([(0, nothing)]).with_output_types(tuple[int, pa.RecordBatch])
+    replayed = AsSingleton(
+        (read[ReadLogs.ROWS], seed)
+        | "AllRows" >> beam.Flatten()
+        | "OneWorld" >> beam.GroupByKey()
+        | "BuildWorld" >> beam.ParDo(BuildWorld(settings.replay)).with_output_types(Replayed)
+    )
+    scored = (
+        pipeline
+        | "Settings" >> beam.Create([settings])
+        | "MakeTrials" >> beam.FlatMap(make, replayed)
+        | "SpreadTrials" >> beam.Reshuffle()
+        | "PlayTrials" >> beam.ParDo(play or PlayTrials(settings.warm_up), replayed)
+    )
+    _ = (
+        pipeline
+        | "Once" >> beam.Create([None])
+        | "WriteResults"
+        >> beam.ParDo(
+            write or WriteResults(settings), AsList(scored), replayed, AsList(read[ReadLogs.COUNTS])
+        )
+    )
+
+
+def run_pipeline(settings: Settings, beam_arguments: Sequence[str], **parts: Any) -> bool:
+    """Run to the end, in processes of this machine unless another runner is asked for.
+
+    Returns
+    -------
+    bool
+        Whether results are there; False where another runner has only taken the job.
+
+    Raises
+    ------
+    OptionsError, policies.errors.RecrawlError, waiting.RunnerError
+    """
+    for found in settings.inputs:
+        if found.kind == "changes":
+            plan_files(found.patterns, found.kind, True)
+        else:
+            check_inputs(found.kind, found.patterns, True)
+    options = PipelineOptions(list(beam_arguments))
+    runner = local_runner(options)
+    if runner is not None:
+        direct = options.view_as(DirectOptions)
+        direct.direct_num_workers = settings.workers
+        if settings.workers > 1:
+            direct.direct_running_mode = "multi_processing"
+    make_folder(settings.output)
+    pipeline = beam.Pipeline(runner=runner, options=options)
+    build_pipeline(pipeline, settings, **parts)
+    waiting.finish(pipeline)
+    return True
+
+
+def run(parsed: argparse.Namespace, beam_arguments: Sequence[str] = ()) -> int:
+    """Run the command; returns the exit code."""
+    settings = Settings.of(parsed)
+    run_pipeline(settings, beam_arguments)
+    print(backtest_report.report(settings.output, settings.against))
+    draw_pictures(settings)
+    return 0
+
+
+def draw_pictures(settings: Settings) -> None:
+    """Draw what results are there, and name the pictures; say so where matplotlib is missing."""
+    if not settings.plots:
+        return
+    try:
+        paths = backtest_report.draw(settings.output)
+    except backtest_report.NoPlotsError as error:
+        print(error, file=sys.stderr)
+    else:
+        print("\n" + "\n".join(paths))

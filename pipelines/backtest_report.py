@@ -1,0 +1,319 @@
+"""What a backtest says: who is best at which budget, by how much, and what more budget buys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from apache_beam.io.filesystems import FileSystems
+
+from policies.simulation import statistics
+from policies.typing_ import FloatArray
+from transforms.backtesting import POLICIES
+from transforms.sinks import read_json, write_file
+
+WEEK = 7
+MIN_BLOCKS = 4
+SURE = 2.0  # standard errors
+OFF_BUDGET = 0.01
+
+
+class NoPlotsError(RuntimeError):
+    """matplotlib is not there."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A policy at a budget under one kind of weights.
+
+    Attributes
+    ----------
+    accuracy, error : float
+        Mean over repetitions, and its standard error.
+    gain, gain_error : float
+        Difference to the policy compared with, paired.
+    p_value : float
+        Wilcoxon signed-rank test of the differences of blocks of days, two-sided.
+    off_budget : float
+        Crawls spent, relative to the budget, less 1.
+    offer_freshness, found, harmonic_cost : float
+        Means over repetitions.
+    """
+
+    accuracy: float
+    error: float
+    gain: float
+    gain_error: float
+    p_value: float
+    off_budget: float
+    offer_freshness: float
+    found: float
+    harmonic_cost: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All cells of one kind of weights.
+
+    Attributes
+    ----------
+    weights, against : str
+    budgets : list of float
+    policies : list of str
+    cells : dict of (policy, budget) to Cell
+    repetitions : int
+    """
+
+    weights: str
+    against: str
+    budgets: list[float]
+    policies: list[str]
+    cells: dict[tuple[str, float], Cell]
+    repetitions: int
+
+    def best(self, budget: float) -> str:
+        """The best policy that a crawler can follow."""
+        real = [p for p in self.policies if not POLICIES[p].reference]
+        return max(real, key=lambda p: self.cells[p, budget].accuracy)
+
+
+def compare(results: pa.Table, days: pa.Table, against: str) -> list[Comparison]:
+    """Put policies side by side.
+
+    The error of a difference is that over blocks of days (weeks, where there are four), for the runs are on
+    one history; and that over repetitions, where there are several; added in squares.
+    """
+    series: dict[tuple[str, str, float, int], tuple[FloatArray, FloatArray]] = {}
+    runs: dict[tuple[str, str, float], list[dict[str, Any]]] = {}
+    for row in results.to_pylist():
+        runs.setdefault((row["weights"], row["policy"], row["budget"]), []).append(row)
+    names = ("weights", "policy", "budget", "repetition")
+    keys = list(zip(*(days.column(n).to_pylist() for n in names), strict=True))
+    fresh, held = (days.column(n).to_numpy() for n in ("fresh", "held"))
+    starts = [i for i, key in enumerate(keys) if i == 0 or key != keys[i - 1]]
+    for low, high in zip(starts, [*starts[1:], len(keys)], strict=True):
+        series[keys[low]] = (fresh[low:high], held[low:high])
+    found = []
+    for weights in sorted({w for w, _, _ in runs}):
+        policies = [p for p in POLICIES if any((weights, p, b) in runs for w, _, b in runs if w == weights)]
+        budgets = sorted({b for w, _, b in runs if w == weights})
+        cells = {
+            (p, b): _cell(series, runs[weights, p, b], runs.get((weights, against, b)))
+            for p in policies
+            for b in budgets
+        }
+        repetitions = len(runs[weights, policies[0], budgets[0]])
+        found.append(Comparison(weights, against, budgets, policies, cells, repetitions))
+    return found
+
+
+def _cell(
+    series: dict[tuple[str, str, float, int], tuple[FloatArray, FloatArray]],
+    mine: list[dict[str, Any]],
+    base: list[dict[str, Any]] | None,
+) -> Cell:
+    def of(row: dict[str, Any]) -> tuple[FloatArray, FloatArray]:
+        return series[row["weights"], row["policy"], row["budget"], row["repetition"]]
+
+    accuracy = np.array([row["accuracy"] for row in mine])
+    days = [of(row) for row in mine]
+    together = sum(fresh / held.sum() for fresh, held in days) / len(days)
+    whole = sum(held / held.sum() for _, held in days) / len(days)
+    block = _blocks(len(whole))
+    error = _both(statistics.over_pages(together, whole, cluster=block)[1], accuracy)
+    gain, gain_error, p = 0.0, 0.0, 1.0
+    if base is not None and base is not mine:
+        others = [of(row) for row in base]
+        other = sum(fresh / held.sum() for fresh, held in others) / len(others)
+        gains = accuracy - np.array([row["accuracy"] for row in base])
+        gain = float(gains.mean())
+        gain_error = _both(statistics.over_pages(together, whole, other=other, cluster=block)[1], gains)
+        size = np.bincount(block, whole)
+        p = statistics.paired(np.bincount(block, together) / size, np.bincount(block, other) / size).p_value
+
+    def mean(name: str) -> float:
+        return float(np.mean([row[name] for row in mine]))
+
+    off = max((row["spent"] / row["budget"] - 1.0 for row in mine), key=abs)
+    return Cell(
+        float(accuracy.mean()),
+        error,
+        gain,
+        gain_error,
+        p,
+        off,
+        mean("offer_freshness"),
+        mean("found"),
+        mean("harmonic_cost"),
+    )
+
+
+def _blocks(days: int) -> np.ndarray:
+    size = WEEK if days >= MIN_BLOCKS * WEEK else 1
+    return np.arange(days) // size
+
+
+def _both(of_days: float, values: FloatArray) -> float:
+    if len(values) < 2:
+        return of_days
+    return float(np.hypot(of_days, statistics.summary(values).standard_error))
+
+
+def summary_table(comparisons: Sequence[Comparison]) -> pa.Table:
+    """The cells as a table."""
+    rows = [
+        {
+            "weights": c.weights,
+            "budget": budget,
+            "policy": policy,
+            "against": c.against,
+            "repetitions": c.repetitions,
+            **vars(c.cells[policy, budget]),
+        }
+        for c in comparisons
+        for budget in c.budgets
+        for policy in c.policies
+    ]
+    return pa.Table.from_pylist(rows)
+
+
+def report(folder: str, against: str) -> str:
+    """Read the results of a folder, write summary.parquet, and tell."""
+    results, days = (read_table(folder, f"{name}.parquet") for name in ("results", "days"))
+    about = read_json(FileSystems.join(folder, "results.json"))
+    comparisons = compare(results, days, against)
+    table = summary_table(comparisons)
+    write_file(folder, "summary.parquet", lambda out: pq.write_table(table, out), table.num_rows)
+    parts = [head(folder)]
+    for c in comparisons:
+        parts += [_table(c), _verdict(c)]
+    return "\n\n".join([*parts, *cautions(about, comparisons)])
+
+
+def read_table(folder: str, name: str) -> pa.Table:
+    """A Parquet file of a folder on any of Beam's file systems."""
+    with FileSystems.open(FileSystems.join(folder, name), compression_type="uncompressed") as file:
+        return pq.read_table(pa.BufferReader(file.read()))
+
+
+def head(folder: str) -> str:
+    """What was replayed."""
+    about = read_json(FileSystems.join(folder, "results.json"))
+    facts = about["facts"]
+    some = "" if facts["pages"] == facts["pages_read"] else f" of {facts['pages_read']:,}"
+    lines = [
+        f"{facts['pages']:,} pages{some}, {facts['nights']} nights from {about['start'][:10]} on, scored "
+        f"from {about['scored_from'][:10]} on; {facts['changes']:,} changes."
+    ]
+    if facts["source"] == "observations":
+        lines.append(
+            f"The log: {facts['crawls_per_page_day']:.3g} crawls per page and day, "
+            f"{_percent(facts['found'])} of them found a change, {_percent(facts['dated'])} of these dated."
+        )
+    rejected = {k: n for k, n in about["rows"].items() if k.endswith("_rejected") and n}
+    if rejected:
+        lines.append("Rejected rows: " + ", ".join(f"{k[:-9]} {n:,}" for k, n in rejected.items()) + ".")
+    return "\n".join(lines)
+
+
+def _percent(share: float | None) -> str:
+    return "none" if share is None else f"{100.0 * share:.0f} %"
+
+
+def _table(c: Comparison) -> str:
+    """Freshness of the policy compared with, and differences of the others, in percentage points."""
+    draws = f", {c.repetitions} draws" if c.weights == "zipf" else ""
+    lines = [
+        f"Fresh requests in percent, {c.weights} weights{draws}; below {c.against}, differences to it with "
+        "standard errors"
+    ]
+    head = ["crawls per page and day", *(f"{b:g}" for b in c.budgets)]
+    rows = [head]
+    order = sorted(c.policies, key=lambda p: -sum(c.cells[p, b].accuracy for b in c.budgets))
+    order.sort(key=lambda p: (p != c.against, POLICIES[p].reference))
+    for policy in order:
+        row = [policy + (" (reference)" if POLICIES[policy].reference else "")]
+        for budget in c.budgets:
+            cell = c.cells[policy, budget]
+            if policy == c.against:
+                text = f"{100 * cell.accuracy:.2f} ± {100 * cell.error:.2f}"
+            else:
+                text = f"{100 * cell.gain:+.2f} ± {100 * cell.gain_error:.2f}"
+            if abs(cell.off_budget) > OFF_BUDGET:
+                text += f" (spends {100 * (1 + cell.off_budget):.0f} %)"
+            row.append(text)
+        rows.append(row)
+    return "\n".join([*lines, *aligned(rows)])
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows as lines, the first column to the left, others to the right."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return [
+        "  ".join(
+            cell.ljust(width) if i == 0 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _verdict(c: Comparison) -> str:
+    lines = []
+    for budget in c.budgets:
+        best = c.best(budget)
+        cell = c.cells[best, budget]
+        text = f"At {budget:g}: best is {best}, {100 * cell.accuracy:.2f} %"
+        if best == c.against:
+            rivals = [p for p in c.policies if p != best and not POLICIES[p].reference]
+            if rivals:
+                second = max(rivals, key=lambda p: c.cells[p, budget].accuracy)
+                other = c.cells[second, budget]
+                text += f"; next is {second}, {_lead(-other.gain, other.gain_error)}"
+        else:
+            text += f", ahead of {c.against} by {_lead(cell.gain, cell.gain_error, '')}"
+        lines.append(text + ".")
+    for low, high in zip(c.budgets, c.budgets[1:], strict=False):
+        best = c.best(high)
+        gained = c.cells[best, high].accuracy - c.cells[best, low].accuracy
+        lines.append(
+            f"{high / low:.3g} times the budget, {low:g} to {high:g}: {100 * gained:+.2f} points for {best}."
+        )
+    return "\n".join(lines)
+
+
+def _lead(gain: float, error: float, behind: str = " behind") -> str:
+    sure = "" if gain > SURE * error else ", which may be chance"
+    return f"{100 * gain:.2f} ± {100 * error:.2f} points{behind}{sure}"
+
+
+def cautions(about: dict[str, Any], comparisons: Sequence[Comparison]) -> list[str]:
+    facts, found = about["facts"], []
+    if facts["source"] == "observations":
+        own = facts["crawls_per_page_day"]
+        text = (
+            "A crawl log shows at most one change between two crawls, placed by Last-Modified or at random. "
+            f"Below the log's own {own:.3g} crawls per page and day, policies are compared fairly; what a "
+            "higher budget would find is not in the log, and freshness there is overstated."
+        )
+        above = sorted({b for c in comparisons for b in c.budgets if b > 1.05 * own})
+        if above:
+            text += f" That is so for {', '.join(f'{b:g}' for b in above)}."
+        found.append(text)
+    if facts["nights"] < 4 * WEEK:
+        found.append(f"{facts['nights']} nights are few: policies that learn have hardly begun.")
+    return found
+
+
+def draw(folder: str) -> list[str]:
+    """Freshness against budget, one picture for each kind of weights; returns their paths.
+
+    Raises
+    ------
+    NoPlotsError
+    """
+    raise NoPlotsError("no pictures: install matplotlib, pip install 'recrawl[plots]'")

@@ -1,0 +1,217 @@
+"""`recrawl frontier`: the budget that a target freshness needs, for each policy."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+
+from pipelines import backtest, backtest_report
+from pipelines.backtest import Settings, scorings_of
+from pipelines.options import OptionsError
+from policies.typing_ import FloatArray
+from transforms.backtesting import POLICIES, Scored, available
+from transforms.frontier import Answer, FindBudgets, Question
+from transforms.replaying import Facts, Replayed
+from transforms.sinks import FileInfo
+
+DESCRIPTION = """\
+The budget that each policy needs to keep a target share of requests fresh, on a replay as in recrawl
+backtest. DIR gets frontier.parquet (a row a policy, target and repetition) and what recrawl backtest writes,
+of all runs of the search.
+"""
+DEFAULT_POLICIES = (
+    "recrawl",
+    "recrawl+signals",
+    "uniform",
+    "nutch-adaptive",
+    "stormcrawler-adaptive",
+    "heritrix",
+)
+SPAN = 100.0
+"""How far below the log's own rate, or around the rate of changes, budgets are looked for."""
+
+FRONTIER = pa.schema(
+    [
+        ("policy", pa.string()),
+        ("weights", pa.string()),
+        ("repetition", pa.int32()),
+        ("target", pa.float64()),
+        ("budget", pa.float64()),
+        ("budget_per_day", pa.float64()),
+        ("per_e_fold", pa.float64()),
+        ("most_accuracy", pa.float64()),
+        ("most_budget", pa.float64()),
+        ("runs", pa.int32()),
+    ]
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the command."""
+    parser.description, parser.epilog = DESCRIPTION, backtest.EXIT_HELP
+    parser.add_argument(
+        "--target",
+        nargs="+",
+        required=True,
+        metavar="SHARE",
+        help="share of requests that find a fresh copy, e.g. 0.9",
+    )
+    backtest.add_inputs(parser)
+    parser.add_argument(
+        "--most",
+        metavar="RATE",
+        help="largest budget to try, crawls per page and day (default: the log's own rate, or 16 times "
+        "that of changes)",
+    )
+    backtest.add_choices(parser, DEFAULT_POLICIES)
+
+
+def check(parsed: argparse.Namespace) -> tuple[Settings, tuple[float, ...], float | None]:
+    """Settings, targets and the largest budget, checked.
+
+    Raises
+    ------
+    OptionsError
+    """
+    problems = []
+    targets, most = [], None
+    for text in parsed.target:
+        value = _number(text)
+        if not 0 < value < 1:
+            problems.append(f"--target={text}: expected a share above 0 and below 1, e.g. 0.9")
+        targets.append(value)
+    if parsed.most is not None:
+        most = _number(parsed.most)
+        if not 1e-6 <= most <= 1e4:
+            problems.append(f"--most={parsed.most}: expected crawls per page and day from 1e-06 to 10000")
+    try:
+        settings = Settings.of(parsed)
+    except OptionsError as error:
+        problems += error.problems
+    if problems:
+        raise OptionsError(problems)
+    return settings, tuple(sorted(set(targets))), most
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+class _Questions:
+    """From settings to questions; plain data, it travels to workers."""
+
+    def __init__(self, targets: Sequence[float], most: float | None) -> None:
+        self._targets, self._most = tuple(targets), most
+
+    def ask(self, settings: Settings, replayed: Replayed) -> Iterator[Question]:
+        low, high = self.range(replayed.facts)
+        for policy in available(replayed.world, settings.policies):
+            for weighting in scorings_of(settings, replayed):
+                for target in self._targets:
+                    yield Question(policy, weighting, target, low, high)
+
+    def range(self, facts: Facts) -> tuple[float, float]:
+        """Budgets to look between."""
+        if facts.source == "observations":
+            own = facts.crawls_per_page_day
+            return (self._most or own) / SPAN, self._most or own
+        rate = facts.changes / max(facts.pages * facts.nights, 1)
+        high = self._most or 16.0 * rate
+        return min(rate, high) / SPAN, high
+
+
+class WriteFrontier(beam.DoFn):
+    """Writes answers, and all runs as a backtest does."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def process(
+        self, _: Any, answers: list[Answer], replayed: Replayed, counts: list[dict[str, int]]
+    ) -> Iterator[FileInfo]:
+        order = {name: at for at, name in enumerate(POLICIES)}
+        answers = sorted(
+            answers,
+            key=lambda a: (
+                a.question.weighting.name,
+                a.question.target,
+                order[a.question.policy],
+                a.question.weighting.repetition,
+            ),
+        )
+        runs: dict[tuple[str, str, int, float], Scored] = {}
+        for answer in answers:
+            runs |= {(s.policy, s.weights, s.repetition, s.budget): s for s in answer.runs}
+        table = pa.Table.from_pylist([_row(a) for a in answers], FRONTIER)
+        yield backtest.write_table(self._settings.output, "frontier.parquet", table)
+        yield from backtest.WriteResults(self._settings).process(None, list(runs.values()), replayed, counts)
+
+
+def _row(answer: Answer) -> dict[str, Any]:
+    question, most = answer.question, answer.runs[-1]
+    return {
+        "policy": question.policy,
+        "weights": question.weighting.name,
+        "repetition": question.weighting.repetition,
+        "target": question.target,
+        "budget": answer.budget,
+        "budget_per_day": answer.budget * most.pages,
+        "per_e_fold": answer.per_e_fold,
+        "most_accuracy": most.accuracy,
+        "most_budget": most.budget,
+        "runs": len(answer.runs),
+    }
+
+
+def report(folder: str, against: str) -> str:
+    """What each policy needs."""
+    rows = backtest_report.read_table(folder, "frontier.parquet").to_pylist()
+    parts = [backtest_report.head(folder)]
+    for weights in sorted({r["weights"] for r in rows}):
+        mine = [r for r in rows if r["weights"] == weights]
+        targets = sorted({r["target"] for r in mine})
+        lines = [["crawls per page and day for", *(f"{100 * t:g} % fresh" for t in targets)]]
+        for policy in dict.fromkeys(r["policy"] for r in mine):
+            lines.append([policy, *(_cell(mine, policy, t, against) for t in targets)])
+        parts.append("\n".join([f"Budget needed, {weights} weights", *backtest_report.aligned(lines)]))
+    return "\n\n".join(parts)
+
+
+def _cell(rows: list[dict[str, Any]], policy: str, target: float, against: str) -> str:
+    def of(name: str, field: str) -> FloatArray:
+        return np.array([r[field] for r in rows if r["policy"] == name and r["target"] == target])
+
+    budget, base = of(policy, "budget"), of(against, "budget")
+    if np.isnan(budget).any():
+        most = of(policy, "most_accuracy").mean()
+        return f"more than {of(policy, 'most_budget').max():.3g} ({100 * most:.1f} %)"
+    text = f"{budget.mean():.3g}"
+    if len(budget) > 1:
+        text += f" ± {budget.std(ddof=1) / np.sqrt(len(budget)):.1g}"
+    if policy != against and len(base) == len(budget) and not np.isnan(base).any():
+        text += f"  ({np.exp(np.log(budget / base).mean()):.2f} x)"
+    return text
+
+
+def run(parsed: argparse.Namespace, beam_arguments: Sequence[str] = ()) -> int:
+    """Run the command; returns the exit code."""
+    settings, targets, most = check(parsed)
+    backtest.run_pipeline(
+        settings,
+        beam_arguments,
+        make=_Questions(targets, most).ask,
+        play=FindBudgets(settings.warm_up),
+        write=WriteFrontier(settings),
+    )
+    print(report(settings.output, settings.against))
+    backtest.draw_pictures(settings)
+    return 0

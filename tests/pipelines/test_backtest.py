@@ -1,0 +1,224 @@
+"""`recrawl backtest` and `recrawl frontier` from files to tables."""
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines import backtest_report, cli
+from pipelines.backtest_report import compare
+from policies.page_state import US_PER_DAY
+from tests.transforms.replayed_worlds import START, poisson_world
+from transforms.replaying import build_world
+from transforms.schemas import TIME
+from transforms.worlds import World
+
+# To keep the last third fresh is hopeless, and the first third hardly needs it: equal rates waste crawls.
+RATES = np.repeat([0.02, 0.5, 5.0], 20)
+DAYS = 25
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return poisson_world(RATES, DAYS)
+
+
+@pytest.fixture(scope="module")
+def changes(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A list of changes as CSV."""
+    path = tmp_path_factory.mktemp("changes") / "changes.csv"
+    past, url = world.history, world.url.to_pylist()
+    rows = [f"{u},{at / 1e6:.6f},first" for u, at in zip(url, past.first_us.tolist(), strict=True)]
+    rows += [
+        f"{url[p]},{at / 1e6:.6f},change"
+        for p, at in zip(past.change_page.tolist(), past.change_us.tolist(), strict=True)
+    ]
+    path.write_text("\n".join(["url,changed_at,kind", *rows]))
+    return path
+
+
+def run(*options: str | Path) -> int:
+    return cli.main([str(o) for o in options])
+
+
+def window() -> list[str]:
+    day = np.datetime64("1970-01-01") + np.timedelta64(START // US_PER_DAY, "D")
+    return [f"--start={day}", f"--end={day + np.timedelta64(DAYS, 'D')}"]
+
+
+def sums(folder: Path) -> dict[str, str]:
+    return {
+        f.name: hashlib.sha256(f.read_bytes()).hexdigest() for f in sorted(folder.iterdir()) if f.is_file()
+    }
+
+
+def test_who_wins_and_what_it_costs(
+    changes: Path, world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--budgets", "0.15", "0.3", "--policies", "recrawl,uniform,change-weighted", "known-rates"]
+    common = ["backtest", f"--changes={changes}", *window(), *options, "--workers=1", "--no_plots"]
+    assert run(*common, f"--output={tmp_path}/one") == 0
+    text = capsys.readouterr().out
+    rows = pq.read_table(tmp_path / "one" / "results.parquet").to_pylist()
+    assert len(rows) == 8
+    assert all(abs(r["spent"] / r["budget"] - 1) < 0.01 for r in rows)
+    assert {r["budget_per_day"] for r in rows} == {0.15 * 60, 0.3 * 60}
+    fresh = {(r["policy"], r["budget"]): r["accuracy"] for r in rows}
+    for budget in (0.15, 0.3):
+        ordered = [fresh[p, budget] for p in ("known-rates", "recrawl", "uniform", "change-weighted")]
+        assert ordered[0] >= ordered[1] - 0.01 and ordered[1] > ordered[2] > ordered[3]
+        assert f"At {budget}: best is recrawl, {100 * ordered[1]:.2f} %; next is uniform" in text
+    gained = 100 * (fresh["recrawl", 0.3] - fresh["recrawl", 0.15])
+    assert f"2 times the budget, 0.15 to 0.3: {gained:+.2f} points for recrawl" in text
+    assert f"60 pages, {DAYS} nights" in text
+    days = pq.read_table(tmp_path / "one" / "days.parquet").to_pylist()
+    of = [d for d in days if d["policy"] == "uniform" and d["budget"] == 0.3]
+    assert len(of) == DAYS - 10
+    assert sum(d["fresh"] for d in of) / sum(d["held"] for d in of) == pytest.approx(fresh["uniform", 0.3])
+
+    # The same bytes, whoever does the work.
+    common[common.index("--workers=1")] = "--workers=2"
+    assert run(*common, f"--output={tmp_path}/two") == 0
+    assert sums(tmp_path / "one") == sums(tmp_path / "two")
+
+
+def test_a_crawl_log_with_clicks(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Changes come from the log; weights and budgets by themselves."""
+    rng = np.random.Generator(np.random.Philox(key=5))
+    n = len(world)
+    page = np.repeat(np.arange(n), DAYS)
+    at = START + (np.tile(np.arange(DAYS), n) + rng.random(n * DAYS)) * US_PER_DAY
+    at = at.astype(np.int64)
+    log = {
+        "url": world.url.take(pa.array(page)),
+        "fetched_at": pa.array(at).cast(TIME),
+        "digest": [str(v) for v in world.history.version(page, at)],
+        "last_modified": pa.array(world.history.last_change(page, at)).cast(TIME),
+    }
+    pq.write_table(pa.table(log), tmp_path / "log.parquet")
+    clicks = np.repeat([5, 50], n // 2)
+    asked = {"url": world.url, "day": ["2026-05-28"] * n, "clicks": clicks}
+    pq.write_table(pa.table(asked), tmp_path / "clicks.parquet")
+    options = [f"--observations={tmp_path}/log.parquet", f"--requests={tmp_path}/clicks.parquet"]
+    options += ["--policies", "recrawl", "click-weighted", "--workers=1", f"--output={tmp_path}/out"]
+    assert run("backtest", *options, "--no_plots") == 0
+    text = capsys.readouterr().out
+    assert "clicks weights" in text and "The log: 1" in text
+    assert "A crawl log shows at most one change between two crawls" in text
+    rows = pq.read_table(tmp_path / "out" / "results.parquet").to_pylist()
+    assert len({r["budget"] for r in rows}) == 3 and max(r["budget"] for r in rows) == pytest.approx(
+        1, abs=0.1
+    )
+    fresh = {(r["policy"], r["budget"]): r["accuracy"] for r in rows}
+    budget = min(r["budget"] for r in rows)
+    assert fresh["recrawl", budget] > fresh["click-weighted", budget]
+
+
+def test_the_budget_for_a_target(changes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = [f"--changes={changes}", *window(), "--policies", "recrawl", "uniform", "--workers=1"]
+    assert run("frontier", "--target", "0.55", "0.999", *options, "--no_plots", f"--output={tmp_path}") == 0
+    rows = pq.read_table(tmp_path / "frontier.parquet").to_pylist()
+    need = {(r["policy"], r["target"]): r["budget"] for r in rows}
+    assert need["recrawl", 0.55] < need["uniform", 0.55]
+    assert all(np.isnan(need[p, 0.999]) or need[p, 0.999] > 1 for p in ("recrawl", "uniform"))
+    ratio = need["uniform", 0.55] / need["recrawl", 0.55]
+    assert f"({ratio:.2f} x)" in capsys.readouterr().out
+    # The budget found does give the target.
+    again = ["--budgets", f"{need['uniform', 0.55]:.6f}", f"--output={tmp_path}/check", "--no_plots"]
+    assert run("backtest", *options, *again) == 0
+    checked = pq.read_table(tmp_path / "check" / "results.parquet").to_pylist()
+    assert [r["accuracy"] for r in checked if r["policy"] == "uniform"] == pytest.approx([0.55], abs=0.01)
+
+
+def test_all_that_is_wrong_with_the_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--budgets", "0", "x", "--policies", "uniform", "nutch", "--weights=fame", "--draws=0"]
+    assert run("backtest", *options, "--warm_up=2", "--start=soon", "--oops", f"--output={tmp_path}") == 2
+    text = capsys.readouterr().err
+    for part in (
+        "--oops: neither recrawl nor Beam knows this option",
+        "--observations and --changes: give one of them",
+        "--budgets=0: expected crawls per page and day",
+        "--budgets=x: expected",
+        "--policies: nutch: choose from recrawl,",
+        "--weights: fame: choose from auto,",
+        "--draws=0: expected draws, a whole number from 1 to 1000",
+        "--warm_up=2: expected share of nights from 0 to 0.9",
+        "--start=soon: expected ISO 8601",
+        "--against=recrawl: not among --policies",
+    ):
+        assert part in text
+    assert run("frontier", "--target", "90", "--changes=x", f"--output={tmp_path}") == 2
+    assert "--target=90: expected a share above 0 and below 1" in capsys.readouterr().err
+
+
+def test_inputs_that_are_not_there_or_too_short(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("backtest", f"--changes={tmp_path}/none.csv", f"--output={tmp_path}/out") == 2
+    assert "--changes: no file matches" in capsys.readouterr().err
+    (tmp_path / "short.csv").write_text(
+        "url,changed_at\nhttps://a.test/1,2026-06-01\nhttps://a.test/1,2026-06-03\n"
+    )
+    options = [f"--changes={tmp_path}/short.csv", "--workers=1", f"--output={tmp_path}/out"]
+    assert run("backtest", *options) == 2
+    assert "a replay needs 5" in capsys.readouterr().err
+    (tmp_path / "other.csv").write_text("url,when\nhttps://a.test/1,2026-06-01\n")
+    assert run("backtest", f"--changes={tmp_path}/other.csv", f"--output={tmp_path}/out") == 2
+    assert "changes need a column changed_at" in capsys.readouterr().err
+
+
+def tables(gains: np.ndarray) -> tuple[pa.Table, pa.Table]:
+    """Results of two policies over repetitions and days; the second is better by `gains`, (r, d)."""
+    base = 0.5 + 0.1 * np.sin(np.arange(gains.shape[1]))
+    rows, days = [], []
+    for name, more in (("recrawl", 0.0 * gains), ("uniform", gains)):
+        for r, line in enumerate(more):
+            fresh = base + line
+            common = {"policy": name, "budget": 0.1, "weights": "zipf", "repetition": r}
+            numbers = dict.fromkeys(("offer_freshness", "found", "harmonic_cost"), 0.5)
+            rows.append({**common, "accuracy": fresh.mean(), "spent": 0.1, **numbers})
+            days += [{**common, "fresh": f, "held": 1.0} for f in fresh]
+    return pa.Table.from_pylist(rows), pa.Table.from_pylist(days)
+
+
+def test_errors_of_differences_hold() -> None:
+    """The error of a gain is what it varies by when days and draws are drawn anew."""
+    rng = np.random.Generator(np.random.Philox(key=8))
+    gains, errors = [], []
+    for _ in range(60):
+        draw, day = rng.normal(0, 0.02, (5, 1)), rng.normal(0, 0.05, (1, 70))
+        (found,) = compare(*tables(0.03 + draw + day), "recrawl")
+        cell = found.cells["uniform", 0.1]
+        gains.append(cell.gain)
+        errors.append(cell.gain_error)
+    assert np.mean(gains) == pytest.approx(0.03, abs=4 * np.std(gains) / np.sqrt(60))
+    assert np.mean(errors) == pytest.approx(np.std(gains), rel=0.3)
+    (found,) = compare(*tables(np.full((5, 70), 0.03) + rng.normal(0, 0.001, (5, 70))), "recrawl")
+    assert found.cells["uniform", 0.1].p_value == pytest.approx(2 / 2**10)  # all ten weeks agree
+    assert found.best(0.1) == "uniform"
+    assert found.cells["recrawl", 0.1].gain == 0.0
+
+
+def test_what_is_above_the_logs_own_rate_is_marked() -> None:
+    (found,) = compare(*tables(np.full((1, 30), 0.1)), "recrawl")
+    facts = {"source": "observations", "crawls_per_page_day": 0.05, "nights": 30}
+    (text,) = backtest_report.cautions({"facts": facts}, [found])
+    assert text.endswith("That is so for 0.1.")
+    facts["crawls_per_page_day"] = 0.2
+    assert "That is so for" not in backtest_report.cautions({"facts": facts}, [found])[0]
+
+
+def test_a_world_is_read_as_it_was_written(changes: Path, world: World) -> None:
+    from transforms.normalise import CHANGES
+    from transforms.replaying import ReplaySettings
+    from transforms.sources import plan_files, read_split
+
+    batches = [
+        b for s in plan_files(str(changes), "changes") for tag, b in read_split(s, CHANGES) if tag == "rows"
+    ]
+    settings = ReplaySettings(START, START + DAYS * US_PER_DAY)
+    past = build_world(batches, settings).world.history
+    assert (past.change_us == world.history.change_us).all()
+    assert (past.change_page == world.history.change_page).all()
+    assert (past.first_us == world.history.first_us).all()

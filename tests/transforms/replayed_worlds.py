@@ -1,0 +1,21 @@
+"""Small worlds to replay."""
+
+import numpy as np
+import pyarrow as pa
+
+from policies.page_state import US_PER_DAY
+from policies.simulation.histories import ChangeHistory
+from policies.typing_ import FloatArray
+from transforms.worlds import World, name_pages
+
+START = 20_600 * US_PER_DAY
+
+
+def poisson_world(rate_per_day: FloatArray, days: int, seed: int = 0, hosts: int = 2) -> World:
+    """Pages that change by Poisson processes of these rates, (n,), from a day before the window on."""
+    n = len(rate_per_day)
+    rng = np.random.Generator(np.random.Philox(key=seed))
+    first = np.full(n, START - US_PER_DAY)
+    past = ChangeHistory.poisson(START, START + days * US_PER_DAY, rate_per_day, rng, first)
+    url = pa.array([f"https://h{i * hosts // n}.test/{i:05d}" for i in range(n)])
+    return World(past, url, *name_pages(url))

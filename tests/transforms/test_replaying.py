@@ -1,0 +1,144 @@
+"""Worlds made of logs: changes where they can have been, pages from when they were known."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from policies.page_state import US_PER_DAY
+from transforms import schemas
+from transforms.hashing import hash_texts
+from transforms.normalise import CHANGES, KINDS, normalise
+from transforms.replaying import ReplayError, ReplaySettings, build_world
+
+DAY = 20_600
+HOUR_US = 3_600_000_000
+
+
+def at(*days: float) -> list[int]:
+    return [round((DAY + d) * US_PER_DAY) for d in days]
+
+
+def times(values: list[int | None]) -> pa.Array:
+    return pa.array(values, pa.int64()).cast(schemas.TIME)
+
+
+def batch(kind: str, columns: dict[str, object]) -> pa.RecordBatch:
+    """Rows as the readers hand them over."""
+    of = CHANGES if kind == "changes" else KINDS[kind]
+    done = normalise(of, pa.RecordBatch.from_pydict(columns), "test")
+    assert not done.rejected.num_rows
+    return done.rows
+
+
+def log(rows: list[tuple[str, float, str, float | None]]) -> pa.RecordBatch:
+    """Crawls: page, day, digest, day of the Last-Modified."""
+    url, day, digest, modified = zip(*rows, strict=True)
+    return batch(
+        "observations",
+        {
+            "url": [f"https://{u}" for u in url],
+            "fetched_at": times(at(*day)),
+            "status": pa.array([200] * len(rows), pa.int16()),
+            "digest": list(digest),
+            "last_modified": times([None if m is None else at(m)[0] for m in modified]),
+        },
+    )
+
+
+ROWS = [
+    ("a.test/1", 0.2, "x", None),
+    ("a.test/1", 3.0, "y", 2.5),
+    ("a.test/1", 5.0, "y", None),
+    ("a.test/1", 9.5, "z", None),
+    ("b.test/2", 4.0, "u", None),
+    ("b.test/2", 8.0, "v", None),
+]
+
+
+def test_changes_of_a_crawl_log_lie_between_its_crawls() -> None:
+    found = build_world([log(ROWS)], ReplaySettings())
+    world, past = found.world, found.world.history
+    assert world.url.to_pylist() == ["https://a.test/1", "https://b.test/2"]
+    assert past.first_us.tolist() == at(0.2, 4.0)
+    assert (past.start_us, past.end_us) == (at(1.0)[0], at(9.0)[0])
+    # The first is dated, the second lies in (4, 8]; that of page 1 in (5, 9.5] may be after the window.
+    assert past.change_us[0] == at(2.5)[0]
+    of_second = past.change_us[past.change_page == 1]
+    assert len(of_second) == 1 and at(4.0)[0] < of_second[0] <= at(8.0)[0]
+    assert found.facts.crawls_per_page_day == pytest.approx(4 / 13)  # 8 and 5 days in the window
+    assert found.facts.found == pytest.approx(3 / 4)
+    assert (found.facts.pages, found.facts.nights) == (2, 8)
+
+
+def test_the_order_of_rows_and_batches_does_not_matter() -> None:
+    rng = np.random.Generator(np.random.Philox(key=1))
+    whole = build_world([log(ROWS)], ReplaySettings()).world
+    for _ in range(5):
+        order = rng.permutation(len(ROWS))
+        parts = [log([ROWS[i] for i in half]) for half in np.array_split(order, 2)]
+        other = build_world(parts, ReplaySettings()).world
+        assert other.url.equals(whole.url)
+        assert (other.history.change_us == whole.history.change_us).all()
+        assert (other.history.first_us == whole.history.first_us).all()
+
+
+def test_undated_changes_are_spread_over_their_gaps() -> None:
+    rows = [(f"a.test/{i}", 0.0, "x", None) for i in range(2000)]
+    rows += [(f"a.test/{i}", 8.0, "y", None) for i in range(2000)]
+    found = build_world([log(rows)], ReplaySettings(end_us=at(8.0)[0]))
+    days = found.world.history.change_us / US_PER_DAY - DAY
+    assert abs(days.mean() - 4.0) < 4 * 8 / np.sqrt(12 * 2000)
+    assert found.facts.dated == 0.0
+    other = build_world([log(rows)], ReplaySettings(end_us=at(8.0)[0], seed=1))
+    assert (other.world.history.change_us != found.world.history.change_us).any()
+
+
+def test_a_list_of_changes_with_first_appearances_and_contents() -> None:
+    rows = {
+        "url": ["https://a.test/1"] * 4 + ["https://a.test/2"] * 2,
+        "changed_at": times(at(1.0, 2.0, 3.0, 4.0, 0.5, 9.0)),
+        "digest": ["x", "y", "x", "x", "u", "v"],
+        "kind": ["first", "change", "change", "change", "change", "change"],
+    }
+    found = build_world([batch("changes", rows)], ReplaySettings())
+    past = found.world.history
+    assert past.first_us[0] == at(1.0)[0] and past.first_us[1] < at(0.0)[0]
+    assert past.change_us.tolist() == at(2.0, 3.0, 4.0, 0.5)  # the last is after the window
+    version = past.change_version.tolist()
+    assert version[0] != version[1] == version[2]
+    assert np.isnan(found.facts.crawls_per_page_day)
+
+
+def test_what_logs_say_of_pages() -> None:
+    signals = {
+        "url": ["https://a.test/1", "https://c.test/9", "https://b.test/2"],
+        "signalled_at": times(at(2.0, 2.0, 1.5)),
+        "source": ["ping", "ping", "sitemap"],
+    }
+    pages = {"url": ["https://b.test/2"], "importance": [3.0], "lang": ["en"]}
+    asked = {"url": ["https://a.test/1"] * 2, "day": ["2026-05-28", "2026-05-29"], "clicks": [40, 60]}
+    batches = [log(ROWS), batch("signals", signals), batch("pages", pages), batch("requests", asked)]
+    world = build_world(batches, ReplaySettings()).world
+    assert world.signals.sources == ("ping", "sitemap")
+    assert world.signals.page.tolist() == [1, 0] and world.signals.seen_us.tolist() == at(1.5, 2.0)
+    assert world.weights["importance"].tolist() == [1.0, 3.0]
+    assert world.metadata["lang"].to_pylist() == ["", "en"]
+    clicks = world.weights["clicks"]
+    assert clicks[0] == pytest.approx(50.0, rel=0.1) and 0 < clicks[1] < 10
+
+
+def test_of_many_pages_some_are_taken_by_hash() -> None:
+    rows = [(f"a.test/{i}", day, "x", None) for i in range(200) for day in (0.0, 8.0)]
+    found = build_world([log(rows)], ReplaySettings(max_pages=20))
+    assert (found.facts.pages_read, found.facts.pages) == (200, 20)
+    hashes = hash_texts(pa.array([f"https://a.test/{i}" for i in range(200)]))
+    assert sorted(found.world.url_hash.tolist()) == sorted(hashes.tolist())[:20]
+
+
+def test_what_cannot_be_replayed() -> None:
+    with pytest.raises(ReplayError, match="no usable row"):
+        build_world([], ReplaySettings())
+    with pytest.raises(ReplayError, match=r"the window has 2\.0 days: a replay needs 5"):
+        build_world([log(ROWS)], ReplaySettings(at(1.0)[0], at(3.0)[0]))
+    with pytest.raises(ReplayError, match="no page is there"):
+        build_world([log(ROWS)], ReplaySettings(at(-9.0)[0], at(-1.0)[0]))

@@ -1,0 +1,380 @@
+"""From a team's own logs, or a list of changes, to a world that can be replayed.
+
+A crawl log shows changes between two crawls only. They are placed where a Last-Modified says, or else at
+random inside their gap. Two changes in one gap look like one: a world made of a log is too calm for budgets
+above the log's own, see `Facts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from policies import history, requests
+from policies.interval_sums import Intervals
+from policies.page_state import NO_TIME, US_PER_DAY, PageState
+from policies.simulation.histories import ChangeHistory
+from policies.typing_ import BoolArray, FloatArray, IntArray
+from transforms import schemas
+from transforms.catalogue import metadata_columns
+from transforms.folding import observations_of
+from transforms.formats import Split
+from transforms.hashing import stable_hash
+from transforms.inputs import InputError
+from transforms.normalise import CHANGES, KINDS
+from transforms.reading import Input, hinted
+from transforms.sources import ROWS, plan_files, read_split
+from transforms.tally import Counts
+from transforms.urls import HostTable
+from transforms.worlds import SignalLog, World, name_pages
+
+MIN_NIGHTS = 5
+_SHARE_BITS = 32
+
+
+class ReplayError(InputError):
+    """Logs that no replay can be made of."""
+
+
+@dataclass(frozen=True)
+class ReplaySettings:
+    """What becomes a world.
+
+    Attributes
+    ----------
+    start_us, end_us : int or None
+        The window, UTC microseconds; None for the whole days that the logs cover.
+    max_pages : int
+        Of more pages, those with the lowest hashes are taken.
+    seed : int
+        Of the instants of changes that nothing dates.
+    """
+
+    start_us: int | None = None
+    end_us: int | None = None
+    max_pages: int = 5000
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a world is made of.
+
+    Attributes
+    ----------
+    source : str
+        "observations" or "changes".
+    pages_read, pages : int
+        Before and after taking some.
+    nights : int
+    changes : int
+        In the window.
+    dated : float
+        Share of the changes that a Last-Modified dates; NaN for a list of changes.
+    crawls_per_page_day : float
+        The log's own rate; NaN for a list of changes.
+    found : float
+        Share of the log's crawls after the first of a page that found a change.
+    """
+
+    source: str
+    pages_read: int
+    pages: int
+    nights: int
+    changes: int
+    dated: float = float("nan")
+    crawls_per_page_day: float = float("nan")
+    found: float = float("nan")
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """A world and the facts behind it."""
+
+    world: World
+    facts: Facts
+
+
+class ReadLogs(beam.PTransform):
+    """Read the logs of a replay.
+
+    Parameters
+    ----------
+    inputs : list of Input
+        Kinds "observations" or "changes", and any of "requests", "signals", "pages".
+    share : float
+        Only this share of all URLs, by hash.
+
+    Returns
+    -------
+    dict of PCollection
+        `ROWS`: (0, RecordBatch). `COUNTS`: dict of str to int, accepted and rejected rows by kind.
+    """
+
+    ROWS, COUNTS = "rows", "counts"
+
+    def __init__(self, inputs: Sequence[Input], share: float = 1.0) -> None:
+        super().__init__()
+        self._inputs, self._share = list(inputs), share
+
+    def expand(self, pipeline: beam.Pipeline) -> dict[str, beam.PCollection]:
+        read = (
+            pipeline
+            | "NameLogs" >> beam.Create(self._inputs, reshuffle=False)
+            | "PlanLogs" >> beam.FlatMap(_splits).with_output_types(tuple[int, tuple[str, Split]])
+            | "SpreadLogs" >> beam.GroupByKey()
+            | "TakeLogs" >> beam.FlatMapTuple(lambda _, some: some).with_output_types(tuple[str, Split])
+            | "ReadLogFiles" >> beam.ParDo(_ReadLog(self._share)).with_outputs(self.COUNTS, main=self.ROWS)
+        )
+        rows = hinted(read[self.ROWS], tuple[int, pa.RecordBatch])
+        return {self.ROWS: rows, self.COUNTS: hinted(read[self.COUNTS], dict[str, int])}
+
+
+def _splits(found: Input) -> Iterator[tuple[int, tuple[str, Split]]]:
+    for split in plan_files(found.patterns, found.kind, found.required):
+        if split.form != "empty":
+            yield stable_hash(f"{found.kind}:{split.path}:{split.groups}") >> 1, (found.kind, split)
+
+
+class _ReadLog(beam.DoFn):
+    def __init__(self, share: float) -> None:
+        self._below = round(share * (1 << _SHARE_BITS))
+
+    def setup(self) -> None:
+        self._table = HostTable()
+
+    def process(self, element: tuple[str, Split]) -> Iterator[Any]:
+        kind, split = element
+        counts = Counts()
+        for tag, batch in read_split(split, CHANGES if kind == "changes" else KINDS[kind], None, self._table):
+            if tag != ROWS:
+                counts.add(f"{kind}_rejected", batch.num_rows)
+                continue
+            counts.add(f"{kind}_accepted", batch.num_rows)
+            if self._below < 1 << _SHARE_BITS:
+                high = batch.column("url_hash").to_numpy() >> np.uint64(64 - _SHARE_BITS)
+                batch = batch.filter(pa.array(high < np.uint64(self._below)))
+            if batch.num_rows:
+                yield 0, batch
+        yield beam.pvalue.TaggedOutput(ReadLogs.COUNTS, counts.publish())
+
+
+class BuildWorld(beam.DoFn):
+    """From all rows of the logs to one `Replayed`. Holds them in memory, about 100 bytes each."""
+
+    def __init__(self, settings: ReplaySettings) -> None:
+        self._settings = settings
+
+    def process(self, element: tuple[int, Iterable[pa.RecordBatch]]) -> Iterator[Replayed]:
+        yield build_world(element[1], self._settings)
+
+
+def build_world(batches: Iterable[pa.RecordBatch], settings: ReplaySettings) -> Replayed:
+    """A world from batches as the readers make them; the order of rows does not matter.
+
+    Raises
+    ------
+    ReplayError
+        Where there is no page to replay, or the window is too short.
+    """
+    kinds: dict[str, list[pa.RecordBatch]] = {}
+    for batch in (b for b in batches if b.num_rows):
+        kinds.setdefault(schemas.kind_of(batch), []).append(batch)
+    kind = "changes" if "changes" in kinds else "observations"
+    rows = _table(kinds, kind)
+    if rows is None:
+        raise ReplayError(
+            f"--{kind}: no usable row, so there is nothing to replay; the columns are in the help"
+        )
+    url, read = _choose(rows, settings.max_pages)
+    page = pc.index_in(rows.column("url"), url).to_numpy(zero_copy_only=False)
+    keep = ~np.isnan(page)
+    rows, page = rows.filter(pa.array(keep)), page[keep].astype(np.int64)
+    made = _from_changes if kind == "changes" else _from_observations
+    past, visits = made(rows, page, len(url), settings)
+    start_us, end_us = _window(settings, visits)
+    inside = np.flatnonzero((past.first_us < end_us) & (past.first_us != NO_TIME))
+    if not len(inside):
+        raise ReplayError("no page is there before the window ends: give another --start or --end")
+    mask = np.zeros(len(url), np.bool_)
+    mask[inside] = True
+    order = np.lexsort((past.at_us, past.page))
+    order = order[past.at_us[order] < end_us]
+    whole = ChangeHistory(
+        start_us, end_us, past.first_us, past.page[order], past.at_us[order], past.version[order]
+    )
+    world = World(whole, url, *name_pages(url), signals=_signals(kinds, url)).of_pages(mask)
+    world = _with_catalogue(world, kinds, start_us, end_us)
+    scored = (whole.change_us >= start_us) & mask[whole.change_page]
+    dated = past.dated[order][scored]
+    held = float(world.history.held_days(start_us, end_us).sum())
+    crawls = float(np.count_nonzero((visits >= start_us) & (visits < end_us)))
+    of_log = kind == "observations"
+    facts = Facts(
+        kind,
+        read,
+        len(world),
+        len(world.nights()),
+        int(scored.sum()),
+        float(dated.mean()) if of_log and len(dated) else float("nan"),
+        crawls / held if of_log and held else float("nan"),
+        float(past.found) if of_log else float("nan"),
+    )
+    return Replayed(world, facts)
+
+
+@dataclass(frozen=True)
+class _Past:
+    """Changes in any order, and when pages appear."""
+
+    first_us: IntArray
+    page: IntArray
+    at_us: IntArray
+    version: IntArray
+    dated: BoolArray
+    found: float = float("nan")
+
+
+def _table(kinds: dict[str, list[pa.RecordBatch]], kind: str) -> pa.Table | None:
+    some = kinds.get(kind)
+    return (
+        None
+        if not some
+        else pa.concat_tables([pa.Table.from_batches([b]) for b in some], promote_options="default")
+    )
+
+
+def _choose(rows: pa.Table, max_pages: int) -> tuple[pa.Array, int]:
+    """URLs of the pages to replay, ascending, and how many there are."""
+    hashes, at = np.unique(rows.column("url_hash").to_numpy(), return_index=True)
+    chosen = rows.column("url").take(pa.array(at[:max_pages]))
+    url = chosen.combine_chunks() if isinstance(chosen, pa.ChunkedArray) else chosen
+    return url.take(pc.sort_indices(url)), len(hashes)
+
+
+def _window(settings: ReplaySettings, visits: IntArray) -> tuple[int, int]:
+    first, last = int(visits.min()), int(visits.max())
+    start = settings.start_us
+    if start is None:
+        start = -(-first // US_PER_DAY) * US_PER_DAY
+    end = settings.end_us
+    if end is None:
+        end = start + (last - start) // US_PER_DAY * US_PER_DAY
+    if end - start < MIN_NIGHTS * US_PER_DAY:
+        raise ReplayError(
+            f"the window has {max(end - start, 0) / US_PER_DAY:.1f} days: a replay needs {MIN_NIGHTS}, and "
+            "some weeks to tell policies apart; give logs of more days, or another --start and --end"
+        )
+    return start, end
+
+
+def _from_changes(rows: pa.Table, page: IntArray, n: int, settings: ReplaySettings) -> tuple[_Past, IntArray]:
+    at = rows.column("changed_at").cast(pa.int64()).to_numpy()
+    digest = pc.fill_null(rows.column("digest_hash"), 0).to_numpy()
+    opens = rows.column("first").to_numpy(zero_copy_only=False).astype(np.bool_)
+    # A page without a first appearance has always been there.
+    first = np.full(n, int(at.min()) - US_PER_DAY)
+    appears = np.full(n, np.iinfo(np.int64).max)
+    np.minimum.at(appears, page[opens], at[opens])
+    first = np.where(appears < np.iinfo(np.int64).max, appears, first)
+    change = at > first[page]
+    # Equal digests of a page are equal contents; without one every change is to something new.
+    order = np.lexsort((digest, at, page))
+    key = np.where(digest[order] == 0, np.arange(len(order), dtype=np.uint64), digest[order])
+    _, version = np.unique(key, return_inverse=True)
+    kept = change[order]
+    past = _Past(
+        first, page[order][kept], at[order][kept], version[kept] + 1, np.ones(int(kept.sum()), np.bool_)
+    )
+    return past, at
+
+
+def _from_observations(
+    rows: pa.Table, page: IntArray, n: int, settings: ReplaySettings
+) -> tuple[_Past, IntArray]:
+    log = observations_of(page, rows.combine_chunks().to_batches())
+    parts: list[Intervals] = []
+
+    def watch(low: int, some: Intervals) -> None:
+        age = np.zeros(len(some.page), np.int64) if some.age_us is None else some.age_us
+        parts.append(Intervals(some.page + low, some.at_us, some.gap_us, some.changed, age))
+
+    state, _ = history.fold(PageState.empty(n), log, int(np.iinfo(np.int64).max), watch=watch)
+    of, at, gap, changed, age = (
+        np.concatenate([getattr(p, name) for p in parts])
+        for name in ("page", "at_us", "gap_us", "changed", "age_us")
+    )
+    first = state.baseline_at_us.copy()
+    np.minimum.at(first, of, at - gap)
+    rng = np.random.Generator(np.random.Philox(key=settings.seed))
+    placed = at - (rng.random(len(at)) * gap).astype(np.int64)
+    when = np.where(age > 0, at - age, placed)[changed]
+    past = _Past(
+        first,
+        of[changed],
+        when,
+        np.arange(1, len(when) + 1),
+        (age > 0)[changed],
+        float(changed.mean()) if len(changed) else float("nan"),
+    )
+    return past, log.fetched_at_us
+
+
+def _signals(kinds: dict[str, list[pa.RecordBatch]], url: pa.Array) -> SignalLog:
+    rows = _table(kinds, "signals")
+    log = SignalLog.empty()
+    if rows is None:
+        return log
+    page = pc.index_in(rows.column("url"), url)
+    known = pc.is_valid(page)
+    rows, page = rows.filter(known), page.filter(known).to_numpy().astype(np.int64)
+    at, source = rows.column("signalled_at").cast(pa.int64()).to_numpy(), rows.column("source")
+    for name in sorted(source.unique().to_pylist()):
+        mine = pc.equal(source, name).to_numpy(zero_copy_only=False)
+        log = log.add(page[mine], at[mine], name)
+    return log
+
+
+def _with_catalogue(
+    world: World, kinds: dict[str, list[pa.RecordBatch]], start_us: int, end_us: int
+) -> World:
+    """With what the catalogue and the requests say of the pages."""
+    weights: dict[str, FloatArray] = {}
+    metadata: dict[str, pa.Array] = {}
+    listed, asked = _table(kinds, "pages"), _table(kinds, "requests")
+    if listed is not None:
+        row = pc.index_in(world.url, listed.column("url").combine_chunks())
+        names = sorted(metadata_columns(listed))
+        metadata = {n: pc.fill_null(listed.column(n).take(row).combine_chunks(), "") for n in names}
+        importance = listed.column("importance").take(row)
+        if importance.null_count < len(world):
+            weights["importance"] = pc.fill_null(importance, 1.0).to_numpy()
+    if asked is not None:
+        page = pc.index_in(asked.column("url"), world.url)
+        known = pc.is_valid(page)
+        asked, of = asked.filter(known), page.filter(known).to_numpy().astype(np.int64)
+        days = asked.column("day").to_numpy()
+        for name in ("clicks", "impressions"):
+            count = asked.column(name).to_numpy() * schemas.COUNT_UNIT
+            total = np.bincount(of, count, len(world)) if len(of) else np.zeros(len(world))
+            if total.any():
+                exposed = np.full(len(world), float(days.max() - days.min() + 1))
+                gamma = requests.fit_request_prior(total, exposed)
+                weights[name] = requests.request_rate(gamma, total, exposed)[0]
+    return World(
+        world.history,
+        world.url,
+        world.url_hash,
+        world.host_hash,
+        world.host,
+        world.hosts,
+        world.signals,
+        metadata,
+        weights,
+    )
