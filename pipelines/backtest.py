@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.pvalue import AsList, AsSingleton
 
-from pipelines import __version__, backtest_report, waiting
+from pipelines import __version__, backtest_report, plots, waiting
 from pipelines.nightly import local_runner
 from pipelines.options import OptionsError, format_instant, parse_instant
 from transforms import schemas
@@ -484,8 +484,8 @@ def draw_pictures(settings: Settings) -> None:
     if not settings.plots:
         return
     try:
-        paths = backtest_report.draw(settings.output)
-    except backtest_report.NoPlotsError as error:
+        paths = backtest_report.draw(settings.output, settings.against)
+    except plots.NoPlotsError as error:
         print(error, file=sys.stderr)
     else:
         print("\n" + "\n".join(paths))

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
 
+from pipelines import plots
 from policies.simulation import statistics
 from policies.typing_ import FloatArray
 from transforms.backtesting import POLICIES
@@ -20,10 +21,6 @@ WEEK = 7
 MIN_BLOCKS = 4
 SURE = 2.0  # standard errors
 OFF_BUDGET = 0.01
-
-
-class NoPlotsError(RuntimeError):
-    """matplotlib is not there."""
 
 
 @dataclass(frozen=True)
@@ -309,11 +306,44 @@ def cautions(about: dict[str, Any], comparisons: Sequence[Comparison]) -> list[s
     return found
 
 
-def draw(folder: str) -> list[str]:
-    """Freshness against budget, one picture for each kind of weights; returns their paths.
+def pictures(comparisons: Sequence[Comparison], head_line: str) -> list[plots.Picture]:
+    """Freshness against budget, and differences to the policy compared with."""
+    found = []
+    for c in comparisons:
+        budgets = np.array(c.budgets)
+
+        def line(
+            policy: str, value: str, error: str, c: Comparison = c, x: FloatArray = budgets
+        ) -> plots.Series:
+            cells = [c.cells[policy, b] for b in c.budgets]
+            y, e = (np.array([100.0 * getattr(cell, n) for cell in cells]) for n in (value, error))
+            return plots.Series(policy, x, y, e)
+
+        fresh = [line(p, "accuracy", "error") for p in c.policies]
+        gains = [line(p, "gain", "gain_error") for p in c.policies if p != c.against]
+        x, y = "crawls per page and day", "fresh requests, %"
+        panels = [
+            plots.Panel(f"{c.weights} weights", x, y, fresh, log_x=len(budgets) > 1),
+            plots.Panel(
+                f"against {c.against}", x, "difference, points", gains, log_x=len(budgets) > 1, level=0.0
+            ),
+        ]
+        found.append(plots.Picture(f"freshness-{c.weights}", head_line, panels))
+    return found
+
+
+def draw(folder: str, against: str) -> list[str]:
+    """Draw the pictures of a folder's results; returns their paths.
 
     Raises
     ------
-    NoPlotsError
+    plots.NoPlotsError
+        Without matplotlib.
     """
-    raise NoPlotsError("no pictures: install matplotlib, pip install 'recrawl[plots]'")
+    results, days = (read_table(folder, f"{name}.parquet") for name in ("results", "days"))
+    paths = []
+    for picture in pictures(compare(results, days, against), head(folder).split(";")[0]):
+        for name, data in plots.draw(picture).items():
+            write_file(folder, name, data, 1)
+            paths.append(FileSystems.join(folder, name))
+    return paths
