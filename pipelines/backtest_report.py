@@ -21,6 +21,7 @@ WEEK = 7
 MIN_BLOCKS = 4
 SURE = 2.0  # standard errors
 OFF_BUDGET = 0.01
+WIDE = 8.0  # budgets that differ more get a logarithmic axis
 
 
 @dataclass(frozen=True)
@@ -306,29 +307,34 @@ def cautions(about: dict[str, Any], comparisons: Sequence[Comparison]) -> list[s
     return found
 
 
-def pictures(comparisons: Sequence[Comparison], head_line: str) -> list[plots.Picture]:
+def pictures(comparisons: Sequence[Comparison], title: str) -> list[plots.Picture]:
     """Freshness against budget, and differences to the policy compared with."""
     found = []
     for c in comparisons:
-        budgets = np.array(c.budgets)
-
-        def line(
-            policy: str, value: str, error: str, c: Comparison = c, x: FloatArray = budgets
-        ) -> plots.Series:
-            cells = [c.cells[policy, b] for b in c.budgets]
-            y, e = (np.array([100.0 * getattr(cell, n) for cell in cells]) for n in (value, error))
-            return plots.Series(policy, x, y, e)
-
-        fresh = [line(p, "accuracy", "error") for p in c.policies]
-        gains = [line(p, "gain", "gain_error") for p in c.policies if p != c.against]
+        wide = c.budgets[-1] >= WIDE * c.budgets[0]
         x, y = "crawls per page and day", "fresh requests, %"
+        # All in one order, so that colours are the same: one legend serves both.
         panels = [
-            plots.Panel(f"{c.weights} weights", x, y, fresh, log_x=len(budgets) > 1),
             plots.Panel(
-                f"against {c.against}", x, "difference, points", gains, log_x=len(budgets) > 1, level=0.0
+                f"difference to {c.against}",
+                x,
+                "points",
+                _lines(c, "gain", "gain_error", named=False),
+                log_x=wide,
+                level=0.0,
             ),
+            plots.Panel(f"{c.weights} weights", x, y, _lines(c, "accuracy", "error", named=True), log_x=wide),
         ]
-        found.append(plots.Picture(f"freshness-{c.weights}", head_line, panels))
+        found.append(plots.Picture(f"freshness-{c.weights}", title, panels))
+    return found
+
+
+def _lines(c: Comparison, value: str, error: str, named: bool) -> list[plots.Series]:
+    found = []
+    for policy in c.policies:
+        cells = [c.cells[policy, b] for b in c.budgets]
+        y, e = (np.array([100.0 * getattr(cell, n) for cell in cells]) for n in (value, error))
+        found.append(plots.Series(policy if named else "", np.array(c.budgets), y, e))
     return found
 
 
