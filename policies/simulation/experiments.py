@@ -181,6 +181,12 @@ def simulate(
     return Result(tuple(experiment.policies), np.array(numbers), **joined, picks=picks)
 
 
+def low_discrepancy_picks(rate: FloatArray, bandwidth: float, slots: int) -> Int32Array:
+    """Page of each slot of LDS at crawl rates (m,) per time unit, (slots,) int32; -1: none."""
+    share = rate / bandwidth
+    return low_discrepancy(share / max(1.0, share.sum()), slots).astype(np.int32)
+
+
 def _together(
     experiment: Experiment,
     times: FloatArray,
@@ -247,8 +253,7 @@ def _score(
             result.over_time[j, i] = result.accuracy[j, i]
             result.crawl_rate[j, i] = rate
             return
-        share = rate / float(experiment.bandwidth)
-        picks = low_discrepancy(share / max(1.0, share.sum()), times.size).astype(np.int32)
+        picks = low_discrepancy_picks(rate, float(experiment.bandwidth), times.size)
     edges = np.array([experiment.start, experiment.until])
     result.accuracy[j, i] = accuracy(instance, streams, picks, times, edges)[0]
     if experiment.edges is not None:

@@ -182,9 +182,26 @@ def draw_streams(
     """
     if not 0.0 < until < np.inf:
         raise ValueError(f"until must be above 0 and finite, got {until!r}")
+    page, time = _poisson(instance.change_rate, until, generator(seed, repetition, "changes"))
+    return streams_of(instance, page, time, until, seed, repetition, delay, delay_mean)
+
+
+def streams_of(
+    instance: Instance,
+    page: IntArray,
+    time: FloatArray,
+    until: float,
+    seed: int,
+    repetition: int,
+    delay: Delay = "none",
+    delay_mean: float = 0.0,
+) -> Streams:
+    """Streams of changes that come from elsewhere, (c,) page and time, sorted by page, then time.
+
+    Other parameters, and what is raised, as `draw_streams`.
+    """
     if not 0.0 <= delay_mean < np.inf:
         raise ValueError(f"delay_mean must be at least 0, got {delay_mean!r}")
-    page, time = _poisson(instance.change_rate, until, generator(seed, repetition, "changes"))
     signalled = generator(seed, repetition, "signalled").random(page.size) < instance.recall[page]
     false_page, false_time = _poisson(
         instance.false_signal_rate, until, generator(seed, repetition, "false signals")
