@@ -33,6 +33,7 @@ from transforms.sampling import Overview
 from transforms.scheduling import SequenceCrawls, ShardReport
 from transforms.sharding import Layout
 from transforms.sharing import ShareHostLimits, share_limits
+from transforms.signal_use import SignalUse
 from transforms.sinks import FileInfo, make_folder, write_shard
 from transforms.solving import SolveMultiplier
 from transforms.sources import check_inputs
@@ -135,7 +136,9 @@ def build_pipeline(
     night = night_of(settings, layout)
     chosen = fold_settings(settings, layout, previous.multiplier, previous.clock_factors)
     clock = chosen.clock
-    with_signals = settings.objective == "signals"
+    signal_use = None
+    if settings.objective == "signals":
+        signal_use = SignalUse(settings.horizon_us / DAY_MICROSECONDS, previous.multiplier)
 
     read = pipeline | "ReadInputs" >> ReadInputs(inputs, previous, layout, settings.rows_per_batch)
     counts = [read[ReadInputs.COUNTS]]
@@ -172,7 +175,7 @@ def build_pipeline(
     counts.append(fold_counts)
 
     learned = overviews | "LearnPriors" >> LearnPriors(
-        clock, settings.weight_by, settings.num_shards, with_signals
+        clock, settings.weight_by, settings.num_shards, signal_use
     )
     groups = None
     if settings.group_columns:
@@ -200,7 +203,7 @@ def build_pipeline(
         settings.objective, settings.budget_per_day, settings.num_shards
     )
     without = None
-    if with_signals:  # what the signals buy is told from a search that does not know them
+    if signal_use is not None:  # what the signals buy is told from a search that does not know them
         without = AsSingleton(
             blocks
             | "SolveWithoutSignals"

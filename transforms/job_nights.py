@@ -21,9 +21,9 @@ from transforms.closed_loop import Day, Planned, Planner, Trust
 from transforms.coders import ShardTables
 from transforms.dividing import Carry, Night, ShardTotal, divide_slots
 from transforms.folding import FoldSettings, ShardFold
+from transforms.group_tables import GroupTable
 from transforms.learning import (
     GROUP_ROUNDS,
-    GroupTable,
     Learned,
     RequestClock,
     SumGroups,
@@ -37,6 +37,7 @@ from transforms.normalise import HASHES
 from transforms.sampling import merge_overviews
 from transforms.scheduling import ScheduledShard
 from transforms.sharding import Layout
+from transforms.signal_use import SignalUse
 from transforms.worlds import World
 
 FORGETTING = Forgetting(12, None)
@@ -116,8 +117,8 @@ class JobFold:
         )
         fold = ShardFold(settings, batches)
         folded = fold.tables(0, list(options.group_columns))
-        with_signals = {"with_signals": True} if mode.objective == "signals" else {}
-        learned = learn(merge_overviews([fold.overview()]), self._clock, "importance", **with_signals)
+        use = SignalUse(1.0, multiplier) if mode.objective == "signals" else None
+        learned = learn(merge_overviews([fold.overview()]), self._clock, "importance", use)
         groups = group_means(folded, learned) if options.group_columns else None
         estimated = mode.estimate(folded, learned, self._clock, groups)
         self._track = self._track.add(1.0, learned.judged.cells)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,14 +14,16 @@ from apache_beam.pvalue import AsSingleton
 
 from policies import prior, request_history, requests, search, volatile
 from policies.evidence import Evidence
-from policies.typing_ import BoolArray, FloatArray, IntArray, UIntArray
+from policies.typing_ import BoolArray, FloatArray, IntArray
 from transforms.catalogue import DAY_US
 from transforms.coders import ShardTables
 from transforms.combining import CombineShards
+from transforms.group_tables import GroupTable, MergeGroups
 from transforms.inputs import InputError
 from transforms.judging import Judged
 from transforms.sampling import MergeOverviews, Overview, evidence_of
 from transforms.signal_sample import learn_trust
+from transforms.signal_use import SignalUse
 from transforms.solving import block_to_tables, table_to_signals
 from transforms.trusting import LearnedTrust, estimate_signals
 
@@ -63,6 +65,8 @@ class Learned:
         What a page weighs: clicks, impressions, importance or equal.
     trust : LearnedTrust or None
         Of sources of signals; None where they are not to be used.
+    signal_use : SignalUse or None
+        Likewise.
     ordinary : Ordinary or None
         None where no page may be volatile.
     """
@@ -77,6 +81,7 @@ class Learned:
     judged: Judged = field(default_factory=Judged)
     trust: LearnedTrust | None = None
     ordinary: Ordinary | None = None
+    signal_use: SignalUse | None = None
 
 
 @dataclass(frozen=True)
@@ -121,8 +126,10 @@ def _sampled_rates(sample: pa.RecordBatch, change: prior.Prior) -> FloatArray:
     return prior.estimate(evidence, group, int(group.max(initial=-1)) + 1, change).change_rate_per_day
 
 
-def learn(overview: Overview, clock: RequestClock, weight_by: str, with_signals: bool = False) -> Learned:
-    """Fit the priors to the sample."""
+def learn(
+    overview: Overview, clock: RequestClock, weight_by: str, signal_use: SignalUse | None = None
+) -> Learned:
+    """Fit the priors to the sample; those of signals only where they are used."""
     sample = overview.whole_sample
     evidence, group = _sampled_evidence(sample)
     clicks = impressions = None
@@ -143,7 +150,7 @@ def learn(overview: Overview, clock: RequestClock, weight_by: str, with_signals:
         weight = "clicks" if clicks else "impressions" if impressions else "importance"
     change = prior.fit_prior(evidence, group)
     trust = None
-    if with_signals:
+    if signal_use is not None:
         giants = overview.giant_sample
         trust = learn_trust(sample, _sampled_rates(sample, change), giants, _sampled_rates(giants, change))
     return Learned(
@@ -157,6 +164,7 @@ def learn(overview: Overview, clock: RequestClock, weight_by: str, with_signals:
         overview.judged,
         trust,
         _learn_ordinary(sample, overview.giant_sample, change) if overview.has_volatile else None,
+        signal_use,
     )
 
 
@@ -177,66 +185,6 @@ def _ordinary_means(
     """Mean rates of the ordinary pages of hosts, mixed with the mean of all: (n_hosts,), per day."""
     mixed = replace(change, mean_per_day=mean_per_day)
     return prior.means_of(prior.sum_groups(rate, host, n_hosts, mean_per_day), mixed)
-
-
-@dataclass(frozen=True)
-class GroupTable:
-    """Means of groups that reach over shards: sums of rates by the group's hash, exact and order-free.
-
-    Attributes
-    ----------
-    group_hash : (G,) uint64, ascending
-    sums : prior.GroupSums
-        Of the latest round.
-    means : tuple of (G,) float64, per day
-        Means after each round.
-    """
-
-    group_hash: UIntArray
-    sums: prior.GroupSums
-    means: tuple[FloatArray, ...] = ()
-
-    def merge(self, other: GroupTable) -> GroupTable:
-        """Sums over both sets of pages."""
-        hashes = np.union1d(self.group_hash, other.group_hash)
-        sums = _spread(self, hashes).merge(_spread(other, hashes))
-        return GroupTable(hashes, sums)
-
-    def find(self, group_hash: UIntArray) -> tuple[IntArray, IntArray]:
-        """Rows of the pages, (k,), whose group has a mean here, and their groups, (k,)."""
-        if not len(self.group_hash):
-            return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        at = np.minimum(np.searchsorted(self.group_hash, group_hash), len(self.group_hash) - 1)
-        rows = np.flatnonzero(self.group_hash[at] == group_hash)
-        return rows, at[rows]
-
-
-def _spread(table: GroupTable, hashes: UIntArray) -> prior.GroupSums:
-    at = np.searchsorted(hashes, table.group_hash)
-    parts = []
-    for values in (table.sums.coarse, table.sums.fine, table.sums.count):
-        wide = np.zeros(len(hashes), np.int64)
-        wide[at] = values
-        parts.append(wide)
-    return prior.GroupSums(*parts)
-
-
-class _MergeGroups(beam.CombineFn):
-    def create_accumulator(self) -> GroupTable:
-        none = np.zeros(0, np.int64)
-        return GroupTable(np.zeros(0, np.uint64), prior.GroupSums(none, none, none))
-
-    def add_input(self, accumulator: GroupTable, element: GroupTable) -> GroupTable:
-        return accumulator.merge(element)
-
-    def merge_accumulators(self, accumulators: Iterable[GroupTable]) -> GroupTable:
-        total = self.create_accumulator()
-        for accumulator in accumulators:
-            total = total.merge(accumulator)
-        return total
-
-    def extract_output(self, accumulator: GroupTable) -> GroupTable:
-        return accumulator
 
 
 _EVIDENCE = ("group_hash", "exposure_days", "dated_changes", "n_bins")
@@ -301,7 +249,7 @@ class LearnGroupMeans(beam.PTransform):
                 narrow
                 | f"SumGroups[{i}]"
                 >> beam.ParDo(SumGroups(), self._learned, before).with_output_types(GroupTable)
-                | f"AddGroups[{i}]" >> beam.CombineGlobally(_MergeGroups()).without_defaults()
+                | f"AddGroups[{i}]" >> beam.CombineGlobally(MergeGroups()).without_defaults()
                 | f"MeanGroups[{i}]"
                 >> beam.Map(add_means, self._learned, before).with_output_types(GroupTable)
             )
@@ -312,18 +260,18 @@ class LearnPriors(beam.PTransform):
     """One `Learned` from the overviews of all shards."""
 
     def __init__(
-        self, clock: RequestClock, weight_by: str, num_shards: int, with_signals: bool = False
+        self, clock: RequestClock, weight_by: str, num_shards: int, signal_use: SignalUse | None = None
     ) -> None:
         super().__init__()
         self._clock, self._weight_by, self._num_shards = clock, weight_by, num_shards
-        self._with_signals = with_signals
+        self._signal_use = signal_use
 
     def expand(self, overviews: beam.PCollection) -> beam.PCollection:
         return (
             overviews
             | "MergeOverviews" >> CombineShards(MergeOverviews(), self._num_shards)
             | "FitPriors"
-            >> beam.Map(learn, self._clock, self._weight_by, self._with_signals).with_output_types(Learned)
+            >> beam.Map(learn, self._clock, self._weight_by, self._signal_use).with_output_types(Learned)
         )
 
 
@@ -428,6 +376,8 @@ def estimate_shard(
         flag = _volatile(folded, columns["weight"].to_numpy(), evidence, rate, signalled, learned)
         cap, floor = (pages.column(f"{name}_per_day").to_numpy() for name in ("cap", "floor"))
         columns |= {"volatile": pa.array(flag), "cap_per_day": pa.array(volatile.capped(flag, cap, floor))}
+    if "signals" in more and learned.trust is not None and learned.signal_use is not None:
+        more["signals"] = learned.signal_use.kept(more["signals"], columns, hosts, learned.trust.giants)
     return ShardTables(folded.shard, {"pages": pa.RecordBatch.from_pydict(columns), "hosts": hosts, **more})
 
 

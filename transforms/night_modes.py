@@ -13,7 +13,8 @@ from policies.recalibration import HEARD, PLAIN, QUIET
 from policies.typing_ import BoolArray, FloatArray, IntArray
 from transforms.closed_loop import Planned, Trust
 from transforms.coders import ShardTables
-from transforms.learning import GroupTable, Learned, RequestClock, estimate_shard
+from transforms.group_tables import GroupTable
+from transforms.learning import Learned, RequestClock, estimate_shard
 from transforms.state import list_start
 from transforms.worlds import World
 

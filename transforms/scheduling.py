@@ -13,12 +13,14 @@ import pyarrow as pa
 from policies import estimation, giants, objectives, quotas, search, sequencing
 from policies.page_state import NO_TIME
 from policies.recalibration import page_cells
+from policies.signal_delay import lost_waiting
 from policies.typing_ import BoolArray, FloatArray, IntArray
 from transforms import schemas
 from transforms.catalogue import DAY_US, META, UNLIMITED_SLOTS
 from transforms.coders import ShardTables
 from transforms.dividing import Night, Quotas, limited_giants
-from transforms.learning import GroupTable, Learned, RequestClock, estimate_shard, solver_tables
+from transforms.group_tables import GroupTable
+from transforms.learning import Learned, RequestClock, estimate_shard, solver_tables
 from transforms.sharing import ByHost, share_limits
 from transforms.signal_forecasts import slots_columns
 from transforms.signal_slots import SignalClocks, dues
@@ -131,7 +133,7 @@ class ScheduledShard:
         if policy is not None:
             self._clocks = SignalClocks.of(estimated.tables["signals"], weight, policy)
             days = night.horizon_us / DAY_US
-            lost = self._clocks.lost_waiting(self._rate, days)
+            lost = lost_waiting(self._clocks.pages, policy.threshold, self._rate[policy.row], 0.5 * days)
             # The same crawls without a look at the signals are the least that there is.
             self._fresh[policy.row] = np.maximum(policy.freshness - lost, self._fresh[policy.row])
         uniform_rate_per_day = result.allocated_per_day / max(result.pages, 1)

@@ -70,27 +70,6 @@ class SignalClocks:
             signals = np.where(weight > 0.0, self.clock_of_signals / weight, 0.0)
         return signal_value.crawl_value(self.pages, age_days[self.row], signals)
 
-    def lost_waiting(self, rate: FloatArray, horizon_days: float) -> FloatArray:
-        """Share of time, (r,), in which copies are stale because a signal waits for the next night.
-
-        The threshold policy crawls at the instant at which the clock jumps over the threshold. Here that is
-        half a horizon later, on average: as often as crawls are caused by signals, and as far as the copy is
-        stale by then.
-
-        Parameters
-        ----------
-        rate : (n,) float64, crawls per day
-        horizon_days : float
-        """
-        pages, threshold = self.pages, self.policy.threshold
-        jumps = pages.signal_rate_per_day * pages.signal_weight
-        with np.errstate(invalid="ignore", divide="ignore"):
-            part = np.where(np.isinf(jumps), 1.0, jumps / (pages.unsignalled_rate_per_day + jumps))
-        caused = np.minimum(rate[self.row] * np.nan_to_num(part), pages.signal_rate_per_day)
-        stale = -np.expm1(-(threshold + 0.5 * pages.signal_weight))
-        lost: FloatArray = caused * stale * 0.5 * horizon_days
-        return lost
-
     def debts(
         self, since_days: FloatArray, last_us: IntArray, observed_us: IntArray
     ) -> tuple[FloatArray, FloatArray]:

@@ -8,7 +8,7 @@ from policies import prior
 from tests.laws import check_combine_laws
 from transforms import sampling
 from transforms.coders import ShardTables
-from transforms.learning import GroupTable, _MergeGroups, _spread
+from transforms.group_tables import GroupTable, MergeGroups, _spread
 from transforms.sampling import MergeOverviews, Overview, merge_samples, sample_shard
 from transforms.tally import AddCounts
 
@@ -159,7 +159,7 @@ def test_group_tables():
         )
 
     tables = [table([5, 9, 2]), table([]), table([9, 1]), table([2**63])]
-    hashes, _, _, count = check_combine_laws(_MergeGroups(), tables, plain)
+    hashes, _, _, count = check_combine_laws(MergeGroups(), tables, plain)
     assert hashes == [1, 2, 5, 9, 2**63]
     assert sum(count) == sum(int(t.sums.count.sum()) for t in tables)
     assert _spread(tables[2], np.asarray(hashes, np.uint64)).count[1] == 0
