@@ -17,6 +17,7 @@ from policies.crawler_rules import RULES, SitemapDriven
 from policies.page_state import US_PER_DAY
 from policies.simulation import intervals, metrics
 from policies.typing_ import FloatArray
+from transforms.bandit_nights import BanditNights
 from transforms.closed_loop import ClosedLoop, Crawls, Planner
 from transforms.hashing import stable_hash
 from transforms.job_nights import JobFold, JobNights, JobOptions
@@ -142,7 +143,7 @@ class Policy:
     run : callable
         From `Setting` to `Crawls`.
     needs : str
-        What a world must have: "signals", "metadata" or nothing.
+        What a world must have: "signals", "metadata", "impressions" or nothing.
     reference : bool
         Whether it knows what no crawler can know.
     """
@@ -186,6 +187,10 @@ def _uncensored(s: Setting) -> Estimates:
 
 def _rates(name: str, estimates: Callable[[Setting], Estimates], order: str, s: Setting) -> Planner:
     return RateNights(s.world, estimates(s), name, s.budget, s.weight, order, s.key)
+
+
+def _kab(name: str, s: Setting) -> Planner:
+    return BanditNights(s.world, _learned(s), name.upper(), s.budget, s.weight, s.key)
 
 
 def _as_crawls(world: World, found: intervals.CrawlTimes) -> Crawls:
@@ -237,6 +242,11 @@ POLICIES: dict[str, Policy] = {
     "click-weighted": _policy(
         "in proportion to weights", partial(_rates, "click-weighted", _no_estimates, EVEN)
     ),
+    "impression-weighted": _policy(
+        "in proportion to impressions",
+        partial(_rates, "impression-weighted", _no_estimates, EVEN),
+        needs="impressions",
+    ),
     "lambdacrawl": _policy(
         "LambdaCrawl: rates for crawls at random instants", partial(_rates, "lambdacrawl", _learned, RANDOM)
     ),
@@ -249,6 +259,10 @@ POLICIES: dict[str, Policy] = {
     "periodic-history": _policy(
         "periodic optimum of 30-day averages of changes found", partial(_rates, "periodic", _averages, EVEN)
     ),
+    **{
+        f"kab{k}": _policy(f"bandit over {k} rate policies, steps of two hours", partial(_kab, f"KAB{k}"))
+        for k in (2, 3, 4, 5)
+    },
     **{
         name: Policy("a crawler's rule, intervals scaled to the budget", partial(_rule, name), weighs=False)
         for name in RULES
@@ -274,7 +288,12 @@ POLICIES: dict[str, Policy] = {
 
 def available(world: World, names: Iterable[str]) -> list[str]:
     """Those of some policies for which a world has what they need."""
-    has = {"": True, "signals": len(world.signals) > 0, "metadata": bool(world.metadata)}
+    has = {
+        "": True,
+        "signals": len(world.signals) > 0,
+        "metadata": bool(world.metadata),
+        "impressions": "impressions" in world.weights,
+    }
     return [name for name in names if has[POLICIES[name].needs]]
 
 

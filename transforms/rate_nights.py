@@ -150,19 +150,17 @@ class RateNights(Planner):
         if not len(known):
             return Planned.of(known, known)
         budget = self._crawls_per_page * len(known)
-        parameters = Parameters.of(self._estimates.change_rates(day, known), self._weight[known])
-        rate = rates(self._policy, parameters, budget)
-        # What a policy cannot place, for no page would gain, is spent evenly: budgets are compared in full.
-        unspent = budget - float(rate.sum())
-        if unspent > 1e-9 * budget:
-            rate = rate + unspent / len(known)
+        impressions = self._world.weights.get("impressions")
+        parameters = Parameters.of(
+            self._estimates.change_rates(day, known),
+            self._weight[known],
+            None if impressions is None else impressions[known],
+        )
+        rate = whole(rates(self._policy, parameters, budget), budget)
         slots, self._owed = quotas.total_slots(budget, 24.0, self._owed)
         offsets = quotas.slot_offsets_us(np.array([slots]), 0, US_PER_DAY)
         if self._order == RANDOM:
-            edges = np.cumsum(rate)
-            chosen = np.searchsorted(edges, self._rng.random(slots) * edges[-1], side="right")
-            chosen = np.minimum(chosen, len(known) - 1)
-            return Planned.of(known[chosen], offsets + day.as_of_us)
+            return Planned.of(known[drawn(rate, self._rng.random(slots))], offsets + day.as_of_us)
         since = (day.as_of_us - day.last_us[known]) / US_PER_DAY
         pages = sequencing.ShardPages(
             crawl_rate_per_day=rate,
@@ -174,3 +172,15 @@ class RateNights(Planner):
         found = sequencing.sequence(pages, offsets, US_PER_DAY)
         used = found.page >= 0
         return Planned.of(known[found.page[used].astype(np.int64)], found.due_offset_us[used] + day.as_of_us)
+
+
+def whole(rate: FloatArray, budget: float) -> FloatArray:
+    """Rates, (n,), that spend the whole budget: what a policy has no use for is spread evenly."""
+    unspent = budget - float(rate.sum())
+    return rate + unspent / len(rate) if unspent > 1e-9 * budget else rate
+
+
+def drawn(rate: FloatArray, uniform: FloatArray) -> IntArray:
+    """Rows drawn in proportion to rates, (n,), by random numbers in [0, 1), (k,)."""
+    edges = np.cumsum(rate)
+    return np.minimum(np.searchsorted(edges, uniform * edges[-1], side="right"), len(rate) - 1)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from policies.bandits import KAB_ARMS
 from policies.crawler_rules import RULES
 from policies.objectives import Periodic
 from policies.page_state import US_PER_DAY
@@ -23,8 +24,9 @@ from transforms.backtesting import (
     trials,
     weightings,
 )
-from transforms.closed_loop import ClosedLoop, Crawls, Day
-from transforms.job_nights import JobFold, JobNights, JobOptions
+from transforms.bandit_nights import BanditNights
+from transforms.closed_loop import ClosedLoop, Crawls, Day, Planner
+from transforms.job_nights import JobFold, JobOptions
 from transforms.night_modes import Mode
 from transforms.rate_nights import (
     EVEN,
@@ -63,7 +65,7 @@ def rates_found(world: World, estimates: Estimates) -> np.ndarray:
     return seen[-1]
 
 
-def crawls_of(world: World, planner: RateNights | JobNights) -> Crawls:
+def crawls_of(world: World, planner: Planner) -> Crawls:
     return ClosedLoop(world, planner).run().crawls
 
 
@@ -136,6 +138,21 @@ def test_random_order_follows_the_rates(world: World) -> None:
     assert gaps[0].std() < 0.6 * gaps[0].mean() and gaps[1].std() > 0.8 * gaps[1].mean()
 
 
+def test_a_bandit_comes_to_prefer_the_arm_that_finds_changes() -> None:
+    """Pages that change weigh nothing but little: crawls by change rates find some, by clicks none."""
+    world = poisson_world(np.repeat([1e-9, 2.0], 30), 40, seed=4)
+    weight = np.repeat([10.0, 0.1], 30)
+    bandit = BanditNights(world, KnownRates(world, START, world.end_us), "KAB2", 0.5, weight, key=1)
+    crawls = crawls_of(world, bandit)
+    assert KAB_ARMS["KAB2"] == ("click-weighted", "change-weighted")
+    assert bandit.probability[0].tolist() == [0.5, 0.5]
+    assert bandit.probability[-1][1] > 0.9
+    paid = ~crawls.free
+    assert np.count_nonzero(paid) == 0.5 * 60 * 40
+    late = crawls.page[paid & (crawls.at_us > START + 20 * US_PER_DAY)]
+    assert (late >= 30).mean() > 0.85
+
+
 def test_one_run_serves_all_weights_of_a_policy_that_does_not_know_them(world: World) -> None:
     scorings = weightings(["equal", "zipf"], draws=3, repetitions=2)
     assert [(w.name, w.repetition, w.seed) for w in scorings] == [
@@ -166,7 +183,12 @@ def test_rules_are_those_of_the_simulator(world: World) -> None:
 
 def test_what_worlds_allow(world: World) -> None:
     names = available(world, POLICIES)
-    assert set(POLICIES) - set(names) == {"recrawl+groups", "recrawl+signals", "sitemap"}
+    assert set(POLICIES) - set(names) == {
+        "recrawl+groups",
+        "recrawl+signals",
+        "sitemap",
+        "impression-weighted",
+    }
 
 
 def test_signals_put_to_use() -> None:
