@@ -1,6 +1,7 @@
 """The policies on real histories of changes: the table of docs/backtest.md.
 
-    python -m benchmarks.backtest_histories [NAME ...] [--draws 5] [--out FOLDER]
+    python -m benchmarks.backtest_histories [NAME ...] [--out FOLDER] [-- OPTIONS of recrawl backtest]
+    python -m benchmarks.backtest_histories --table FOLDER ...
 
 Histories are those of the workshop (skipped with a note where they are absent; set RECRAWL_SHARED to its
 folder), read as its `replay.py` reads them, and given to `recrawl backtest --changes`.
@@ -21,6 +22,8 @@ import pyarrow.parquet as pq
 
 from benchmarks.replay_estimators import shared_folder
 from pipelines import cli
+from pipelines.backtest_report import SURE, Comparison, compare
+from transforms.backtesting import POLICIES
 from transforms.schemas import TIME
 
 HISTORIES: dict[str, tuple[str, str, tuple[float, ...]]] = {
@@ -92,16 +95,62 @@ def convert(folder: Path, out: Path) -> list[str]:
     return options
 
 
+def table(folders: Sequence[Path], against: str = "recrawl") -> str:
+    """Results of several runs as Markdown: fresh requests in percent, and differences with errors."""
+    lines = []
+    for weights in ("equal", "zipf"):
+        found: dict[tuple[str, float], dict[str, str]] = {}
+        names: list[str] = []
+        for name in HISTORIES:
+            parts = [f / name for f in folders if (f / name / "results.parquet").exists()]
+            if not parts:
+                continue
+            results, days = (
+                pa.concat_tables([pq.read_table(p / f"{kind}.parquet") for p in parts])
+                for kind in ("results", "days")
+            )
+            for c in compare(results, days, against):
+                for budget in c.budgets if c.weights == weights else ():
+                    cells = found.setdefault((name, budget), {})
+                    for policy in c.policies:
+                        cells[policy] = _text(c, policy, budget)
+                        if policy not in names:
+                            names.append(policy)
+        order = [against, *(n for n in POLICIES if n in names and n != against)]
+        keys = list(found)
+        lines += [
+            f"**{weights} weights**",
+            "",
+            "| policy | " + " | ".join(f"{name} {budget:g}" for name, budget in keys) + " |",
+            "| --- |" + " ---: |" * len(keys),
+            *(f"| {p} | " + " | ".join(found[k].get(p, "") for k in keys) + " |" for p in order),
+            "",
+        ]
+    return "\n".join(lines)
+
+
+def _text(c: Comparison, policy: str, budget: float) -> str:
+    cell = c.cells[policy, budget]
+    if policy == c.against:
+        return f"{100 * cell.accuracy:.2f} ± {100 * cell.error:.2f}"
+    text = f"{100 * cell.gain:+.2f} ± {100 * cell.gain_error:.2f}"
+    return f"**{text}**" if cell.gain > SURE * cell.gain_error else text
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one backtest after the other."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("names", nargs="*", default=list(HISTORIES), help="(default: all)")
+    p.add_argument("--table", type=Path, nargs="+", help="only print the table of these results")
     p.add_argument("--out", type=Path, default=Path("out/backtests"))
     arguments, more = list(sys.argv[1:] if argv is None else argv), []
     if "--" in arguments:
         at = arguments.index("--")
         arguments, more = arguments[:at], arguments[at + 1 :]
     parsed = p.parse_args(arguments)
+    if parsed.table:
+        print(table(parsed.table))
+        return 0
     for name in parsed.names:
         folder = shared_folder() / "data" / name
         if not (folder / "events.tsv.gz").exists():

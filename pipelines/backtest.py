@@ -96,7 +96,7 @@ DAYS = pa.schema(
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
-    parser.description, parser.epilog = DESCRIPTION, EXIT_HELP
+    parser.description, parser.epilog = DESCRIPTION, policies_help()
     add_inputs(parser)
     add = parser.add_argument
     add(
@@ -106,6 +106,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="crawls per page and day (default: parts of the log's own rate, or of the changes' rate)",
     )
     add_choices(parser, DEFAULT_POLICIES)
+
+
+def policies_help() -> str:
+    """All policies, a line each, and the exit codes."""
+    lines = [f"  {name.ljust(24)}{policy.what}" for name, policy in POLICIES.items()]
+    return "\n".join(["policies:", *lines, "", EXIT_HELP])
 
 
 def add_inputs(parser: argparse.ArgumentParser) -> None:
@@ -136,13 +142,12 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
 def add_choices(parser: argparse.ArgumentParser, policies: Sequence[str]) -> None:
     """Options of what is compared."""
     add = parser.add_argument
-    known = "\n".join(f"  {name}: {p.what}" for name, p in POLICIES.items())
     add(
         "--policies",
         nargs="+",
         metavar="NAME",
         default=list(policies),
-        help=f"(default: {' '.join(policies)}, those that the inputs allow). {known}",
+        help=f"see below (default: {' '.join(policies)}, those that the inputs allow)",
     )
     add(
         "--weights",
@@ -216,7 +221,9 @@ class Settings:
         inputs = tuple(Input(k, v, True) for k in KINDS if (v := getattr(parsed, k)))
         budgets = tuple(
             check.value(f"--budgets={b}", b, 1e-6, 1e4, "crawls per page and day")
-            for b in getattr(parsed, "budgets", None) or ()
+            for text in getattr(parsed, "budgets", None) or ()
+            for b in text.split(",")
+            if b
         )
         replay = ReplaySettings(
             check.instant("start"),

@@ -90,7 +90,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     backtest.add_arguments(replayed)
     needed = commands.add_parser(
-        "frontier", help="the budget that a target freshness needs, for each policy", allow_abbrev=False
+        "frontier",
+        help="the budget that a target freshness needs, for each policy",
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     frontier.add_arguments(needed)
     return parser

@@ -54,7 +54,7 @@ FRONTIER = pa.schema(
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
-    parser.description, parser.epilog = DESCRIPTION, backtest.EXIT_HELP
+    parser.description, parser.epilog = DESCRIPTION, backtest.policies_help()
     parser.add_argument(
         "--target",
         nargs="+",
