@@ -227,18 +227,28 @@ def _changes(m: Measured, policy: str, metric: str, rows: Sequence[int]) -> list
     return [float(np.median(change)) if len(change) else float("nan") for change in found]
 
 
-def _in_words(m: Measured, changes: Sequence[float], rows: Sequence[int]) -> str:
-    chosen = sorted({0, len(rows) // 2, len(rows) - 1, int(np.argmax(changes)), int(np.argmin(changes))})
-    return ", ".join(f"{changes[i]:+.2f} % at {100 * m.budgets[rows[i]]:g} %" for i in chosen)
+def _in_words(m: Measured, policy: str, metric: str, changes: Sequence[float], rows: Sequence[int]) -> str:
+    chosen = {0, len(rows) // 2, len(rows) - 1}
+    if not np.isnan(changes).all():
+        chosen |= {int(np.nanargmax(changes)), int(np.nanargmin(changes))}
+    words = []
+    for i in sorted(chosen):
+        gap = m.of_sets(policy, metric, rows[i]) - m.of_sets(m.reference(policy), metric, rows[i])
+        words.append(
+            f"{changes[i]:+.2f} % at {100 * m.budgets[rows[i]]:g} % "
+            f"(mean difference {gap.mean():+.4f} +- {m.standard_error(gap):.4f})"
+        )
+    return ", ".join(words)
 
 
 def _better(m: Measured, policy: str, metric: str, rows: Sequence[int], where: str, paper: str) -> Claim:
     changes = _changes(m, policy, metric, rows)
     above = sum(change > 0.0 for change in changes)
+    words = _in_words(m, policy, metric, changes, rows)
     return Claim(
-        f"{policy} beats {m.reference(policy)} in {metric} freshness, {where}",
+        f"{policy} beats {m.reference(policy)} in {metric} freshness, {where} (median change)",
         above == len(changes),
-        f"{above} of {len(changes)} budgets; {_in_words(m, changes, rows)}",
+        f"{above} of {len(changes)} budgets; {words}",
         paper,
     )
 
