@@ -1,0 +1,157 @@
+"""Levels of crawl value, and the clock at which each page of each lane reaches the level of its lane.
+
+Thresholds are solved at a few levels, the anchors. Crawl value is convex in e^-clock, so on the chord between
+two anchors a threshold for any level in between is at most a little early, never late.
+"""
+
+import numpy as np
+
+from policies.crawl_values import CrawlValue, clock_at_least, clock_jump, clock_speed, highest_value
+from policies.signal_pages import SignalPages
+from policies.typing_ import FloatArray, IntArray
+
+LARGEST_JUMP = 1e3
+"""Of a clock, in place of inf: every threshold is below."""
+_SLACK = 1e-11  # of values, relative
+_CLOCK_SLACK = 1e-8
+_ANCHORS = 5  # levels of each lane at which thresholds are known
+_WIDEST, _NARROWEST = 1.0, 0.04  # steps between them, relative
+_BLOCKS_AHEAD = 8.0
+_PAGES_AT_ONCE = 1 << 18
+
+
+class Levels:
+    """State of `lanes` x `m` pages.
+
+    Attributes
+    ----------
+    level : (lanes,) float64
+        Candidates of a lane are the pages that may reach this crawl value.
+    wake : (lanes, m) float64
+        Where the clock of a page, had it never been crawled, stands when it reaches the level.
+    speed, jump, best : (lanes, m) float64
+        Clock per time and per signal, and the highest crawl value there is.
+    """
+
+    def __init__(self, pages: SignalPages, terms: list[int | None], m: int) -> None:
+        lanes = len(terms)
+        shape = (lanes, m)
+        self.pages, self.terms, self.m = pages, terms, m
+        self.speed = clock_speed(pages).reshape(shape)
+        self.jump = clock_jump(pages, LARGEST_JUMP).reshape(shape)
+        self.best = np.empty(shape)
+        for t, rows in by_terms(terms, np.arange(lanes)):
+            for lane in rows:
+                part = slice(lane * m, (lane + 1) * m)
+                self.best[lane] = highest_value(pages.take(part), t)
+        self.level = np.zeros(lanes)
+        self.wake = np.full(shape, -np.inf)
+        self._due = np.full(shape, -np.inf)
+        self._anchor = np.zeros((lanes, _ANCHORS))
+        self._fresh_at = np.zeros((_ANCHORS, *shape))
+        self._margin = np.ones(lanes)
+        self._noise = np.zeros(lanes)
+        self._least = np.zeros(lanes)
+
+    def wake_of(self, lane: IntArray, page: IntArray, clock: FloatArray) -> None:
+        """Pages were crawled when their uncrawled clock stood at `clock`."""
+        self.wake[lane, page] = self._due[lane, page] + clock
+
+    def due(self, lane: IntArray, page: IntArray) -> FloatArray:
+        """Reading of the clock since the last crawl at which pages reach the level: (n,) float64."""
+        due: FloatArray = self._due[lane, page]
+        return due
+
+    def set(self, lane: IntArray, level: FloatArray, clock_at_crawl: FloatArray) -> None:
+        """Set the level of lanes; `clock_at_crawl` (lanes, m) is of their pages' last crawls."""
+        self.level[lane] = level
+        zero = level <= 0.0
+        self._due[lane[zero]], self.wake[lane[zero]] = -np.inf, -np.inf
+        lane, level, clock = lane[~zero], level[~zero], clock_at_crawl[~zero]
+        if lane.size == 0:
+            return
+        low, high = self._around(lane, level)
+        best = self.best[lane]
+        floor = self._anchor[lane, low][:, None]
+        top = np.minimum(self._anchor[lane, high][:, None], best)
+        share = (level[:, None] - floor) / np.where(top > floor, top - floor, 1.0)
+        fresh = self._fresh_at[low, lane]
+        fresh += (self._fresh_at[high, lane] - fresh) * share
+        reached = (level[:, None] <= best * (1.0 + _SLACK)) & (best > 0.0)
+        u = -np.log(np.clip(fresh, 1e-320, 1.0))
+        u = np.where(reached, u - _CLOCK_SLACK * (1.0 + u), np.inf)
+        self._due[lane] = u
+        self.wake[lane] = u + clock
+
+    def _around(self, lane: IntArray, level: FloatArray) -> tuple[IntArray, IntArray]:
+        """Anchors next below and above the levels of lanes; solves for those that are too far away.
+
+        What is near depends on how fast the level of the lane moves.
+        """
+        near = 1.0 + np.clip(_BLOCKS_AHEAD * self._noise[lane] / level, _NARROWEST, _WIDEST)
+        for is_high in (False, True):
+            anchor = self._anchor[lane]
+            if is_high:
+                found = np.where(anchor >= level[:, None], anchor, np.inf).min(axis=1)
+                far = np.flatnonzero(found > level * near)
+                price = level * np.sqrt(near)
+            else:
+                found = np.where(anchor <= level[:, None], anchor, 0.0).max(axis=1)
+                far = np.flatnonzero(found * near < level)
+                price = level / np.sqrt(near)
+            if far.size:
+                with np.errstate(divide="ignore"):
+                    oldest = np.abs(np.log(anchor[far] / level[far, None])).argmax(axis=1)
+                self._solve(lane[far], oldest, price[far])
+        anchor = self._anchor[lane]
+        low = np.where(anchor <= level[:, None], anchor, -1.0).argmax(axis=1)
+        high = np.where(anchor >= level[:, None], anchor, np.inf).argmin(axis=1)
+        return low, high
+
+    def _solve(self, lane: IntArray, slot: IntArray, price: FloatArray) -> None:
+        """Put an anchor at `price` into a slot of each lane."""
+        step = max(_PAGES_AT_ONCE // self.m, 1)
+        for start in range(0, lane.size, step):
+            some, cost = lane[start : start + step], price[start : start + step]
+            for terms, rows in by_terms(self.terms, some):
+                at = (some[rows][:, None] * self.m + np.arange(self.m)).ravel()
+                u = clock_at_least(self.pages.take(at), np.repeat(cost[rows], self.m), terms)
+                into = slot[start : start + step][rows]
+                self._fresh_at[into, some[rows]] = np.exp(-u).reshape(rows.size, self.m)
+        self._anchor[lane, slot] = price
+
+    def lower(self, lane: IntArray, found: FloatArray, clock_at_crawl: FloatArray) -> None:
+        """The best candidates of lanes are worth `found` only, below their level: -inf if there are none."""
+        self._margin[lane] = np.minimum(self._margin[lane] + 0.3, 3.0)
+        value = np.maximum(found, 0.0)
+        down = 0.5 * (self.level[lane] - value) + 0.5 * self._noise[lane]
+        level = np.where(found > 0.0, value - down, 0.5 * self.level[lane])
+        self.set(lane, np.maximum(level, 0.0) * (1.0 - 1e-9), clock_at_crawl)
+
+    def follow(self, least: FloatArray, clock_at_crawl: FloatArray) -> None:
+        """Levels for the next block, from the least value that won in the last one: (lanes,).
+
+        They lie below it by some multiple of how much it has moved from block to block.
+        """
+        moved = np.abs(least - self._least)
+        self._noise = np.where(self._least > 0.0, 0.8 * self._noise + 0.2 * moved, moved)
+        self._least = least
+        self._margin = np.maximum(self._margin - 0.01, -0.8)
+        noise = np.maximum(self._noise, 1e-6 * least)
+        wanted = np.maximum(least - self._margin * noise, 0.0) * (1.0 - 1e-9)
+        late = np.abs(wanted - self.level) > 0.5 * noise
+        rows = np.flatnonzero(late)
+        if rows.size:
+            self.set(rows, wanted[rows], clock_at_crawl[rows])
+
+
+def by_terms(terms: list[int | None], lane: IntArray) -> list[tuple[int | None, IntArray]]:
+    """Positions in `lane` by the number of terms that the policy of the lane uses."""
+    numbers = np.array([0 if t is None else t for t in terms])[lane]
+    found = np.flatnonzero(np.bincount(numbers))
+    return [(int(t) or None, np.flatnonzero(numbers == t)) for t in found]
+
+
+def terms_of(policies: list[CrawlValue], repetitions: int) -> list[int | None]:
+    """Terms of each lane, all repetitions of the first policy first."""
+    return [policy.terms for policy in policies for _ in range(repetitions)]
