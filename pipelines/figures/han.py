@@ -6,6 +6,10 @@ the paper states, each with our numbers and theirs. Offers are drawn by `policie
 Repetitions draw crawls anew; there are `DATASETS` sets of offers, which repetitions take turns at, because
 what one set of offers shows by chance, no number of repetitions on it would tell.
 
+Three choices were made after looking at results, because the paper leaves them open: copies do not exist at
+first (with fresh ones, what is never crawled would be far fresher than in Table 6), `lambda_h` takes rates of
+at least `FLOOR_PER_DAY` (without: `lambda_h-no-floor`), and some parameters of the drawn offers.
+
 Names: delta, mu, nu and lambda for crawls by change, click and impression rate and by LambdaCrawl; `_h` with
 averages of the last 30 days, `_ml` with our estimates and metadata groups, where the paper has a neural
 network; `_meta` with means of metadata groups only. `KAB5` learns from equation 2 as printed, `KAB5-gain`

@@ -13,7 +13,8 @@ Their data was never published. Drawn here, hour by hour, with what the papers s
     sparse          1 of 20 offers changes on a day, 1 of 67 is clicked and 1 of 7 is shown (averages)
 
 What the papers do not tell is a parameter of `OfferModel`: how many offers hardly ever change, how uneven
-rates are, how they drift.
+rates are, how they drift. Its defaults were set with the levels of tables 5 and 6 of the 2020 paper in view,
+so that levels come out alike is no evidence; which policy is above which is.
 """
 
 from dataclasses import dataclass
