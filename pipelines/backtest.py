@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -13,13 +11,12 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
-from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
+from apache_beam.io.filesystems import FileSystems
 from apache_beam.pvalue import AsList, AsSingleton
 
-from pipelines import __version__, backtest_report, plots, waiting
-from pipelines.nightly import local_runner
-from pipelines.options import OptionsError, format_instant, parse_instant
+from pipelines import __version__, backtest_report
+from pipelines.experiment import Checks, run_here, show_pictures, write_table
+from pipelines.options import OptionsError, format_instant
 from transforms import schemas
 from transforms.backtesting import (
     EQUAL,
@@ -34,8 +31,8 @@ from transforms.backtesting import (
     weightings,
 )
 from transforms.reading import Input
-from transforms.replaying import BuildWorld, Facts, ReadLogs, Replayed, ReplaySettings
-from transforms.sinks import FileInfo, make_folder, write_file, write_json
+from transforms.replaying import BuildWorld, Facts, ReadLogs, Replayed, ReplayError, ReplaySettings
+from transforms.sinks import FileInfo, read_json, write_json
 from transforms.sources import check_inputs, plan_files
 
 DESCRIPTION = """\
@@ -63,6 +60,7 @@ DEFAULT_POLICIES = (
 )
 LOG_BUDGETS, CHANGE_BUDGETS = (0.25, 0.5, 1.0), (0.25, 0.5, 1.0, 2.0)
 WEIGHTS = ("auto", EQUAL, ZIPF, "clicks", "impressions", "importance")
+PROBLEM = "problem.json"
 KINDS = ("changes", "observations", "requests", "signals", "pages")
 
 RESULTS = pa.schema(
@@ -214,17 +212,14 @@ class Settings:
         ------
         OptionsError
         """
-        check = _Check(parsed)
+        check = Checks(parsed)
         given = [k for k in ("changes", "observations") if getattr(parsed, k)]
         if len(given) != 1:
             check.problems.append("--observations and --changes: give one of them, what is to be replayed")
         inputs = tuple(Input(k, v, True) for k in KINDS if (v := getattr(parsed, k)))
-        budgets = tuple(
-            check.value(f"--budgets={b}", b, 1e-6, 1e4, "crawls per page and day")
-            for text in getattr(parsed, "budgets", None) or ()
-            for b in text.split(",")
-            if b
-        )
+        budgets: tuple[float, ...] = ()
+        if hasattr(parsed, "budgets"):
+            budgets = check.values("budgets", 1e-6, 1e4, "crawls per page and day")
         replay = ReplaySettings(
             check.instant("start"),
             check.instant("end"),
@@ -236,14 +231,14 @@ class Settings:
             parsed.output.rstrip("/") or parsed.output,
             replay,
             check.value(f"--sample={parsed.sample}", parsed.sample, 1e-9, 1.0, "share of pages"),
-            tuple(sorted(set(budgets))),
+            budgets,
             check.names("policies", POLICIES),
             check.names("weights", WEIGHTS),
             check.number("draws", 1, 1000, "draws"),
             check.number("repetitions", 1, 1000, "repetitions"),
             check.value(f"--warm_up={parsed.warm_up}", parsed.warm_up, 0.0, 0.9, "share of nights"),
             parsed.against,
-            _cores() if parsed.workers is None else check.number("workers", 1, 1024, "processes"),
+            check.workers,
             not parsed.no_plots,
         )
         if settings.against not in settings.policies:
@@ -262,54 +257,6 @@ class Settings:
 
 
 check = Settings.of
-
-
-class _Check:
-    """Checks options and gathers what is wrong."""
-
-    def __init__(self, parsed: argparse.Namespace) -> None:
-        self._parsed = parsed
-        self.problems: list[str] = []
-
-    def value(self, option: str, text: str, low: float, high: float, what: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        if not low <= value <= high:
-            self.problems.append(f"{option}: expected {what} from {low:g} to {high:g}")
-        return value
-
-    def number(self, name: str, low: int, high: int, what: str) -> int:
-        text = getattr(self._parsed, name)
-        try:
-            value = int(text)
-        except ValueError:
-            value = low - 1
-        if not low <= value <= high:
-            self.problems.append(f"--{name}={text}: expected {what}, a whole number from {low} to {high}")
-        return value
-
-    def instant(self, name: str) -> int | None:
-        text = getattr(self._parsed, name)
-        if not text:
-            return None
-        try:
-            return parse_instant(text)
-        except ValueError:
-            self.problems.append(f"--{name}={text}: expected ISO 8601, e.g. 2026-07-01T00:00:00Z")
-            return None
-
-    def names(self, option: str, known: Any) -> tuple[str, ...]:
-        words = [w for text in getattr(self._parsed, option) for w in text.split(",") if w]
-        unknown = [w for w in words if w not in known]
-        if unknown:
-            self.problems.append(f"--{option}: {', '.join(unknown)}: choose from {', '.join(known)}")
-        return tuple(dict.fromkeys(words))
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def budgets_of(settings: Settings, facts: Facts) -> list[float]:
@@ -332,14 +279,37 @@ def scorings_of(settings: Settings, replayed: Replayed) -> list[Any]:
     has = replayed.world.weights
     best = next((name for name in ("clicks", "impressions", "importance") if name in has), EQUAL)
     names = dict.fromkeys(best if name == "auto" else name for name in settings.weights)
-    missing = [name for name in names if name not in (EQUAL, ZIPF) and name not in has]
-    if missing:
-        raise OptionsError([f"--weights={missing[0]}: no input has any: give --requests or --pages"])
     return weightings(list(names), settings.draws, settings.repetitions)
+
+
+class _Fits:
+    """Whether a world fits the options; plain data, it travels to workers."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def check(self, replayed: Replayed) -> None:
+        """Raises ReplayError."""
+        world, settings = replayed.world, self._settings
+        for name in settings.weights:
+            if name not in ("auto", EQUAL, ZIPF) and name not in world.weights:
+                option = "--pages" if name == "importance" else "--requests"
+                raise ReplayError(
+                    f"--weights={name}: no input has {name} of a page that is replayed: give {option}"
+                )
+        held = world.history.held_days(scored_from(world, settings.warm_up), world.end_us).sum()
+        for budget in settings.budgets:
+            if budget * held < 1:
+                raise ReplayError(
+                    f"--budgets={budget:g}: less than one crawl in the scored nights; give at least "
+                    f"{1 / held:.2g}"
+                )
 
 
 def make_trials(settings: Settings, replayed: Replayed) -> Iterator[Trial]:
     """All runs of a backtest."""
+    if replayed.problem:
+        return
     names = available(replayed.world, settings.policies)
     yield from trials(names, budgets_of(settings, replayed.facts), scorings_of(settings, replayed))
 
@@ -354,6 +324,9 @@ class WriteResults(beam.DoFn):
         self, _: Any, scored: list[Scored], replayed: Replayed, counts: list[dict[str, int]]
     ) -> Iterator[FileInfo]:
         output = self._settings.output
+        if replayed.problem:
+            yield write_json(output, PROBLEM, {"problem": replayed.problem})
+            return
         order = {name: at for at, name in enumerate(POLICIES)}
         scored = sorted(scored, key=lambda s: (s.weights, s.budget, order[s.policy], s.repetition))
         begin = scored_from(replayed.world, self._settings.warm_up)
@@ -403,15 +376,6 @@ def days_table(scored: Sequence[Scored], begin_us: int) -> pa.Table:
     return pa.table([pa.array(columns[f.name], f.type) for f in DAYS], schema=DAYS)
 
 
-def write_table(folder: str, name: str, table: pa.Table) -> FileInfo:
-    """Write a table as one Parquet file."""
-
-    def write(target: Any) -> None:
-        pq.write_table(table, target, compression="zstd")
-
-    return write_file(folder, name, write, table.num_rows)
-
-
 def build_pipeline(
     pipeline: beam.Pipeline,
     settings: Settings,
@@ -427,7 +391,8 @@ def build_pipeline(
         (read[ReadLogs.ROWS], seed)
         | "AllRows" >> beam.Flatten()
         | "OneWorld" >> beam.GroupByKey()
-        | "BuildWorld" >> beam.ParDo(BuildWorld(settings.replay)).with_output_types(Replayed)
+        | "BuildWorld"
+        >> beam.ParDo(BuildWorld(settings.replay, _Fits(settings).check)).with_output_types(Replayed)
     )
     scored = (
         pipeline
@@ -446,13 +411,8 @@ def build_pipeline(
     )
 
 
-def run_pipeline(settings: Settings, beam_arguments: Sequence[str], **parts: Any) -> bool:
+def run_pipeline(settings: Settings, beam_arguments: Sequence[str], **parts: Any) -> None:
     """Run to the end, in processes of this machine unless another runner is asked for.
-
-    Returns
-    -------
-    bool
-        Whether results are there; False where another runner has only taken the job.
 
     Raises
     ------
@@ -463,18 +423,16 @@ def run_pipeline(settings: Settings, beam_arguments: Sequence[str], **parts: Any
             plan_files(found.patterns, found.kind, True)
         else:
             check_inputs(found.kind, found.patterns, True)
-    options = PipelineOptions(list(beam_arguments))
-    runner = local_runner(options)
-    if runner is not None:
-        direct = options.view_as(DirectOptions)
-        direct.direct_num_workers = settings.workers
-        if settings.workers > 1:
-            direct.direct_running_mode = "multi_processing"
-    make_folder(settings.output)
-    pipeline = beam.Pipeline(runner=runner, options=options)
-    build_pipeline(pipeline, settings, **parts)
-    waiting.finish(pipeline)
-    return True
+    run_here(
+        lambda pipeline: build_pipeline(pipeline, settings, **parts),
+        beam_arguments,
+        settings.workers,
+        settings.output,
+    )
+    found = read_json(FileSystems.join(settings.output, PROBLEM))
+    if found is not None:
+        FileSystems.delete([FileSystems.join(settings.output, PROBLEM)])
+        raise ReplayError(found["problem"])
 
 
 def run(parsed: argparse.Namespace, beam_arguments: Sequence[str] = ()) -> int:
@@ -482,17 +440,6 @@ def run(parsed: argparse.Namespace, beam_arguments: Sequence[str] = ()) -> int:
     settings = Settings.of(parsed)
     run_pipeline(settings, beam_arguments)
     print(backtest_report.report(settings.output, settings.against))
-    draw_pictures(settings)
+    if settings.plots:
+        show_pictures(settings.output, lambda: backtest_report.draw(settings.output, settings.against))
     return 0
-
-
-def draw_pictures(settings: Settings) -> None:
-    """Draw what results are there, and name the pictures; say so where matplotlib is missing."""
-    if not settings.plots:
-        return
-    try:
-        paths = backtest_report.draw(settings.output, settings.against)
-    except plots.NoPlotsError as error:
-        print(error, file=sys.stderr)
-    else:
-        print("\n" + "\n".join(paths))

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
 
 from pipelines import plots
+from pipelines.experiment import aligned, read_table, write_table
 from policies.simulation import statistics
 from policies.typing_ import FloatArray
 from transforms.backtesting import POLICIES
-from transforms.sinks import read_json, write_file
+from transforms.sinks import read_json
 
 WEEK = 7
 MIN_BLOCKS = 4
@@ -185,17 +185,11 @@ def report(folder: str, against: str) -> str:
     about = read_json(FileSystems.join(folder, "results.json"))
     comparisons = compare(results, days, against)
     table = summary_table(comparisons)
-    write_file(folder, "summary.parquet", lambda out: pq.write_table(table, out), table.num_rows)
+    write_table(folder, "summary.parquet", table)
     parts = [head(folder)]
     for c in comparisons:
         parts += [_table(c), _verdict(c)]
     return "\n\n".join([*parts, *cautions(about, comparisons)])
-
-
-def read_table(folder: str, name: str) -> pa.Table:
-    """A Parquet file of a folder on any of Beam's file systems."""
-    with FileSystems.open(FileSystems.join(folder, name), compression_type="uncompressed") as file:
-        return pq.read_table(pa.BufferReader(file.read()))
 
 
 def head(folder: str) -> str:
@@ -246,18 +240,6 @@ def _table(c: Comparison) -> str:
             row.append(text)
         rows.append(row)
     return "\n".join([*lines, *aligned(rows)])
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows as lines, the first column to the left, others to the right."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return [
-        "  ".join(
-            cell.ljust(width) if i == 0 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
 
 
 def _verdict(c: Comparison) -> str:
@@ -338,18 +320,7 @@ def _lines(c: Comparison, value: str, error: str, named: bool) -> list[plots.Ser
     return found
 
 
-def draw(folder: str, against: str) -> list[str]:
-    """Draw the pictures of a folder's results; returns their paths.
-
-    Raises
-    ------
-    plots.NoPlotsError
-        Without matplotlib.
-    """
+def draw(folder: str, against: str) -> list[plots.Picture]:
+    """The pictures of a folder's results."""
     results, days = (read_table(folder, f"{name}.parquet") for name in ("results", "days"))
-    paths = []
-    for picture in pictures(compare(results, days, against), head(folder).split(";")[0]):
-        for name, data in plots.draw(picture).items():
-            write_file(folder, name, data, 1)
-            paths.append(FileSystems.join(folder, name))
-    return paths
+    return pictures(compare(results, days, against), head(folder).split(";")[0])

@@ -10,10 +10,13 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipelines import backtest, backtest_report
 from pipelines.backtest import Settings, scorings_of
+from pipelines.experiment import aligned, read_table, show_pictures, write_table
 from pipelines.options import OptionsError
+from pipelines.plots import Picture, freshness_against_budget
 from policies.typing_ import FloatArray
 from transforms.backtesting import POLICIES, Scored, available
 from transforms.frontier import Answer, FindBudgets, Question
@@ -113,6 +116,8 @@ class _Questions:
         self._targets, self._most = tuple(targets), most
 
     def ask(self, settings: Settings, replayed: Replayed) -> Iterator[Question]:
+        if replayed.problem:
+            return
         low, high = self.range(replayed.facts)
         for policy in available(replayed.world, settings.policies):
             for weighting in scorings_of(settings, replayed):
@@ -152,7 +157,8 @@ class WriteFrontier(beam.DoFn):
         for answer in answers:
             runs |= {(s.policy, s.weights, s.repetition, s.budget): s for s in answer.runs}
         table = pa.Table.from_pylist([_row(a) for a in answers], FRONTIER)
-        yield backtest.write_table(self._settings.output, "frontier.parquet", table)
+        if not replayed.problem:
+            yield write_table(self._settings.output, "frontier.parquet", table)
         yield from backtest.WriteResults(self._settings).process(None, list(runs.values()), replayed, counts)
 
 
@@ -174,7 +180,7 @@ def _row(answer: Answer) -> dict[str, Any]:
 
 def report(folder: str, against: str) -> str:
     """What each policy needs."""
-    rows = backtest_report.read_table(folder, "frontier.parquet").to_pylist()
+    rows = read_table(folder, "frontier.parquet").to_pylist()
     parts = [backtest_report.head(folder)]
     for weights in sorted({r["weights"] for r in rows}):
         mine = [r for r in rows if r["weights"] == weights]
@@ -182,7 +188,7 @@ def report(folder: str, against: str) -> str:
         lines = [["crawls per page and day for", *(f"{100 * t:g} % fresh" for t in targets)]]
         for policy in dict.fromkeys(r["policy"] for r in mine):
             lines.append([policy, *(_cell(mine, policy, t, against) for t in targets)])
-        parts.append("\n".join([f"Budget needed, {weights} weights", *backtest_report.aligned(lines)]))
+        parts.append("\n".join([f"Budget needed, {weights} weights", *aligned(lines)]))
     return "\n\n".join(parts)
 
 
@@ -202,6 +208,16 @@ def _cell(rows: list[dict[str, Any]], policy: str, target: float, against: str) 
     return text
 
 
+def pictures(folder: str) -> list[Picture]:
+    """Freshness against budget of all runs, one picture for each kind of weights."""
+    results, title = read_table(folder, "results.parquet"), backtest_report.head(folder).split(";")[0]
+    found = []
+    for weights in sorted(set(results.column("weights").to_pylist())):
+        rows = results.filter(pc.equal(results.column("weights"), weights)).to_pydict()
+        found.append(freshness_against_budget(f"frontier-{weights}", title, rows, budget="budget"))
+    return found
+
+
 def run(parsed: argparse.Namespace, beam_arguments: Sequence[str] = ()) -> int:
     """Run the command; returns the exit code."""
     settings, targets, most = check(parsed)
@@ -213,5 +229,6 @@ def run(parsed: argparse.Namespace, beam_arguments: Sequence[str] = ()) -> int:
         write=WriteFrontier(settings),
     )
     print(report(settings.output, settings.against))
-    backtest.draw_pictures(settings)
+    if settings.plots:
+        show_pictures(settings.output, lambda: pictures(settings.output))
     return 0

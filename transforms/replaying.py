@@ -7,7 +7,7 @@ above the log's own, see `Facts`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,10 +95,14 @@ class Facts:
 
 @dataclass(frozen=True)
 class Replayed:
-    """A world and the facts behind it."""
+    """A world and the facts behind it, or why there is none.
+
+    A problem travels as data: what a worker raises, it prints at length, and a person needs the sentence.
+    """
 
     world: World
     facts: Facts
+    problem: str = ""
 
 
 class ReadLogs(beam.PTransform):
@@ -166,13 +170,38 @@ class _ReadLog(beam.DoFn):
 
 
 class BuildWorld(beam.DoFn):
-    """From all rows of the logs to one `Replayed`. Holds them in memory, about 100 bytes each."""
+    """From all rows of the logs to one `Replayed`. Holds them in memory, about 100 bytes each.
 
-    def __init__(self, settings: ReplaySettings) -> None:
-        self._settings = settings
+    Parameters
+    ----------
+    settings : ReplaySettings
+    check : function, optional
+        Raises `ReplayError` where a world does not fit what is to be done with it.
+    """
+
+    def __init__(self, settings: ReplaySettings, check: Callable[[Replayed], None] | None = None) -> None:
+        self._settings, self._check = settings, check
 
     def process(self, element: tuple[int, Iterable[pa.RecordBatch]]) -> Iterator[Replayed]:
-        yield build_world(element[1], self._settings)
+        try:
+            found = build_world(element[1], self._settings)
+            if self._check is not None:
+                self._check(found)
+            yield found
+        except ReplayError as error:
+            yield Replayed(_nowhere(), Facts("", 0, 0, 0, 0), str(error))
+
+
+def _nowhere() -> World:
+    none = np.zeros(0, np.int64)
+    return World(
+        ChangeHistory(0, US_PER_DAY, none, none, none, none),
+        pa.array([], pa.string()),
+        none.astype(np.uint64),
+        none.astype(np.uint64),
+        none,
+        (),
+    )
 
 
 def build_world(batches: Iterable[pa.RecordBatch], settings: ReplaySettings) -> Replayed:

@@ -163,6 +163,14 @@ def test_inputs_that_are_not_there_or_too_short(tmp_path: Path, capsys: pytest.C
     options = [f"--changes={tmp_path}/short.csv", "--workers=1", f"--output={tmp_path}/out"]
     assert run("backtest", *options) == 2
     assert "a replay needs 5" in capsys.readouterr().err
+    # A window, but no clicks; and a budget that buys nothing.
+    more = [*options, "--start=2026-06-01", "--end=2026-06-21", "--policies", "recrawl"]
+    assert run("backtest", *more, "--weights=clicks") == 2
+    assert "--weights=clicks: no input has clicks" in capsys.readouterr().err
+    assert run("backtest", *more, "--budgets=0.001") == 2
+    text = capsys.readouterr()
+    assert "--budgets=0.001: less than one crawl" in text.err and not text.out
+    assert not list((tmp_path / "out").iterdir())
     (tmp_path / "other.csv").write_text("url,when\nhttps://a.test/1,2026-06-01\n")
     assert run("backtest", f"--changes={tmp_path}/other.csv", f"--output={tmp_path}/out") == 2
     assert "changes need a column changed_at" in capsys.readouterr().err
