@@ -26,6 +26,7 @@ UNKNOWN = 1e308
 SLACK = 1e-11
 """Of values, relative: they are good to 1e-13 and better."""
 _NEVER_FRESH = 745.0
+_ROWS = 512  # at a time: what they need stays in the cache
 
 
 @dataclass
@@ -40,18 +41,21 @@ class Table:
         `UNKNOWN` where it is not known.
     below, above : (lanes, k) float64
         What to add for bounds; both -inf for candidates that are out.
+    due : (lanes, k) float64
+        Reading of the clock since the last crawl at which the level is reached.
     """
 
     page: IntArray
     value: FloatArray
     below: FloatArray
     above: FloatArray
+    due: FloatArray
 
     @classmethod
     def empty(cls, lanes: int, slots: int, k: int) -> "Table":
         """No candidates."""
         out = np.full((lanes, k), -np.inf)
-        return cls(np.full((lanes, k), -1), np.zeros((lanes, slots, k)), out, out.copy())
+        return cls(np.full((lanes, k), -1), np.zeros((lanes, slots, k)), out, out.copy(), out.copy())
 
     def widened(self, k: int) -> "Table":
         """The same with room for k candidates."""
@@ -59,7 +63,7 @@ class Table:
         if k <= now:
             return self
         wide = Table.empty(lanes, slots, k)
-        for name in ("page", "below", "above"):
+        for name in ("page", "below", "above", "due"):
             getattr(wide, name)[:, :now] = getattr(self, name)
         wide.value[:, :, :now] = self.value
         return wide
@@ -138,15 +142,16 @@ def fill(
     over = np.where(d > 0.0, 1.0 / np.where(d > 0.0, d, 1.0), 0.0)
     whole = found.end - found.begin + 1 == table.value.shape[1]
     rows = np.flatnonzero(whole)
-    if rows.size:
-        x = (times - first[rows, None]) * over[rows, None]
-        y = c3[rows, None] * x
-        y += c2[rows, None]
+    for start in range(0, rows.size, _ROWS):
+        some = rows[start : start + _ROWS]
+        x = (times - first[some, None]) * over[some, None]
+        y = c3[some, None] * x
+        y += c2[some, None]
         y *= x
-        y += slope0[rows, None]
+        y += slope0[some, None]
         y *= x
-        y += value0[rows, None]
-        table.value[lane[rows], :, place[found.row[rows]]] = y
+        y += value0[some, None]
+        table.value[lane[some], :, place[found.row[some]]] = y
     rows = np.flatnonzero(~whole)
     if rows.size:
         length = found.end[rows] - found.begin[rows] + 1

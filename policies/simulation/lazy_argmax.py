@@ -32,7 +32,7 @@ class _Block:
     first: int
     times: FloatArray
     keys: IntArray  # ((repetition, page) x slots + slot) of each signal, sorted
-    key_times: FloatArray
+    key_times: FloatArray  # when each arrives; in order only if a policy discards signals
     clock_end: FloatArray  # (lanes, m): clocks, had no page ever been crawled
 
 
@@ -69,6 +69,8 @@ class LazyArgmax:
         self.count = np.zeros((self.r, self.m))
         time = np.concatenate([s.signal_time for s in streams])
         at = np.concatenate([j * self.m + s.signal_page.astype(np.int64) for j, s in enumerate(streams)])
+        if not self.hears.any():
+            time, at = time[:0], at[:0]
         order = np.argsort(time, kind="stable")
         self.signal_time, self.signal_at = time[order], at[order]
         self.row = np.full(shape, -1, np.int32)
@@ -81,14 +83,14 @@ class LazyArgmax:
         while first < self.times.size:
             size = min(size, self.times.size - first)
             block = self._block(first, size)
-            while size > 1 and size * np.count_nonzero(block.clock_end >= self.levels.wake) > _CELLS:
+            while size > 1 and size * self._find(block, everyone)[0].size > _CELLS:
                 size //= 2
                 block = self._block(first, size)
             self._discard(block)
             least = self._serve(block, self._candidates(block, everyone, np.zeros(self.n, np.int64)))
             at = block.keys // size
             self.count += np.bincount(at, minlength=self.count.size).reshape(self.count.shape)
-            self.levels.follow(least, self._clock_at_crawl(everyone))
+            self.levels.follow(least, self._clock_at_crawl)
             first += size
             size = min(2 * size, longest)
         return self.out
@@ -103,8 +105,11 @@ class LazyArgmax:
         right = int(np.searchsorted(self.signal_time, times[-1], side="right"))
         when = self.signal_time[left:right]
         keys = self.signal_at[left:right] * slots + np.searchsorted(times, when, side="left")
-        order = np.argsort(keys, kind="stable")
-        keys, when = keys[order], when[order]
+        if (self.delay >= 0.0).any():
+            order = np.argsort(keys, kind="stable")
+            keys, when = keys[order], when[order]
+        else:
+            keys.sort()  # the times do not matter, and this is faster
         count = self.count + np.bincount(keys // slots, minlength=self.count.size).reshape(self.count.shape)
         clock = self.levels.speed * times[-1]
         for j in range(self.p):
@@ -151,11 +156,24 @@ class LazyArgmax:
 
     # ---- candidates
 
+    def _find(self, block: _Block, lanes: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
+        """Pages that may reach the level of some lanes: position of the lane, page, clock at the level."""
+        if lanes.size == self.n:
+            lane, page = np.nonzero(block.clock_end >= self.levels.wake)
+        else:
+            lane, page = np.nonzero(block.clock_end[lanes] >= self.levels.wake[lanes])
+        of = lanes[lane]
+        due = self.levels.due(of, page)
+        clock = self.levels.speed[of, page] * self.crawled[of, page]
+        clock += self.levels.jump[of, page] * self.counted[of, page]
+        kept = np.flatnonzero(block.clock_end[of, page] >= due + clock)
+        return lane[kept], page[kept], due[kept]
+
     def _candidates(
         self, block: _Block, lanes: IntArray, start: IntArray, table: Table | None = None
     ) -> Table:
         """All candidates of some lanes, of each lane from its slot `start` on; others stay as in `table`."""
-        lane, page = np.nonzero(block.clock_end[lanes] >= self.levels.wake[lanes])
+        lane, page, due = self._find(block, lanes)
         per_lane = np.bincount(lane, minlength=lanes.size)
         place = np.arange(lane.size) - np.repeat(np.cumsum(per_lane) - per_lane, per_lane)
         k = max(int(per_lane.max()), 1)
@@ -169,6 +187,7 @@ class LazyArgmax:
             table.above[lanes] = -np.inf
             table.value[lanes] = 0.0
         table.page[lanes[lane], place] = page
+        table.due[lanes[lane], place] = due
         self._fill(block, table, lanes[lane], page, place, start[lane])
         return table
 
@@ -188,7 +207,8 @@ class LazyArgmax:
                 inside = inside[slot[inside] > start[row[inside]]]
                 keys.append(row[inside].astype(np.int64) * slots + slot[inside])
         self.row[lane, page] = -1
-        row, begin = np.divmod(np.unique(np.concatenate(keys)), slots)
+        key = np.sort(np.concatenate(keys))
+        row, begin = np.divmod(key[np.append(True, key[1:] != key[:-1])], slots)
         is_last = np.append(row[1:] != row[:-1], True)
         end = np.where(is_last, slots - 1, np.append(begin[1:], slots) - 1)
         lane, page = lane[row], page[row]
@@ -232,7 +252,7 @@ class LazyArgmax:
         failed = np.flatnonzero(~is_unknown & (low < self.levels.level[lanes]))
         if failed.size:
             rows = lanes[failed]
-            self.levels.lower(rows, low[failed], self._clock_at_crawl(rows))
+            self.levels.lower(rows, low[failed], self._clock_at_crawl)
             table = self._candidates(block, rows, slot[rows], table)
         if is_unknown.any():
             row, place = np.nonzero((value >= UNKNOWN) & (table.above[lanes] > -np.inf)[:, : value.shape[1]])
@@ -292,8 +312,9 @@ class LazyArgmax:
         table.above[lane, place] = -np.inf
         levels = self.levels
         speed, jump = levels.speed[lane, page], levels.jump[lane, page]
-        levels.wake_of(lane, page, speed * now + jump * seen)
-        again = np.flatnonzero(block.clock_end[lane, page] >= levels.wake[lane, page])
+        clock = speed * now + jump * seen
+        levels.wake_of(lane, page, clock)
+        again = np.flatnonzero(block.clock_end[lane, page] >= table.due[lane, place] + clock)
         if again.size:
             self._expect(block, table, lane[again], page[again], place[again], slot[again])
 
@@ -312,7 +333,7 @@ class LazyArgmax:
         levels = self.levels
         clock = levels.speed[lane, page][row] * (block.times[every] - block.times[slot][row])
         clock += levels.jump[lane, page][row] * (seen - self.counted[lane, page][row])
-        reached = (clock >= levels.due(lane, page)[row]) & (every > slot[row])
+        reached = (clock >= table.due[lane, place][row]) & (every > slot[row])
         reached = reached.reshape(lane.size, slots)
         # After a signal that is no false one, nothing is left to find.
         sure = clock.reshape(lane.size, slots) >= LARGEST_JUMP

@@ -4,6 +4,8 @@ Thresholds are solved at a few levels, the anchors. Crawl value is convex in e^-
 two anchors a threshold for any level in between is at most a little early, never late.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from policies.crawl_values import CrawlValue, clock_at_least, clock_jump, clock_speed, highest_value
@@ -16,7 +18,7 @@ _SLACK = 1e-11  # of values, relative
 _CLOCK_SLACK = 1e-8
 _ANCHORS = 5  # levels of each lane at which thresholds are known
 _WIDEST, _NARROWEST = 1.0, 0.04  # steps between them, relative
-_BLOCKS_AHEAD = 8.0
+_BLOCKS_AHEAD = 24.0
 _PAGES_AT_ONCE = 1 << 18
 
 
@@ -28,7 +30,8 @@ class Levels:
     level : (lanes,) float64
         Candidates of a lane are the pages that may reach this crawl value.
     wake : (lanes, m) float64
-        Where the clock of a page, had it never been crawled, stands when it reaches the level.
+        Where the clock of a page, had it never been crawled, stands when it reaches the anchor below the
+        level: no page reaches the level earlier.
     speed, jump, best : (lanes, m) float64
         Clock per time and per signal, and the highest crawl value there is.
     """
@@ -46,42 +49,47 @@ class Levels:
                 self.best[lane] = highest_value(pages.take(part), t)
         self.level = np.zeros(lanes)
         self.wake = np.full(shape, -np.inf)
-        self._due = np.full(shape, -np.inf)
         self._anchor = np.zeros((lanes, _ANCHORS))
-        self._fresh_at = np.zeros((_ANCHORS, *shape))
+        self._threshold = np.zeros((_ANCHORS, *shape))
+        self._low, self._high = np.zeros((2, lanes), np.int64)
         self._margin = np.ones(lanes)
         self._noise = np.zeros(lanes)
         self._least = np.zeros(lanes)
 
     def wake_of(self, lane: IntArray, page: IntArray, clock: FloatArray) -> None:
         """Pages were crawled when their uncrawled clock stood at `clock`."""
-        self.wake[lane, page] = self._due[lane, page] + clock
+        start = _early(self._threshold[self._low[lane], lane, page])
+        self.wake[lane, page] = np.where(self.level[lane] > 0.0, start, -np.inf) + clock
 
     def due(self, lane: IntArray, page: IntArray) -> FloatArray:
         """Reading of the clock since the last crawl at which pages reach the level: (n,) float64."""
-        due: FloatArray = self._due[lane, page]
-        return due
+        level, best = self.level[lane], self.best[lane, page]
+        low, high = self._low[lane], self._high[lane]
+        floor = self._anchor[lane, low]
+        top = np.minimum(self._anchor[lane, high], best)
+        share = (level - floor) / np.where(top > floor, top - floor, 1.0)
+        fresh = np.exp(-self._threshold[low, lane, page])
+        fresh += (np.exp(-self._threshold[high, lane, page]) - fresh) * share
+        reached = (level <= best * (1.0 + _SLACK)) & (best > 0.0)
+        u = -np.log(np.clip(fresh, 1e-320, 1.0))
+        return np.where(level > 0.0, np.where(reached, _early(u), np.inf), -np.inf)
 
-    def set(self, lane: IntArray, level: FloatArray, clock_at_crawl: FloatArray) -> None:
-        """Set the level of lanes; `clock_at_crawl` (lanes, m) is of their pages' last crawls."""
+    def set(
+        self, lane: IntArray, level: FloatArray, clock_at_crawl: Callable[[IntArray], FloatArray]
+    ) -> None:
+        """Set the level of lanes; `clock_at_crawl(lanes)` is of their pages' last crawls: (lanes, m)."""
+        before = np.where(self.level[lane] > 0.0, self._anchor[lane, self._low[lane]], 0.0)
         self.level[lane] = level
-        zero = level <= 0.0
-        self._due[lane[zero]], self.wake[lane[zero]] = -np.inf, -np.inf
-        lane, level, clock = lane[~zero], level[~zero], clock_at_crawl[~zero]
+        self.wake[lane[level <= 0.0]] = -np.inf
+        rows = np.flatnonzero(level > 0.0)
+        lane, level, before = lane[rows], level[rows], before[rows]
         if lane.size == 0:
             return
-        low, high = self._around(lane, level)
-        best = self.best[lane]
-        floor = self._anchor[lane, low][:, None]
-        top = np.minimum(self._anchor[lane, high][:, None], best)
-        share = (level[:, None] - floor) / np.where(top > floor, top - floor, 1.0)
-        fresh = self._fresh_at[low, lane]
-        fresh += (self._fresh_at[high, lane] - fresh) * share
-        reached = (level[:, None] <= best * (1.0 + _SLACK)) & (best > 0.0)
-        u = -np.log(np.clip(fresh, 1e-320, 1.0))
-        u = np.where(reached, u - _CLOCK_SLACK * (1.0 + u), np.inf)
-        self._due[lane] = u
-        self.wake[lane] = u + clock
+        self._low[lane], self._high[lane] = self._around(lane, level)
+        moved = lane[self._anchor[lane, self._low[lane]] != before]
+        if moved.size:
+            u = self._threshold[self._low[moved], moved]
+            self.wake[moved] = _early(u) + clock_at_crawl(moved)
 
     def _around(self, lane: IntArray, level: FloatArray) -> tuple[IntArray, IntArray]:
         """Anchors next below and above the levels of lanes; solves for those that are too far away.
@@ -117,10 +125,12 @@ class Levels:
                 at = (some[rows][:, None] * self.m + np.arange(self.m)).ravel()
                 u = clock_at_least(self.pages.take(at), np.repeat(cost[rows], self.m), terms)
                 into = slot[start : start + step][rows]
-                self._fresh_at[into, some[rows]] = np.exp(-u).reshape(rows.size, self.m)
+                self._threshold[into, some[rows]] = u.reshape(rows.size, self.m)
         self._anchor[lane, slot] = price
 
-    def lower(self, lane: IntArray, found: FloatArray, clock_at_crawl: FloatArray) -> None:
+    def lower(
+        self, lane: IntArray, found: FloatArray, clock_at_crawl: Callable[[IntArray], FloatArray]
+    ) -> None:
         """The best candidates of lanes are worth `found` only, below their level: -inf if there are none."""
         self._margin[lane] = np.minimum(self._margin[lane] + 0.3, 3.0)
         value = np.maximum(found, 0.0)
@@ -128,7 +138,7 @@ class Levels:
         level = np.where(found > 0.0, value - down, 0.5 * self.level[lane])
         self.set(lane, np.maximum(level, 0.0) * (1.0 - 1e-9), clock_at_crawl)
 
-    def follow(self, least: FloatArray, clock_at_crawl: FloatArray) -> None:
+    def follow(self, least: FloatArray, clock_at_crawl: Callable[[IntArray], FloatArray]) -> None:
         """Levels for the next block, from the least value that won in the last one: (lanes,).
 
         They lie below it by some multiple of how much it has moved from block to block.
@@ -142,7 +152,12 @@ class Levels:
         late = np.abs(wanted - self.level) > 0.5 * noise
         rows = np.flatnonzero(late)
         if rows.size:
-            self.set(rows, wanted[rows], clock_at_crawl[rows])
+            self.set(rows, wanted[rows], clock_at_crawl)
+
+
+def _early(clock: FloatArray) -> FloatArray:
+    """A little less, for rounding."""
+    return clock * (1.0 - _CLOCK_SLACK) - _CLOCK_SLACK
 
 
 def by_terms(terms: list[int | None], lane: IntArray) -> list[tuple[int | None, IntArray]]:

@@ -7,19 +7,30 @@ from policies.simulation.streams import Instance, Streams
 from policies.typing_ import FloatArray, IntArray
 
 
-def naive_picks(
-    policy: CrawlValue, believed: Instance, streams: Streams, times: FloatArray, delay: float = 0.0
+def best_pages(
+    policy: CrawlValue,
+    believed: Instance,
+    streams: Streams,
+    times: FloatArray,
+    picks: IntArray,
+    delay: float = 0.0,
 ) -> IntArray:
-    """Page of each slot: the first of those with the highest crawl value."""
-    pages = policy.pages(believed)
-    crawled, signals = np.zeros(len(believed)), np.zeros(len(believed))
-    picks, k = [], 0
-    for now in times:
+    """Page of each slot with the highest crawl value, the first of several, after the picks before it.
+
+    Picks that equal it in every slot are those of the naive simulator, by induction; all slots are evaluated
+    in one call.
+    """
+    m = len(believed)
+    elapsed, signals = np.zeros((times.size, m)), np.zeros((times.size, m))
+    crawled, count, k = np.zeros(m), np.zeros(m), 0
+    for slot, (now, pick) in enumerate(zip(times, picks, strict=True)):
         while k < streams.signal_time.size and streams.signal_time[k] <= now:
             page = streams.signal_page[k]
             if not policy.discards or streams.signal_time[k] > crawled[page] + delay:
-                signals[page] += 1.0
+                count[page] += 1.0
             k += 1
-        picks.append(int(np.argmax(policy.value(pages, now - crawled, signals))))
-        crawled[picks[-1]], signals[picks[-1]] = now, 0.0
-    return np.array(picks)
+        elapsed[slot], signals[slot] = now - crawled, count
+        crawled[pick], count[pick] = now, 0.0
+    pages = policy.pages(believed).take(np.tile(np.arange(m), times.size))
+    values = policy.value(pages, elapsed.ravel(), signals.ravel())
+    return values.reshape(times.size, m).argmax(axis=1)
