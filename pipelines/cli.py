@@ -15,7 +15,7 @@ from typing import Any
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines import __version__, backtest, diff, frontier, night, nightly, report, synthesize
+from pipelines import __version__, backtest, diff, frontier, night, nightly, report, simulate, synthesize
 from pipelines.locks import StoreBusyError
 from pipelines.options import LOCAL_RUNNERS, NightlyOptions, OptionsError, Settings
 from pipelines.options_files import with_options_files
@@ -96,6 +96,13 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     frontier.add_arguments(needed)
+    drawn = commands.add_parser(
+        "simulate",
+        help="policies compared on drawn worlds, where the truth is known; no data needed",
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    simulate.add_arguments(drawn)
     return parser
 
 
@@ -198,8 +205,8 @@ def _diff(parsed: argparse.Namespace, rest: list[str]) -> int:
     return EXIT_OK
 
 
-def _backtest(parsed: argparse.Namespace, rest: list[str]) -> int:
-    command = {"backtest": backtest, "frontier": frontier}[parsed.command]
+def _experiment(parsed: argparse.Namespace, rest: list[str]) -> int:
+    command = {"backtest": backtest, "frontier": frontier, "simulate": simulate}[parsed.command]
     problems = _unknown_words(_unknown_options(rest), command.add_arguments)
     try:
         command.check(parsed)
@@ -273,8 +280,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return synthesize.run(parsed)
         if parsed.command == "diff":
             return _diff(parsed, rest)
-        if parsed.command in ("backtest", "frontier"):
-            return _backtest(parsed, rest)
+        if parsed.command in ("backtest", "frontier", "simulate"):
+            return _experiment(parsed, rest)
         if parsed.command == "night":
             return _night(arguments[arguments.index(parsed.command) + 1 :])
         unknown = _unknown_options(rest)
