@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -14,7 +15,7 @@ import pyarrow as pa
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.pvalue import AsList, AsSingleton
 
-from pipelines import __version__, backtest_report
+from pipelines import __version__, backtest_report, report
 from pipelines.experiment import Checks, run_here, show_pictures, write_table
 from pipelines.options import OptionsError, format_instant
 from transforms import schemas
@@ -61,6 +62,12 @@ DEFAULT_POLICIES = (
 LOG_BUDGETS, CHANGE_BUDGETS = (0.25, 0.5, 1.0), (0.25, 0.5, 1.0, 2.0)
 WEIGHTS = ("auto", EQUAL, ZIPF, "clicks", "impressions", "importance")
 PROBLEM = "problem.json"
+STEPS = (
+    ("ReadLogFiles", "reading the logs"),
+    ("BuildWorld", "finding when pages changed"),
+    ("PlayTrials", "following the policies"),
+    ("WriteResults", "writing results"),
+)
 KINDS = ("changes", "observations", "requests", "signals", "pages")
 
 RESULTS = pa.schema(
@@ -423,12 +430,13 @@ def run_pipeline(settings: Settings, beam_arguments: Sequence[str], **parts: Any
             plan_files(found.patterns, found.kind, True)
         else:
             check_inputs(found.kind, found.patterns, True)
-    run_here(
-        lambda pipeline: build_pipeline(pipeline, settings, **parts),
-        beam_arguments,
-        settings.workers,
-        settings.output,
-    )
+    with report.progress(sys.stderr, STEPS):
+        run_here(
+            lambda pipeline: build_pipeline(pipeline, settings, **parts),
+            beam_arguments,
+            settings.workers,
+            settings.output,
+        )
     found = read_json(FileSystems.join(settings.output, PROBLEM))
     if found is not None:
         FileSystems.delete([FileSystems.join(settings.output, PROBLEM)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from transforms.backtesting import POLICIES
 from transforms.sinks import read_json
 
 WEEK = 7
+LINE = 100
 MIN_BLOCKS = 4
 SURE = 2.0  # standard errors
 OFF_BUDGET = 0.01
@@ -189,7 +191,8 @@ def report(folder: str, against: str) -> str:
     parts = [head(folder)]
     for c in comparisons:
         parts += [_table(c), _verdict(c)]
-    return "\n\n".join([*parts, *cautions(about, comparisons)])
+    parts += [textwrap.fill(text, LINE) for text in cautions(about, comparisons)]
+    return "\n\n".join(parts)
 
 
 def head(folder: str) -> str:

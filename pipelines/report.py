@@ -11,8 +11,9 @@ from typing import Any, TextIO
 
 _RUNNER = "apache_beam.runners.portability.fn_api_runner.fn_runner"
 _ELSEWHERE = "pipelines.waiting"
+Steps = tuple[tuple[str, str], ...]
 # First step of a stage, as the runner names it, and what it means to a person.
-_STEPS = (
+_STEPS: Steps = (
     ("Read", "reading and sharding the logs"),
     ("FoldHistory", "folding histories"),
     ("FitPriors", "learning priors"),
@@ -27,9 +28,9 @@ _STEPS = (
 class _Progress(logging.Handler):
     """Turns the runner's stage messages into a few lines; those of a runner elsewhere are lines already."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, steps: Steps) -> None:
         super().__init__(logging.DEBUG)
-        self._stream = stream
+        self._stream, self._steps = stream, steps
         self._started = time.monotonic()
         self._next = 0
 
@@ -38,9 +39,9 @@ class _Progress(logging.Handler):
         if record.name == _ELSEWHERE:
             self._show(message)
         elif message.startswith("Running "):
-            for at in range(len(_STEPS) - 1, self._next - 1, -1):
-                if _STEPS[at][0] in message:
-                    self._show(_STEPS[at][1])
+            for at in range(len(self._steps) - 1, self._next - 1, -1):
+                if self._steps[at][0] in message:
+                    self._show(self._steps[at][1])
                     self._next = at + 1
                     return
 
@@ -49,9 +50,12 @@ class _Progress(logging.Handler):
 
 
 @contextmanager
-def progress(stream: TextIO) -> Iterator[None]:
-    """Show what a run is doing: its stages where it runs in this process."""
-    handler = _Progress(stream)
+def progress(stream: TextIO, steps: Steps = _STEPS) -> Iterator[None]:
+    """Show what a run is doing: its stages where it runs in this process.
+
+    `steps` has the first step of each stage that is shown, and what it means to a person.
+    """
+    handler = _Progress(stream, steps)
     loggers = [logging.getLogger(name) for name in (_RUNNER, _ELSEWHERE)]
     before = [(logger, logger.level, logger.propagate) for logger in loggers]
     for logger in loggers:
