@@ -15,7 +15,18 @@ from typing import Any
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines import __version__, backtest, diff, frontier, night, nightly, report, simulate, synthesize
+from pipelines import (
+    __version__,
+    backtest,
+    diff,
+    frontier,
+    night,
+    nightly,
+    report,
+    reproduce,
+    simulate,
+    synthesize,
+)
 from pipelines.locks import StoreBusyError
 from pipelines.options import LOCAL_RUNNERS, NightlyOptions, OptionsError, Settings
 from pipelines.options_files import with_options_files
@@ -103,6 +114,10 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     simulate.add_arguments(drawn)
+    made_again = commands.add_parser(
+        "reproduce", help="the experiments of the papers: our numbers beside their claims", allow_abbrev=False
+    )
+    reproduce.add_arguments(made_again)
     return parser
 
 
@@ -192,13 +207,15 @@ def _night(argv: list[str]) -> int:
     return night.main(argv)
 
 
-def _diff(parsed: argparse.Namespace, rest: list[str]) -> int:
-    problems = [f"{option}: recrawl diff does not know this option" for option in rest]
-    problems += diff.problems(parsed)
+def _local(parsed: argparse.Namespace, rest: list[str]) -> int:
+    """Commands that are no pipelines and take no options of Beam."""
+    command = {"diff": diff, "reproduce": reproduce}[parsed.command]
+    problems = [f"{option}: recrawl {parsed.command} does not know this option" for option in rest]
+    problems += command.problems(parsed)
     if problems:
         raise OptionsError(problems)
     try:
-        diff.run(parsed)
+        command.run(parsed)
     except KeyboardInterrupt:
         print("recrawl: interrupted", file=sys.stderr)
         return EXIT_FAILED
@@ -278,8 +295,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             if rest:
                 parser.error(f"unknown options: {' '.join(rest)}")
             return synthesize.run(parsed)
-        if parsed.command == "diff":
-            return _diff(parsed, rest)
+        if parsed.command in ("diff", "reproduce"):
+            return _local(parsed, rest)
         if parsed.command in ("backtest", "frontier", "simulate"):
             return _experiment(parsed, rest)
         if parsed.command == "night":

@@ -16,7 +16,7 @@ import numpy as np
 from policies.typing_ import FloatArray
 
 FORMATS: Final = ("png", "svg")
-_DOTS_PER_INCH: Final = 100
+_DOTS_PER_INCH: Final = 80
 _PANEL_INCHES: Final = (4.8, 3.6)
 _COLOURS: Final = (
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c564b", "#7f7f7f",
@@ -223,7 +223,7 @@ def _fewer_colours(png: bytes) -> bytes:
 
     target = io.BytesIO()
     with Image.open(io.BytesIO(png)) as image:
-        image.convert("RGB").quantize(128, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(
+        image.convert("RGB").quantize(64, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(
             target, format="png", optimize=True
         )
     return target.getvalue()
@@ -254,7 +254,7 @@ def _draw_series(figure: Any, axes: Any, panel: Panel, series: Series, number: i
     colour = _COLOURS[number % len(_COLOURS)]
     if series.style == "points":
         shade: dict[str, Any] = {"color": colour} if series.colour is None else {"c": series.colour}
-        shown = axes.scatter(series.x, series.y, s=6, alpha=0.8, linewidths=0, rasterized=True, **shade)
+        shown = axes.scatter(series.x, series.y, s=5, linewidths=0, rasterized=True, **shade)
         if series.label:
             shown.set_label(series.label)
         if series.colour is not None and panel.colour:
