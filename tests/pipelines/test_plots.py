@@ -1,6 +1,7 @@
 """Pictures: the same numbers give the same bytes, and what is drawn is what was given."""
 
 import builtins
+import io
 import struct
 
 import numpy as np
@@ -54,6 +55,19 @@ def test_a_single_repetition_has_no_error_bar():
     np.testing.assert_array_equal(
         plots.accuracy_against_pages("a", "A", rows).panels[0].series[0].error, [0, 0]
     )
+
+
+def test_lines_keep_their_colours():
+    """All ten of the colours are still told apart when a picture has few."""
+    image = pytest.importorskip("PIL.Image")
+    time = np.arange(20.0)
+    lines = {str(k): time + 5.0 * k for k in range(10)}
+    picture = Picture("lines", "", [plots.accuracy_over_time("time", time, lines)])
+    with image.open(io.BytesIO(plots.draw(picture, ["png"])["lines.png"])) as file:
+        shown = np.unique(np.asarray(file.convert("RGB")).reshape(-1, 3), axis=0).astype(int)
+    for colour in plots._COLOURS:
+        wanted = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+        assert np.abs(shown - wanted).max(axis=1).min() <= 10
 
 
 def test_the_same_numbers_give_the_same_bytes():
