@@ -10,16 +10,15 @@ folder), read as its `replay.py` reads them, and given to `recrawl backtest --ch
 from __future__ import annotations
 
 import argparse
-import csv
-import gzip
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.histories import read_rows, url_of
 from benchmarks.replay_estimators import shared_folder
 from pipelines import cli
 from pipelines.backtest_report import SURE, Comparison, compare
@@ -41,17 +40,11 @@ _EVENT_COLUMNS = (
 ).split()
 
 
-def _rows(path: Path) -> Iterator[dict[str, str]]:
-    with gzip.open(path, "rt", newline="") as file:
-        yield from csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
-
-
 def _url(row: dict[str, str]) -> str:
     if row.get("service"):
         slug = "".join(c if c.isalnum() else "-" for c in row["service"].lower()).strip("-") or "x"
         return f"https://{slug}.test/{quote(row['terms_type'])}"
-    host, _, rest = row["page_id"].partition("/")
-    return f"https://{host}/{quote(rest, safe='/#?=&%.-_~')}"
+    return url_of(row["page_id"])
 
 
 def convert(folder: Path, out: Path) -> list[str]:
@@ -59,7 +52,7 @@ def convert(folder: Path, out: Path) -> list[str]:
     out.mkdir(parents=True, exist_ok=True)
     events: dict[str, list[tuple[int, str]]] = {}
     metadata: dict[str, dict[str, str]] = {}
-    for row in _rows(folder / "events.tsv.gz"):
+    for row in read_rows(folder / "events.tsv.gz"):
         if row["kind"] in _DROPPED[0] or row.get("cause") in _DROPPED[1]:
             continue
         version = next((row[n] for n in ("digest", "price", "value", "version") if row.get(n)), "")
@@ -80,7 +73,7 @@ def convert(folder: Path, out: Path) -> list[str]:
     options = [f"--changes={out}/changes.parquet", f"--pages={out}/pages.parquet"]
     if (folder / "lastmod.tsv.gz").exists():
         seen, known = [], set()
-        for row in _rows(folder / "lastmod.tsv.gz"):  # by page, then time; a first date is no signal
+        for row in read_rows(folder / "lastmod.tsv.gz"):  # by page, then time; a first date is no signal
             if row["lastmod"] and row["page_id"] in known and _url(row) in events:
                 seen.append((_url(row), int(float(row["seen_time"]) * 1e6)))
             if row["lastmod"]:

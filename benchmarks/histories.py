@@ -143,12 +143,14 @@ def _up_to(poll_us: IntArray, at_us: IntArray) -> IntArray:
     return np.where(near - at_us <= 3 * US_PER_DAY // 2, at, -1)
 
 
-def _read(path: Path) -> Iterator[dict[str, str]]:
+def read_rows(path: Path) -> Iterator[dict[str, str]]:
+    """Rows of a gzipped table, by column."""
     with gzip.open(path, "rt", newline="") as file:
         yield from csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
 
 
-def _url(page_id: str) -> str:
+def url_of(page_id: str) -> str:
+    """The URL of a page."""
     host, _, rest = page_id.partition("/")
     return f"https://{host}/{quote(rest, safe='/#?=&%.-_~')}"
 
@@ -172,10 +174,10 @@ def read_world(folder: Path, start_us: int, end_us: int) -> PolledWorld:
     if end_us - start_us < US_PER_DAY:
         raise ValueError(f"a window of {(end_us - start_us) / US_PER_DAY:g} days: give one of a day or more")
     events: dict[str, list[tuple[int, str]]] = {}
-    for row in _read(folder / "events.tsv.gz"):
+    for row in read_rows(folder / "events.tsv.gz"):
         at = int(row["event_time"]) * _SECOND
         if at < end_us:
-            events.setdefault(_url(row["page_id"]), []).append((at, row["digest"]))
+            events.setdefault(url_of(row["page_id"]), []).append((at, row["digest"]))
     urls = sorted(events)
     number = {url: i for i, url in enumerate(urls)}
     first = np.array([min(events[u])[0] for u in urls], np.int64)
@@ -188,10 +190,10 @@ def read_world(folder: Path, start_us: int, end_us: int) -> PolledWorld:
             when.append(at)
             version.append(codes.setdefault(digest, len(codes)))
     seen_us, dated_us, signal_page, known = [], [], [], set()
-    for row in _read(folder / "lastmod.tsv.gz"):  # by page, then time
+    for row in read_rows(folder / "lastmod.tsv.gz"):  # by page, then time
         seen = int(row["seen_time"]) * _SECOND
         # The first sight of a date is no signal, each later move is one.
-        url = _url(row["page_id"])
+        url = url_of(row["page_id"])
         if row["lastmod"] and url in known and url in number and start_us <= seen < end_us:
             signal_page.append(number[url])
             seen_us.append(seen)
@@ -217,5 +219,5 @@ def read_world(folder: Path, start_us: int, end_us: int) -> PolledWorld:
 
 def read_polls(folder: Path, what: str) -> IntArray:
     """When contents ("content") or sitemaps ("sitemap") were looked at, UTC microseconds, ascending."""
-    rows = _read(folder / "polls.tsv.gz")
+    rows = read_rows(folder / "polls.tsv.gz")
     return np.unique([int(r["poll_time"]) * _SECOND for r in rows if r["what"] == what]).astype(np.int64)

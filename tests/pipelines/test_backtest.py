@@ -1,5 +1,6 @@
 """`recrawl backtest` and `recrawl frontier` from files to tables."""
 
+import gzip
 import hashlib
 from pathlib import Path
 
@@ -8,12 +9,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from benchmarks import backtest_histories
 from pipelines import backtest_report, cli
 from pipelines.backtest_report import compare
 from policies.page_state import US_PER_DAY
 from tests.transforms.replayed_worlds import START, poisson_world
-from transforms.replaying import build_world
+from transforms.normalise import CHANGES
+from transforms.replaying import ReplaySettings, build_world
 from transforms.schemas import TIME
+from transforms.sources import plan_files, read_split
 from transforms.worlds import World
 
 # To keep the last third fresh is hopeless, and the first third hardly needs it: equal rates waste crawls.
@@ -218,10 +222,6 @@ def test_what_is_above_the_logs_own_rate_is_marked() -> None:
 
 
 def test_a_world_is_read_as_it_was_written(changes: Path, world: World) -> None:
-    from transforms.normalise import CHANGES
-    from transforms.replaying import ReplaySettings
-    from transforms.sources import plan_files, read_split
-
     batches = [
         b for s in plan_files(str(changes), "changes") for tag, b in read_split(s, CHANGES) if tag == "rows"
     ]
@@ -230,3 +230,46 @@ def test_a_world_is_read_as_it_was_written(changes: Path, world: World) -> None:
     assert (past.change_us == world.history.change_us).all()
     assert (past.change_page == world.history.change_page).all()
     assert (past.first_us == world.history.first_us).all()
+
+
+def test_real_histories_become_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    day = START // 1_000_000
+    files = {
+        "events": [
+            ("page_id", "event_time", "kind", "cause", "digest", "lang"),
+            ("a.test/x y", day, "first", "organic", "d0", "en"),
+            ("a.test/x y", day + 86_400, "change", "organic", "d1", "en"),
+            ("a.test/x y", day + 90_000, "change", "refilter", "d2", "en"),
+            ("a.test/x y", day + 2 * 86_400, "delete", "organic", "", "en"),
+        ],
+        "lastmod": [
+            ("page_id", "seen_time", "lastmod"),
+            ("a.test/x y", day, "2026-01-01"),
+            ("a.test/x y", day + 86_400, "2026-01-02"),
+            ("b.test/z", day, "2026-01-01"),
+        ],
+    }
+    for name, rows in files.items():
+        with gzip.open(tmp_path / f"{name}.tsv.gz", "wt") as file:
+            file.writelines("\t".join(map(str, row)) + "\n" for row in rows)
+    options = backtest_histories.convert(tmp_path, tmp_path / "out")
+    assert [o.split("=")[0] for o in options] == ["--changes", "--pages", "--signals"]
+    changes = pq.read_table(tmp_path / "out" / "changes.parquet").to_pylist()
+    # What the tracker itself did is no change; a page that is gone is one.
+    assert [(c["digest"], c["kind"]) for c in changes] == [
+        ("d0", "first"),
+        ("d1", "change"),
+        ("gone", "change"),
+    ]
+    assert {c["url"] for c in changes} == {"https://a.test/x%20y"}
+    assert pq.read_table(tmp_path / "out" / "pages.parquet").to_pylist()[0]["lang"] == "en"
+    # The first sight of a date is no signal, nor is one of an unknown page.
+    assert pq.read_table(tmp_path / "out" / "signals.parquet").num_rows == 1
+
+
+def test_without_the_histories_it_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RECRAWL_SHARED", str(tmp_path))
+    assert backtest_histories.main(["prices_tcg", "--out", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.startswith("skipped: no events.tsv.gz")
