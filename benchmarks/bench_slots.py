@@ -70,7 +70,7 @@ def _lanes(names: tuple[str, ...], m: int, repetitions: int, until: float) -> tu
 
 
 def run(scale: float = 1.0) -> list[Row]:
-    """Measure on 10 repetitions of 10,000 pages over 200 time units times `scale`, and on each policy alone."""
+    """Measure 10 repetitions of 10,000 pages over 200 time units times `scale`; each policy alone as well."""
     until = max(200.0 * scale, 1.0)
     rows, ratio = _lanes(POLICIES, 10_000, 10, until)
     rows.append(Row("figure 6, 10,000 pages: naive / lazy", ratio, "x", 100.0))

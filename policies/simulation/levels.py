@@ -54,7 +54,7 @@ class Levels:
         self._low, self._high = np.zeros((2, lanes), np.int64)
         self._margin = np.ones(lanes)
         self._noise = np.zeros(lanes)
-        self._least = np.zeros(lanes)
+        self._least, self._expected, self._drift = np.zeros((3, lanes))
 
     def wake_of(self, lane: IntArray, page: IntArray, clock: FloatArray) -> None:
         """Pages were crawled when their uncrawled clock stood at `clock`."""
@@ -96,7 +96,8 @@ class Levels:
 
         What is near depends on how fast the level of the lane moves.
         """
-        near = 1.0 + np.clip(_BLOCKS_AHEAD * self._noise[lane] / level, _NARROWEST, _WIDEST)
+        pace = self._noise[lane] + np.abs(self._drift[lane])
+        near = 1.0 + np.clip(_BLOCKS_AHEAD * pace / level, _NARROWEST, _WIDEST)
         for is_high in (False, True):
             anchor = self._anchor[lane]
             if is_high:
@@ -135,20 +136,23 @@ class Levels:
         self._margin[lane] = np.minimum(self._margin[lane] + 0.3, 3.0)
         value = np.maximum(found, 0.0)
         down = 0.5 * (self.level[lane] - value) + 0.5 * self._noise[lane]
-        level = np.where(found > 0.0, value - down, 0.5 * self.level[lane])
-        self.set(lane, np.maximum(level, 0.0) * (1.0 - 1e-9), clock_at_crawl)
+        level = np.where(found > 0.0, value - down, 0.25 * self.level[lane]) * (1.0 - 1e-9)
+        self.set(lane, np.where(level > 1e-6 * self._least[lane], level, 0.0), clock_at_crawl)
 
     def follow(self, least: FloatArray, clock_at_crawl: Callable[[IntArray], FloatArray]) -> None:
         """Levels for the next block, from the least value that won in the last one: (lanes,).
 
-        They lie below it by some multiple of how much it has moved from block to block.
+        They lie below where it is heading, by some multiple of how far off that has been before.
         """
-        moved = np.abs(least - self._least)
-        self._noise = np.where(self._least > 0.0, 0.8 * self._noise + 0.2 * moved, moved)
-        self._least = least
+        is_first = self._least <= 0.0
+        off = np.where(is_first, 0.2 * least, np.abs(least - self._expected))
+        self._noise = np.where(is_first, off, 0.8 * self._noise + 0.2 * off)
+        self._drift = np.where(is_first, 0.0, 0.7 * self._drift + 0.3 * (least - self._least))
+        steady = np.abs(self._drift) <= self._noise
+        self._least, self._expected = least, np.where(steady, least, least + self._drift)
         self._margin = np.maximum(self._margin - 0.01, -0.8)
         noise = np.maximum(self._noise, 1e-6 * least)
-        wanted = np.maximum(least - self._margin * noise, 0.0) * (1.0 - 1e-9)
+        wanted = np.maximum(self._expected - self._margin * noise, 0.25 * least) * (1.0 - 1e-9)
         late = np.abs(wanted - self.level) > 0.5 * noise
         rows = np.flatnonzero(late)
         if rows.size:
