@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -10,16 +11,17 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
+from apache_beam.io.filesystems import FileSystems
 from apache_beam.pvalue import AsList
 
-from pipelines import __version__, simulate_report
+from pipelines import __version__, report, simulate_report
 from pipelines.experiment import Checks, near, run_here, show_pictures, write_table
 from pipelines.options import OptionsError
 from policies.simulation.drawn import CLICKS, GAMMA, MOST_SEED, OFFERS, REQUESTS, UNIFORM, WORLDS, ZIPF, Model
 from policies.simulation.experiments import BASELINE
 from transforms.backtesting import POLICIES
-from transforms.simulating import TOLD, WINDOWS, Outcome, Plan, RunCells, cells, is_told
-from transforms.sinks import FileInfo, write_json
+from transforms.simulating import TOLD, WINDOWS, Failed, Outcome, Plan, RunCells, cells, is_told
+from transforms.sinks import FileInfo, read_json, write_json
 
 DESCRIPTION = """\
 Draw worlds of pages that change, are requested and send signals, let policies crawl them with equal budgets,
@@ -47,6 +49,8 @@ NO_SIGNALS, TRUE_SIGNALS, NOISY_SIGNALS = "none", "true", "noisy"
 SIGNALS = (NO_SIGNALS, TRUE_SIGNALS, NOISY_SIGNALS)
 RECALL, FALSE_SIGNALS, CHANGE_RATE, SHAPE = (0.25, 0.25), (0.1, 0.6), 0.5, 0.5
 
+PROBLEMS = "problems.json"
+STEPS = (("RunCells", "following the policies"), ("WriteResults", "writing results"))
 MOST_PAGES = 200_000
 MOST_PAGE_DAYS = 50_000_000
 MOST_SLOTS = 20_000_000
@@ -341,8 +345,13 @@ class WriteResults(beam.DoFn):
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
-    def process(self, _: Any, outcomes: list[Outcome]) -> Iterator[FileInfo]:
+    def process(self, _: Any, found: list[Outcome | Failed]) -> Iterator[FileInfo]:
         settings = self._settings
+        problems = sorted({f.why for f in found if isinstance(f, Failed)})
+        if problems:
+            yield write_json(settings.output, PROBLEMS, {"problems": problems})
+            return
+        outcomes = [o for o in found if isinstance(o, Outcome)]
         order = {name: at for at, name in enumerate(settings.policies)}
         outcomes = sorted(outcomes, key=lambda o: (o.pages, o.bandwidth, order[o.policy], o.repetition))
         yield write_table(settings.output, "results.parquet", results_table(outcomes))
@@ -387,7 +396,13 @@ def build_pipeline(pipeline: beam.Pipeline, settings: Settings) -> None:
 def run(parsed: argparse.Namespace, beam_arguments: Sequence[str] = ()) -> int:
     """Run the command; returns the exit code."""
     settings = Settings.of(parsed)
-    run_here(lambda p: build_pipeline(p, settings), beam_arguments, settings.workers, settings.output)
+    with report.progress(sys.stderr, STEPS):
+        run_here(lambda p: build_pipeline(p, settings), beam_arguments, settings.workers, settings.output)
+    problems = FileSystems.join(settings.output, PROBLEMS)
+    found = read_json(problems)
+    if found is not None:
+        FileSystems.delete([problems])
+        raise OptionsError(found["problems"])
     print(simulate_report.report(settings.output, settings.against))
     if settings.plots:
         show_pictures(settings.output, lambda: simulate_report.pictures(settings.output))

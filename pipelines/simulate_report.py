@@ -74,7 +74,7 @@ def _text(rows: list[dict[str, Any]], against: str) -> str:
     first = rows[0]
     lines = [
         f"{first['pages']:,} pages, {first['bandwidth']:g} crawls per day ({first['budget']:.3g} per page), "
-        f"{first['repetitions']} repetitions"
+        f"{first['repetitions']} repetition{'s' if first['repetitions'] > 1 else ''}"
     ]
     table = [["fresh requests, %", "median", "95 % interval", "mean", f"less {against}", "wins", "p"]]
     for row in rows:

@@ -190,7 +190,13 @@ def cells(
 
 
 def run_cell(plan: Plan, cell: Cell) -> Iterator[Outcome]:
-    """Run all policies of a cell."""
+    """Run all policies of a cell.
+
+    Raises
+    ------
+    ValueError
+        Where a policy cannot be brought to the budget, or a world has no requests.
+    """
     drawn = [draw(plan.model, cell.pages, plan.days, plan.seed, r) for r in cell.repetitions]
     if is_told(cell.policies[0]):
         yield from _told(plan, cell, drawn)
@@ -321,11 +327,23 @@ def _score(
     )
 
 
+@dataclass(frozen=True)
+class Failed:
+    """A cell that cannot be run as asked for: why, for a person."""
+
+    why: str
+
+
 class RunCells(beam.DoFn):
-    """Runs cells. Input: `Cell`; output: `Outcome`, one for each policy and repetition."""
+    """Runs cells. Input: `Cell`; output: `Outcome`, one for each policy and repetition, or `Failed`."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
 
-    def process(self, cell: Cell) -> Iterator[Outcome]:
-        yield from run_cell(self._plan, cell)
+    def process(self, cell: Cell) -> Iterator[Outcome | Failed]:
+        try:
+            found: list[Outcome | Failed] = [*run_cell(self._plan, cell)]
+        except ValueError as error:
+            policies = ", ".join(cell.policies)
+            found = [Failed(f"{policies}, {cell.pages} pages, {cell.bandwidth:g} crawls per day: {error}")]
+        yield from found

@@ -69,9 +69,10 @@ def test_tables_and_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 def test_all_that_decides_is_written_down(tmp_path: Path) -> None:
     world = ["--world=gamma", "--shape=0.8", "--signals=true", "--recall=2,1", "--delay=0.5", "--seed=7"]
-    assert run(*SMALL, *world, "--policies", "GREEDY-NCIS-D", "--no_plots", f"--output={tmp_path}/out") == 0
-    options = json.loads((tmp_path / "out" / "simulate.json").read_text())["options"]
-    assert options["plan"] == {
+    options = ["--policies", "GREEDY-NCIS-D", "--no_plots", "--workers=1", f"--output={tmp_path}/out"]
+    assert run(*SMALL, *world, *options) == 0
+    published = json.loads((tmp_path / "out" / "simulate.json").read_text())["options"]
+    assert published["plan"] == {
         "model": {
             "kind": "gamma",
             "requests": "zipf",
@@ -87,8 +88,8 @@ def test_all_that_decides_is_written_down(tmp_path: Path) -> None:
         "discard": 0.5,
         "requests": False,
     }
-    assert options["against"] == "GREEDY-NCIS-D" and options["repetitions"] == 2
-    assert not {"workers", "output"} & set(options)
+    assert published["against"] == "GREEDY-NCIS-D" and published["repetitions"] == 2
+    assert not {"workers", "output"} & set(published)
 
 
 def test_pictures(
@@ -188,6 +189,16 @@ def test_options_that_do_not_fit_together(
     assert run(*options, f"--output={tmp_path}/out") == 2
     assert told in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_a_world_that_cannot_be_is_told_in_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world = ["--world=offers", "--pages=3", "--bandwidth=1", "--until=4", "--policies", "GREEDY"]
+    assert run(*world, "--workers=1", f"--output={tmp_path}/out") == 2
+    told = capsys.readouterr().err
+    assert "recrawl: GREEDY, 3 pages, 1 crawls per day: 3 offers have no click in 4 days: take more" in told
+    assert "Traceback" not in told and not list((tmp_path / "out").iterdir())
 
 
 def test_help_names_all_policies(capsys: pytest.CaptureFixture[str]) -> None:
