@@ -195,6 +195,8 @@ class LazyArgmax:
         self, block: _Block, table: Table, lane: IntArray, page: IntArray, place: IntArray, start: IntArray
     ) -> None:
         """Find the values of candidates from a slot on."""
+        if lane.size == 0:
+            return
         slots, rows = block.times.size, np.arange(lane.size)
         keys = [rows * slots + start]
         slot = block.keys % slots

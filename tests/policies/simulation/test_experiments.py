@@ -198,7 +198,7 @@ def test_discrete_policies_come_close_to_the_continuous_optimum() -> None:
 
 def test_signals_help_whoever_knows_how_noisy_they_are() -> None:
     names = ("GREEDY", "GREEDY-CIS", "GREEDY-NCIS")
-    result = simulate(Experiment(names, 15.0, 60.0), _pages, 13, range(8))
+    result = simulate(Experiment(names, 15.0, 30.0), _pages, 13, range(8))
     for other in (0, 1):
         gain = result.accuracy[2] - result.accuracy[other]
         assert gain.mean() > 2.0 * gain.std() / np.sqrt(8)
