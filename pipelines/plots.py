@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -16,7 +16,8 @@ import numpy as np
 from policies.typing_ import FloatArray
 
 FORMATS: Final = ("png", "svg")
-_DOTS_PER_INCH: Final = 80
+_DOTS_PER_INCH: Final = 100
+_DOTS_WITH_POINTS: Final = 80  # points in many colours are what makes files large
 _PANEL_INCHES: Final = (4.8, 3.6)
 _COLOURS: Final = (
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c564b", "#7f7f7f",
@@ -119,13 +120,27 @@ def freshness_against_budget(
     return Picture(name, title, [Panel("", x, y, _means(rows, budget, value), log_x=log_x)])
 
 
-def accuracy_against_pages(name: str, title: str, rows: Mapping[str, Any]) -> Picture:
-    """Mean accuracy of each policy by number of pages, with standard errors over repetitions."""
+def accuracy_against_pages(name: str, title: str, rows: Mapping[str, Any], against: str = "") -> Picture:
+    """Mean accuracy of each policy by number of pages, with standard errors over repetitions.
+
+    With `against` a second panel has the differences to that policy, repetition by repetition.
+    """
     pages = np.asarray(rows["pages"], dtype=np.float64)
     log = len(pages) > 0 and float(pages.max()) >= 20.0 * float(pages.min())
-    return Picture(
-        name, title, [Panel("", "pages", "accuracy", _means(rows, "pages", "accuracy"), log_x=log)]
-    )
+    panels = [Panel("", "pages", "accuracy", _means(rows, "pages", "accuracy"), log_x=log)]
+    if against:
+        keys = list(zip(rows["pages"], rows["repetition"], strict=True))
+        base = {
+            key: value
+            for key, policy, value in zip(keys, rows["policy"], rows["accuracy"], strict=True)
+            if policy == against
+        }
+        gain = [value - base[key] for key, value in zip(keys, rows["accuracy"], strict=True)]
+        series = _means({**rows, "accuracy": gain}, "pages", "accuracy")
+        # All in one order, so that colours are the same: one legend serves both.
+        series = [replace(s, label="") for s in series]
+        panels.append(Panel(f"less {against}", "pages", "difference of accuracy", series, log_x=log))
+    return Picture(name, title, panels)
 
 
 def rates_against_optimal(
@@ -199,8 +214,11 @@ def draw(picture: Picture, formats: Sequence[str] = FORMATS) -> dict[str, bytes]
         down = -(-len(picture.panels) // across)
         width, height = _PANEL_INCHES
         wide = width * 1.3 if across == 1 else width
+        coloured = any(series.colour is not None for panel in picture.panels for series in panel.series)
         figure = Figure(
-            figsize=(wide * across, height * down + 0.3), dpi=_DOTS_PER_INCH, layout="constrained"
+            figsize=(wide * across, height * down + 0.3),
+            dpi=_DOTS_WITH_POINTS if coloured else _DOTS_PER_INCH,
+            layout="constrained",
         )
         FigureCanvasAgg(figure)
         figure.suptitle(picture.title, fontsize=9)
@@ -235,8 +253,10 @@ def _draw_panel(figure: Any, axes: Any, panel: Panel) -> None:
         _draw_series(figure, axes, panel, series, number)
     if panel.log_x:
         axes.set_xscale("log")
+        _plain_numbers(axes.xaxis)
     if panel.log_y:
         axes.set_yscale("log")
+        _plain_numbers(axes.yaxis)
     if panel.diagonal:
         axes.axline((0.0, 0.0), slope=1.0, color="#d00000", linewidth=0.8)
     if panel.level is not None:
@@ -249,6 +269,15 @@ def _draw_panel(figure: Any, axes: Any, panel: Panel) -> None:
         axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
     elif labelled:
         axes.legend(fontsize=7)
+
+
+def _plain_numbers(axis: Any) -> None:
+    """Ticks at 1, 2 and 5 times powers of ten, as people write them."""
+    from matplotlib import ticker
+
+    axis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_locator(ticker.NullLocator())
 
 
 def _draw_series(figure: Any, axes: Any, panel: Panel, series: Series, number: int) -> None:

@@ -138,7 +138,7 @@ def _paired_table(m: Measured) -> Table:
 def _picture(m: Measured, name: str, title: str) -> Picture:
     if name == "busa-fekete-8":
         return _corruption(m, name, title)
-    return plots.accuracy_against_pages(name, title, m.columns())
+    return plots.accuracy_against_pages(name, title, m.columns(), "BASELINE")
 
 
 def _corruption(m: Measured, name: str, title: str) -> Picture:
