@@ -110,6 +110,7 @@ def _n(value: float) -> str:
 
 
 MAX_SOURCES_SHOWN = 4
+MAX_HOSTS_SHOWN = 3
 
 
 def _share(value: float | None) -> str:
@@ -157,6 +158,13 @@ def _judged(judged: dict[str, Any]) -> str:
     return text + f"; fresh {fresh['realised']:.2f} of the time, {fresh['predicted']:.2f} predicted"
 
 
+def _of_hosts(siblings: dict[str, Any]) -> str:
+    """The largest hosts whose pages follow their siblings, in brackets."""
+    names = [found["host"] for found in siblings.get("on", ())[:MAX_HOSTS_SHOWN]]
+    more = siblings["hosts_on"] - len(names)
+    return f" ({', '.join(names)}{f' and {_n(more)} more' if more > 0 else ''})" if names else ""
+
+
 def _of_sitemaps(counters: dict[str, int]) -> str:
     """What became of the dates of sitemaps, in a line."""
     counts = {name: counters.get(name, 0) for name in _DATES}
@@ -187,7 +195,7 @@ def _rejected(counters: dict[str, int], files: list[dict[str, Any]]) -> str:
         text += f"; rejected/ has {_n(shown - sum(noted.values()))} rows for them"
     if noted:
         named = ", ".join(f"{_n(n)} {k.replace('_noted_', ' ')}" for k, n in sorted(noted.items()))
-        text += f"; rejected/ has notes, too, on rows that count: {named}"
+        text += f"; rejected/ has notes, too, where no row is lost: {named}"
     return text
 
 
@@ -256,7 +264,8 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
         row(
             "siblings",
             f"{_n(siblings['pages_on'])} pages on {_n(siblings['hosts_on'])} "
-            f"host{'' if siblings['hosts_on'] == 1 else 's'} follow what was found on others of their host; "
+            f"host{'' if siblings['hosts_on'] == 1 else 's'}{_of_hosts(siblings)} follow what was found on "
+            f"others of their host; "
             f"predictions were {siblings['gain_where_on_nats']:.1f} nats better for it",
         )
     lines.append("")

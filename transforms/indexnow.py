@@ -23,6 +23,9 @@ from transforms.urls import canonical_host
 MAX_URLS = 10_000  # of one request, by the protocol
 SOURCE = "indexnow"
 
+NO_URLS = "no_urls"
+"""Reason of a request that lists nothing: noted, not rejected, since no row is lost."""
+
 _MARKS = (b'"urlList"', b'"received_at"')
 # The key as a field, in the name of the file that proves it, or as a part of a request.
 _KEY = re.compile(r"""(key(?:Location)?["']?\s*(?:[:=]|%3[dD])\s*["']?)[^"'&\s,}]*""", re.IGNORECASE)
@@ -51,6 +54,12 @@ def without_keys(rejected: pa.RecordBatch) -> pa.RecordBatch:
     at = rejected.schema.get_field_index("sample")
     hidden = pa.array([None if s is None else hide_keys(s) for s in samples.to_pylist()], pa.string())
     return rejected.set_column(at, rejected.schema.field("sample"), hidden)
+
+
+def _named_host(text: str) -> str | None:
+    """What a request says its host is; some senders give its URL."""
+    text = text.strip()
+    return canonical_host(text if "://" in text else f"http://{text}")
 
 
 class _Rows:
@@ -86,13 +95,17 @@ class _Rows:
         at = record.get("signalled_at") if received is None else received
         source = record.get("source") or (None if received is None else SOURCE)
         listed = record.get("urlList")
-        urls = [record.get("url")] if listed is None else listed if isinstance(listed, list) else [listed]
+        if listed == [] and record.get("url") is None:
+            self.reject(line, NO_URLS, f"a request of {record.get('host')} with an empty urlList")
+            return
+        single = listed is None or listed == []
+        urls = [record.get("url")] if single else listed if isinstance(listed, list) else [listed]
         if len(urls) > MAX_URLS:
             sample = f"{len(urls)} URLs of {record.get('host')} in one request, more than {MAX_URLS}"
             self.reject(line, "too_many_urls", sample)
             return
         host = record.get("host")
-        own = canonical_host(f"http://{host.strip()}") if isinstance(host, str) else None
+        own = _named_host(host) if isinstance(host, str) else None
         for url in urls:
             # A host that cannot be read has no URLs; one that is not named may be any.
             if isinstance(host, str) and isinstance(url, str) and self._host(url) not in (own, None):
@@ -120,7 +133,7 @@ def read_block(path: str, block: bytes, line: int) -> Iterator[Block]:
     RawBlock
         Columns url, signalled_at, source. Lines that are signals already pass as they are.
     RecordBatch of `schemas.REJECTED`
-        Reasons bad_json, other_host, too_many_urls.
+        Reasons bad_json, other_host, too_many_urls; and no_urls, a note.
     """
     rows = _Rows()
     for i, raw in enumerate(block.split(b"\n")):

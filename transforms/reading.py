@@ -23,6 +23,7 @@ from transforms.catalogue import metadata_columns
 from transforms.coders import SHUFFLED
 from transforms.formats import Split
 from transforms.hashing import hash_texts, stable_hash
+from transforms.indexnow import NO_URLS
 from transforms.normalise import KINDS
 from transforms.packing import pack_times, unpack_times
 from transforms.sharding import Layout, ShardBuffer
@@ -32,8 +33,8 @@ from transforms.urls import HostTable
 
 # Kinds whose rows are pages by their URL; the previous night's rows and hosts have no URL to hash.
 ROW_KINDS = ("observations", "requests", "signals", "sitemaps", "pages")
-# Reasons of rows that are shown in rejected/ and count all the same.
-NOTED = ("bad_lastmod",)
+# Reasons that are shown in rejected/ although no row is lost.
+NOTED = ("bad_lastmod", NO_URLS)
 
 
 @dataclass(frozen=True)
@@ -161,7 +162,7 @@ def unpacked(batch: pa.RecordBatch) -> pa.RecordBatch:
 def _count_rejected(counts: Counts, kind: str, batch: pa.RecordBatch) -> None:
     for entry in pc.value_counts(batch.column("reason")).to_pylist():
         reason, n = entry["values"], entry["counts"]
-        if reason in NOTED:  # who compares the dates counts them all; these are those that rejected/ shows
+        if reason in NOTED:  # no row is lost. Who compares dates counts them all; rejected/ shows some
             counts.add(f"{kind}_noted_{reason}", n)
         elif reason.endswith("_file"):  # not a row: the rest of a file
             counts.add(f"{kind}_files_{reason.removesuffix('_file')}", n)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +20,7 @@ from transforms import schemas
 from transforms.coding import ShardPages
 
 MODES = ("auto", "on", "off")
+MAX_NAMED = 20
 _ALL_DAYS = 1 << 18
 
 
@@ -34,6 +38,9 @@ class SiblingSums:
         What the rule would have gained on the crawls of tonight's log, units of 2**-32 nats.
     of_hosts_on : int
         What it gained lately on the hosts where it is on, older days counting less; same units.
+    named : tuple of (str, int)
+        The `MAX_NAMED` hosts with most pages of those that are on, and their pages; a part of a split host
+        is one of them.
     """
 
     hosts: int = 0
@@ -41,20 +48,30 @@ class SiblingSums:
     pages_on: int = 0
     tonight: int = 0
     of_hosts_on: int = 0
+    named: tuple[tuple[str, int], ...] = ()
 
     def merge(self, other: SiblingSums) -> SiblingSums:
         """Sums over the hosts of both."""
-        return SiblingSums(*(getattr(self, n) + getattr(other, n) for n in self.__dataclass_fields__))
+        sums = {n: getattr(self, n) + getattr(other, n) for n in self.__dataclass_fields__}
+        return SiblingSums(**sums | {"named": _largest(sums["named"])})
 
-    def account(self) -> dict[str, float]:
-        """What the manifest says of them."""
+    def account(self) -> dict[str, Any]:
+        """What the manifest says of them: the named parts of a split host are one."""
+        pages: Counter[str] = Counter()
+        for host, n in self.named:
+            pages[host] += n
         return {
             "hosts": self.hosts,
             "hosts_on": self.hosts_on,
             "pages_on": self.pages_on,
             "gain_tonight_nats": self.tonight * GAIN_UNIT,
             "gain_where_on_nats": self.of_hosts_on * GAIN_UNIT,
+            "on": [{"host": host, "pages": n} for host, n in _largest(pages.items())],
         }
+
+
+def _largest(hosts: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(hosts, key=lambda h: (-h[1], h[0]))[:MAX_NAMED])
 
 
 class ShardSiblings:
@@ -167,6 +184,15 @@ class ShardSiblings:
             "since_factor": pa.array(age if same else factor(last_try_us)),
         }
 
+    def _named(self, groups: IntArray) -> tuple[tuple[str, int], ...]:
+        """The largest of some groups, and their pages."""
+        # Those that are as large as the last one too: which of them come first is a matter of their names.
+        sizes = self._sizes[groups]
+        if len(groups) > MAX_NAMED:
+            groups = groups[sizes >= np.partition(sizes, -MAX_NAMED)[-MAX_NAMED]]
+        names = self._pages.host.take(pa.array(self._pages.host_start[groups])).to_pylist()
+        return _largest(zip(names, self._sizes[groups].tolist(), strict=True))
+
     def sums(self) -> SiblingSums:
         """For the manifest."""
         groups = self._on()
@@ -177,4 +203,5 @@ class ShardSiblings:
             int(self._sizes[groups].sum()),
             self._watch.gain,
             int(np.rint(gain * (1.0 / GAIN_UNIT)).astype(np.int64).sum()),
+            self._named(groups),
         )

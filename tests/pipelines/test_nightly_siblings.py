@@ -88,6 +88,7 @@ def test_the_first_night_has_nothing_to_say(nights):
         "pages_on": 0,
         "gain_tonight_nats": 0.0,
         "gain_where_on_nats": 0.0,
+        "on": [],
     }
 
 
@@ -107,6 +108,9 @@ def test_what_is_kept_is_what_was_judged(folder, truth, nights):
         assert max(len(rows) for rows in days.values()) == i
     assert nights[-1].manifest["siblings"]["hosts_on"] == 2
     assert nights[-1].manifest["siblings"]["pages_on"] == 70
+    large = [{"host": "a.test", "pages": 40}, {"host": "b.test", "pages": 30}]
+    assert nights[-1].manifest["siblings"]["on"] == large
+    assert "70 pages on 2 hosts (a.test, b.test) follow what was found" in nights[-1].printed
 
 
 def test_the_clock_of_a_page_is_that_of_its_siblings(folder, truth, nights):

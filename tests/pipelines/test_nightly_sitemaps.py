@@ -140,7 +140,7 @@ def test_the_summary_says_what_became_of_dates(nights):
     assert first.startswith("dates: 0 moved, 19 first seen, 1 of unknown pages, 1 missing; they "), first
     assert line(nights[1], "sitemaps").startswith("dates: 2 moved, 1")
     assert line(nights[0], "rejected") == "none"
-    notes = "none; rejected/ has notes, too, on rows that count: 1 sitemaps bad_lastmod"
+    notes = "none; rejected/ has notes, too, where no row is lost: 1 sitemaps bad_lastmod"
     assert line(nights[1], "rejected") == notes
 
 
@@ -273,6 +273,7 @@ def test_keys_of_pings_are_nowhere(tmp_path):
         {"received_at": "soon", "url": URLS[2], "key": key},
         {"received_at": at(29), "url": f"mailto:a?url=x&key={key}", "key": key},
         {"received_at": at(29), "host": "h0.test", "key": key, "urlList": [URLS[0]] * 10_001},
+        {"received_at": at(29), "host": "https://h0.test/", "key": key, "urlList": []},
     ]
     lines = [json.dumps(row) for row in rows]
     lines += [lines[0][:90], lines[0][60:], f'"{key}"', f"[{lines[0][:70]}"]
@@ -281,8 +282,10 @@ def test_keys_of_pings_are_nowhere(tmp_path):
     night = nightly(tmp_path, observations=LOG, signals=log)
     assert night.code == 0, night.complaints
     found = [r["reason"] for r in night.rejected()]
-    assert sorted(found) == ["bad_json"] * 4 + ["bad_timestamp", "bad_url", "other_host", "too_many_urls"]
-    assert night.counters["signals_accepted"] == 3
+    wrong = ["bad_json"] * 4 + ["bad_timestamp", "bad_url", "no_urls", "other_host", "too_many_urls"]
+    assert sorted(found) == wrong
+    assert night.counters["signals_accepted"] == 3 and night.counters["signals_rejected"] == 8
+    assert night.counters["signals_noted_no_urls"] == 1
     assert {name for r in night.rows("state/signals") for name in r["source"]} == {"indexnow"}
     texts = [night.printed, night.complaints, json.dumps(night.rejected(), default=str)]
     texts += [p.read_bytes().decode("latin-1") for p in night.folder.rglob("*") if p.is_file()]

@@ -138,7 +138,7 @@ def test_rejected_rows_and_notes_are_told_apart():
     assert _line(summary(manifest, "out", 1.0), "rejected") == said
     manifest["counters"]["sitemaps_noted_bad_lastmod"] = 2
     manifest["files"][0]["rows"] = 6
-    said += "; rejected/ has notes, too, on rows that count: 2 sitemaps bad_lastmod"
+    said += "; rejected/ has notes, too, where no row is lost: 2 sitemaps bad_lastmod"
     assert _line(summary(manifest, "out", 1.0), "rejected") == said
     manifest["counters"]["sitemaps_rejected_bad_url"] = 1000
     assert "; rejected/ has 4 rows for them; " in _line(summary(manifest, "out", 1.0), "rejected")

@@ -51,9 +51,23 @@ def test_urls_of_another_host_are_rejected(tmp_path):
     assert "https://other.test/x | host=shop.test" in [r["sample"] for r in rejected]
 
 
-@pytest.mark.parametrize("host", ["shop.test", "SHOP.TEST.", "shop.test:443", " shop.test "])
+@pytest.mark.parametrize(
+    "host",
+    ["shop.test", "SHOP.TEST.", "shop.test:443", " shop.test ", "https://shop.test/", " HTTP://Shop.test:80"],
+)
 def test_spellings_of_a_host(host, tmp_path):
     assert len(read(tmp_path, POST | {"host": host})[0]) == 1
+
+
+@pytest.mark.parametrize("host", ["https://other.test/", "https://other.test/shop.test", "ftp://shop.test/"])
+def test_a_url_of_another_host_is_another_host(host, tmp_path):
+    rows, rejected = read(tmp_path, POST | {"host": host})
+    assert not rows and reasons(rejected) == [(1, "other_host")]
+
+
+def test_an_empty_list_beside_a_url_takes_nothing_from_it(tmp_path):
+    rows, rejected = read(tmp_path, GET | {"urlList": []})
+    assert urls(rows) == [GET["url"]] and not rejected
 
 
 def test_no_host_may_be_any_and_a_bad_one_is_none(tmp_path):
@@ -74,7 +88,7 @@ def test_ten_thousand_urls(n, accepted, tmp_path):
     ("listed", "expected", "bad"),
     [
         ("https://shop.test/one", 1, []),  # a single text
-        ([], 0, []),
+        ([], 0, ["no_urls"]),
         (["https://shop.test/1", 7, None, {"url": "x"}], 1, ["no_url"] * 3),
         (7, 0, ["no_url"]),
         ([""], 0, ["no_url"]),

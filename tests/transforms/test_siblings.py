@@ -14,7 +14,7 @@ from transforms import schemas
 from transforms.catalogue import DAY_US
 from transforms.coding import ShardPages, code_pages
 from transforms.sharding import Layout, partition
-from transforms.siblings import ShardSiblings, SiblingSums
+from transforms.siblings import MAX_NAMED, ShardSiblings, SiblingSums
 
 TODAY = 20_000
 
@@ -85,6 +85,21 @@ def test_no_columns_where_no_host_is_on(mode):
     none = np.full(30, NO_TIME)
     assert siblings.columns(none, none) == {}
     assert siblings.sums().hosts == 1 and siblings.sums().hosts_on == 0
+
+
+def test_the_largest_hosts_are_named_in_any_order_of_shards():
+    """Of hosts as large as each other by name, and a split host once."""
+    sizes = {f"h{i:02d}.test": 25 + (i < 5) for i in range(30)} | {"giant.test": 40}
+    split = _night(_pages(dict(list(sizes.items())[20:]))).sums(), _night(_pages({"giant.test": 45})).sums()
+    parts = [_night(_pages(dict(list(sizes.items())[:20]))).sums(), *split]
+    wanted = [{"host": "giant.test", "pages": 85}]
+    wanted += [{"host": f"h{i:02d}.test", "pages": 25 + (i < 5)} for i in range(MAX_NAMED - 2)]
+    for order in ((0, 1, 2), (2, 1, 0), (1, 2, 0)):
+        total = SiblingSums()
+        for i in order:
+            total = total.merge(parts[i])
+        assert total.account()["on"] == wanted and total.hosts_on == 32
+    assert _night(_pages({"a.test": 30}), mode="off").sums().account()["on"] == []
 
 
 def test_factors_by_the_last_crawl_and_by_the_last_try():
