@@ -190,6 +190,7 @@ def _nightly(argv: list[str]) -> int:
         print(f"The job was handed to its runner; results will be in {settings.output}.")
         return EXIT_OK
     print(report.summary(manifest, settings.output, time.monotonic() - started))
+    report.also_on_stderr("nightly", manifest["warnings"])
     return EXIT_OK if manifest["status"] == "ok" else EXIT_EMPTY
 
 

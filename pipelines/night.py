@@ -361,7 +361,7 @@ def _run_due(options: NightOptions, last: Night | None, say: Callable[[str], Non
     store.point_at(tonight, manifest)
     warnings += store.keep(options.keep)
     say(report.summary(manifest, folder, time.monotonic() - started))
-    _also_on_stderr(manifest.get("warnings", []))
+    report.also_on_stderr("night", manifest.get("warnings", []))
     _warn(warnings, say)
     return EXIT_OK if manifest.get("status") == "ok" else EXIT_EMPTY
 
@@ -412,13 +412,7 @@ def _found(
 def _warn(warnings: list[str], say: Callable[[str], None]) -> None:
     for warning in warnings:
         say(f"WARNING: {warning}")
-    _also_on_stderr(warnings)
-
-
-def _also_on_stderr(warnings: list[str]) -> None:
-    if not (sys.stderr.isatty() and sys.stdout.isatty()):
-        for warning in warnings:
-            print(f"recrawl night: WARNING: {warning}", file=sys.stderr)
+    report.also_on_stderr("night", warnings)
 
 
 def what_stays(options: NightOptions, last: Night | None) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TextIO
 
@@ -47,6 +48,13 @@ class _Progress(logging.Handler):
 
     def _show(self, text: str) -> None:
         print(f"{time.monotonic() - self._started:7.1f} s  {text}", file=self._stream, flush=True)
+
+
+def also_on_stderr(command: str, warnings: Sequence[str]) -> None:
+    """Warnings for whom standard output does not reach, such as cron's mail; a terminal shows them once."""
+    if not (sys.stderr.isatty() and sys.stdout.isatty()):
+        for warning in warnings:
+            print(f"recrawl {command}: WARNING: {warning}", file=sys.stderr)
 
 
 @contextmanager

@@ -27,6 +27,11 @@ KINDS = ("observations", "requests", "signals", "sitemaps", "pages", "hosts")
 # Sitemaps are written by the sites that are crawled: what they get wrong must not stop the night.
 OWN_KINDS = tuple(k for k in KINDS if k != "sitemaps")
 
+LEAST_USELESS = 5
+"""Rejected rows of an input of which more than half were rejected."""
+
+MAX_NAMED_REASONS = 3
+
 LEAST_STRANGERS = 20
 """URLs of signals or sitemaps of which not one is known: fewer may be of new pages."""
 
@@ -182,7 +187,9 @@ def warnings_of(counters: dict[str, int], guards: Guards, damaged: Sequence[str]
         found.append(text)
     for kind in KINDS:
         rejected, accepted = counters.get(f"{kind}_rejected", 0), counters.get(f"{kind}_accepted", 0)
-        if rejected > guards.max_rejected_fraction * (rejected + accepted):
+        if rejected >= LEAST_USELESS and rejected > accepted:
+            found.append(useless_warning(kind, counters))
+        elif rejected > guards.max_rejected_fraction * (rejected + accepted):
             found.append(f"{rejected} of {rejected + accepted} {kind} rows were rejected: see rejected/")
     found += sitemap_warnings(counters)
     found += stranger_warnings(counters)
@@ -199,6 +206,33 @@ def warnings_of(counters: dict[str, int], guards: Guards, damaged: Sequence[str]
     if same:
         found.append(
             "the state is of this very night: to run a night again, give the state of the night before"
+        )
+    return found
+
+
+def useless_warning(kind: str, counters: dict[str, int]) -> str:
+    """An input that is small beside the others may be useless as a whole without stopping the night."""
+    rejected, accepted = counters.get(f"{kind}_rejected", 0), counters.get(f"{kind}_accepted", 0)
+    start = f"{kind}_rejected_"
+    reasons = sorted((-n, k.removeprefix(start)) for k, n in counters.items() if k.startswith(start) and n)
+    said = ", ".join(f"{name}: {-n}" for n, name in reasons[:MAX_NAMED_REASONS])
+    return (
+        f"{'all' if not accepted else f'{rejected} of'} {rejected + accepted} rows of --{kind} were rejected "
+        f"({said}): {'nothing' if not accepted else 'less than half'} of it counts tonight; rejected/ has them, "
+        "mend the input"
+    )
+
+
+def option_warnings(options: dict[str, Any], signals: dict[str, Any] | None) -> list[str]:
+    """Options that do nothing without others; `signals` is of the manifest."""
+    found = []
+    if options.get("sitemap_pages") and not options.get("sitemaps"):
+        found.append("--sitemap_pages does nothing without --sitemaps: give those whose URLs are pages")
+    given = options.get("signals") or options.get("sitemaps")
+    if options.get("objective") == "signals" and not given and not (signals or {}).get("sources"):
+        found.append(
+            "--objective=signals without any signals: neither --signals nor --sitemaps is given and the "
+            "state has none, so pages are crawled as with --objective=periodic"
         )
     return found
 
@@ -282,6 +316,7 @@ class WriteManifest(beam.DoFn):
             "recalibration": tracked(learned.judged, self._guards.previous, self._guards.as_of_us).as_json(),
             "siblings": learned.judged.siblings.account(),
             "warnings": warnings_of(counters, self._guards, damaged)
+            + option_warnings(self._options, manifest["signals"])
             + silent_warnings(manifest["signals"])
             + drift_warnings(yesterday),
             "large_hosts": large_hosts(reports, counters.get("pages_known", 0), self._layout),

@@ -159,3 +159,25 @@ def test_a_night_prints_them(tmp_path):
     assert line.startswith("12 of known pages, 12 counted; ping ")
     assert f"{source['signal_precision']:.0%} true, {source['signal_recall']:.0%} of changes told" in line
     assert "without" in _line(night.printed, "signals buy")
+
+
+def test_signals_that_are_all_bad_and_options_without_effect_are_told_on_standard_error(tmp_path):
+    """The share of all rows is too small to stop the night."""
+    log = [row for i in range(60) for row in crawls(f"https://a.test/{i}", "AABBCCDDEE", 19)]
+    bad = [{"url": f"https://a.test/{i}", "signalled_at": "soon", "source": "ping"} for i in range(5)]
+    night = nightly(
+        tmp_path, observations=log, signals=bad, max_rejected_fraction=0.01, flags=["--sitemap_pages"]
+    )
+    assert night.code == 0, night.complaints
+    rejected, alone = night.manifest["warnings"]
+    assert rejected.startswith("all 5 rows of --signals were rejected (bad_timestamp: 5)")
+    assert alone.startswith("--sitemap_pages does nothing without --sitemaps")
+    for text in (rejected, alone):
+        assert f"recrawl nightly: WARNING: {text}\n" in night.complaints
+        assert f"WARNING: {text}" in night.printed
+
+
+def test_an_objective_without_its_signals_is_told(tmp_path):
+    night = nightly(tmp_path, observations=crawls("https://a.test/", "AABB", 24), objective="signals")
+    assert night.code == 0, night.complaints
+    assert "recrawl nightly: WARNING: --objective=signals without any signals" in night.complaints
