@@ -1,0 +1,55 @@
+"""What a committed night warns of: inputs of little use, and options that do nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from transforms.commit import Guards, option_warnings, warnings_of
+
+GUARDS = Guards(0.01, False, 0, False, {})
+
+
+def _rejected(kind: str, accepted: int, **reasons: int) -> list[str]:
+    counters = {f"{kind}_rejected_{reason}": n for reason, n in reasons.items()}
+    counters |= {f"{kind}_accepted": accepted, f"{kind}_rejected": sum(reasons.values())}
+    found = warnings_of({"observations_accepted": 10**6} | counters, GUARDS)
+    return [text for text in found if "rejected" in text]
+
+
+@pytest.mark.parametrize("kind", ["signals", "requests", "pages", "sitemaps"])
+def test_an_input_without_a_good_row_is_named_with_its_reason(kind):
+    (text,) = _rejected(kind, 0, bad_timestamp=5)
+    assert text.startswith(f"all 5 rows of --{kind} were rejected (bad_timestamp: 5): nothing of it counts")
+
+
+def test_so_is_one_of_which_more_than_half_is_rejected():
+    (text,) = _rejected("signals", 9, bad_url=2, bad_timestamp=5, no_url=2, other_host=1)
+    assert text.startswith(
+        "10 of 19 rows of --signals were rejected (bad_timestamp: 5, bad_url: 2, no_url: 2)"
+    )
+    assert "less than half of it counts" in text
+
+
+@pytest.mark.parametrize(("accepted", "bad"), [(0, 4), (5, 5), (900, 10)])
+def test_fewer_are_a_share_of_the_rows(accepted, bad):
+    """Too few to judge, as many good ones, or little: the share alone decides whether it is said."""
+    (text,) = _rejected("signals", accepted, bad_timestamp=bad)
+    assert text == f"{bad} of {accepted + bad} signals rows were rejected: see rejected/"
+    assert not _rejected("signals", 10**4, bad_timestamp=bad)
+
+
+def test_sitemap_pages_without_sitemaps():
+    (text,) = option_warnings({"sitemap_pages": True, "sitemaps": None}, None)
+    assert text.startswith("--sitemap_pages does nothing without --sitemaps")
+    assert not option_warnings({"sitemap_pages": True, "sitemaps": "x.xml"}, None)
+    assert not option_warnings({"sitemap_pages": False, "sitemaps": None}, None)
+
+
+def test_the_objective_signals_without_signals():
+    options = {"objective": "signals", "signals": None, "sitemaps": None}
+    (text,) = option_warnings(options, {"sources": []})
+    assert text.startswith("--objective=signals without any signals") and "--objective=periodic" in text
+    assert option_warnings(options, None) == [text]
+    assert not option_warnings(options, {"sources": [{"source": "ping"}]})  # of the state
+    for given in ({"signals": "x"}, {"sitemaps": "x"}, {"objective": "periodic"}):
+        assert not option_warnings(options | given, None)
