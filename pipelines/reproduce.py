@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import multiprocessing
 import os
 import sys
@@ -30,6 +29,7 @@ accuracy and more), report.md, and pictures as PNG and SVG (they need matplotlib
 EXIT_HELP = "exit codes: 0 done, whether claims hold or not; 1 failed; 2 options wrong."
 LIST: Final = "list"
 MAX_REPETITIONS, MAX_WORKERS = 10_000, 64
+LEAST_TIME: Final = 4.0
 INT32: Final = ("repetition",)
 
 
@@ -93,8 +93,10 @@ def _problems(parsed: argparse.Namespace) -> list[str]:
     if parsed.until is not None:
         if figure.until is None:
             found.append(f"--until: {figure.name} has a fixed number of days; leave it out")
-        elif not 12.0 <= parsed.until <= 100.0 * figure.until or math.isnan(parsed.until):
-            found.append(f"--until={parsed.until:g}: give 12 to {100.0 * figure.until:g} time units")
+        elif not LEAST_TIME <= parsed.until <= 100.0 * figure.until:
+            found.append(
+                f"--until={parsed.until:g}: give {LEAST_TIME:g} to {100.0 * figure.until:g} time units"
+            )
     return found
 
 

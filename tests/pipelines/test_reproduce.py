@@ -9,7 +9,7 @@ from pipelines.figures.records import Claim, Table
 
 PAPER = [f"busa-fekete-{n}" for n in (3, 4, 5, 6, 7, 8, 10, 11, 12, 13, 14)]
 HAN = ["han-table-5", "han-table-6", "han-figure-4", "han-figure-5", "han-figure-6"]
-SMALL = ("--pages", "25,40", "--repetitions", "2", "--until", "12", "--workers", "1")
+SMALL = ("--pages", "25,40", "--repetitions", "2", "--until", "4", "--workers", "1")
 
 
 def test_list_names_every_figure(capsys):
@@ -22,10 +22,7 @@ def test_list_names_every_figure(capsys):
 @pytest.fixture(scope="module")
 def six(tmp_path_factory):
     folder = tmp_path_factory.mktemp("six")
-    document = folder / "docs" / "reproduction.md"
-    document.parent.mkdir()
-    document.write_text("# All of them\n\nBefore.\n", encoding="utf-8")
-    argv = ["reproduce", "busa-fekete-6", *SMALL, "--output", str(folder), "--document", str(document)]
+    argv = ["reproduce", "busa-fekete-6", *SMALL, "--output", str(folder)]
     assert cli.main(argv) == 0
     return folder, argv
 
@@ -55,7 +52,7 @@ def test_signals_pay_in_the_smallest_experiment(six):
 
 def test_report_has_the_command_the_claims_and_the_pictures(six):
     report = " ".join((six[0] / "report.md").read_text(encoding="utf-8").split())
-    assert "recrawl reproduce busa-fekete-6 --pages 25,40 --repetitions 2 --until 12 --output DIR" in report
+    assert "recrawl reproduce busa-fekete-6 --pages 25,40 --repetitions 2 --until 4 --output DIR" in report
     assert "Beta(0.25, 0.25)" in report and "±" in report
     assert "| holds | claim | ours | the paper |" in report
     if (six[0] / "busa-fekete-6.png").exists():
@@ -63,15 +60,23 @@ def test_report_has_the_command_the_claims_and_the_pictures(six):
         assert (six[0] / "busa-fekete-6.svg").exists()
 
 
-def test_a_document_keeps_one_report_a_figure(six):
-    folder, argv = six
-    document = folder / "docs" / "reproduction.md"
+def test_a_document_keeps_one_report_a_figure(tmp_path):
+    document = tmp_path / "docs" / "reproduction.md"
+    document.parent.mkdir()
+    document.write_text("# All of them\n\nBefore.\n", encoding="utf-8")
+    argv = ["reproduce", "busa-fekete-13", "--pages", "20", "--repetitions", "1", "--until", "1000"]
+    argv += ["--workers", "1", "--output", str(tmp_path), "--document", str(document)]
+    assert cli.main(argv) == 0
     first = document.read_text(encoding="utf-8")
     assert first.startswith("# All of them\n\nBefore.\n")
-    assert first.count("## busa-fekete-6: ") == 1
+    assert first.count("## busa-fekete-13: ") == 1
+    if (tmp_path / "busa-fekete-13.png").exists():
+        assert "](pictures/busa-fekete-13.png)" in first
+        assert (document.parent / "pictures" / "busa-fekete-13.png").exists()
     document.write_text(first + "\nAfter.\n", encoding="utf-8")
-    assert cli.main(argv) == 0
-    assert document.read_text(encoding="utf-8") == first + "\nAfter.\n"
+    assert cli.main([*argv, "--no_plots"]) == 0
+    again = document.read_text(encoding="utf-8")
+    assert again.endswith("\nAfter.\n") and again.count("## busa-fekete-13: ") == 1
 
 
 def test_workers_do_not_change_a_byte(six, tmp_path):
@@ -84,7 +89,7 @@ def test_workers_do_not_change_a_byte(six, tmp_path):
 
 def test_ours_is_printed_beside_the_papers_claim(six, tmp_path, capsys):
     _, argv = six
-    short = [*argv[: argv.index("--pages")], "--pages", "20", "--repetitions", "1", "--until", "12"]
+    short = [*argv[: argv.index("--pages")], "--pages", "20", "--repetitions", "1", "--until", "4"]
     assert cli.main([*short, "--workers", "1", "--no_plots", "--output", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert "claims hold" in said and "ours:" in said and "paper: superior in almost every case" in said
@@ -101,7 +106,7 @@ def test_ours_is_printed_beside_the_papers_claim(six, tmp_path, capsys):
         (["busa-fekete-6", "--repetitions", "0"], "--repetitions=0: give a number from 1"),
         (["busa-fekete-6", "--workers", "0"], "--workers=0"),
         (["busa-fekete-6", "--seed", "-1"], "--seed=-1"),
-        (["busa-fekete-6", "--until", "1"], "give 12 to 100000 time units"),
+        (["busa-fekete-6", "--until", "1"], "give 4 to 100000 time units"),
         (["busa-fekete-6", "--until", "nan"], "--until=nan"),
         (["han-table-5", "--until", "50"], "has a fixed number of days"),
         (["busa-fekete-13", "--pages", "5000"], "not within 20 and 2000"),
@@ -118,7 +123,7 @@ def test_without_matplotlib_the_numbers_are_there(monkeypatch, tmp_path, capsys)
         raise reproduce.plots.NoPlotsError("no pictures: pip install 'recrawl[plots]'")
 
     monkeypatch.setattr(reproduce.plots, "draw", missing)
-    argv = ["reproduce", "busa-fekete-3", "--pages", "20", "--repetitions", "1", "--until", "12"]
+    argv = ["reproduce", "busa-fekete-3", "--pages", "20", "--repetitions", "1", "--until", "4"]
     assert cli.main([*argv, "--workers", "1", "--output", str(tmp_path)]) == 0
     assert "recrawl[plots]" in capsys.readouterr().err
     assert (tmp_path / "results.parquet").exists() and "png" not in (tmp_path / "report.md").read_text()
