@@ -40,7 +40,9 @@ def _check(
     return picks
 
 
-@pytest.mark.parametrize(("m", "bandwidth", "until"), [(12, 10.0, 30.0), (60, 20.0, 20.0), (300, 40.0, 9.0)])
+@pytest.mark.parametrize(
+    ("m", "bandwidth", "until"), [(12, 10.0, 20.0), (20, 0.5, 200.0), (60, 20.0, 15.0), (300, 40.0, 8.0)]
+)
 def test_picks_are_those_of_evaluating_every_page(m: int, bandwidth: float, until: float) -> None:
     instances = [uniform_instance(m, generator(1, r, "instance"), (0.25, 0.25), (0.1, 0.6)) for r in range(2)]
     streams = [draw_streams(x, until, 1, r) for r, x in enumerate(instances)]
