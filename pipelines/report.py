@@ -119,18 +119,40 @@ def _n(value: float) -> str:
 
 MAX_SOURCES_SHOWN = 4
 MAX_HOSTS_SHOWN = 3
+MIN_PULL = 0.1  # by so much one host must make a source look worse to be named
 
 
 def _share(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.0%}"
 
 
+def _partly_learned(source: dict[str, Any]) -> bool:
+    return bool(source.get("learned", True) and source.get("hosts_not_learned"))
+
+
+def _trust(source: dict[str, Any]) -> str:
+    """How far a source is trusted, and which host pulls that down."""
+    if not source.get("learned", True):
+        return "not learned yet"
+    precision, others = source["signal_precision"], source.get("signal_precision_of_others")
+    text = f"{_share(precision)} true"
+    if others is not None and precision is not None and others - precision >= MIN_PULL:
+        worst = source["most_false"][0]
+        found = f"{_share(worst['signal_precision'])} true" if worst["learned"] else "not learned yet"
+        text += (
+            f" ({worst['host']}: {worst['signal_rate_per_day']:,.0f} of {source['signal_rate_per_day']:,.0f} "
+            f"signals a day, {found}; others {_share(others)})"
+        )
+    return f"{text}, {_share(source['signal_recall'])} of changes told"
+
+
 def _sources(signals: dict[str, Any]) -> str:
     """How far each source is trusted, those with most signals first."""
     sources = sorted(signals["sources"], key=lambda s: (-s["signal_rate_per_day"], s["source"]))
     said = [
-        f"{s['source']} {_share(s['signal_precision'])} true, {_share(s['signal_recall'])} of changes told "
+        f"{s['source']} {_trust(s)} "
         f"({s['signal_rate_per_day']:,.3g} a day on {_n(s['pages'])} pages of {_n(s['hosts'])} hosts"
+        + (f", not learned yet on {_n(s['hosts_not_learned'])}" if _partly_learned(s) else "")
         + (f", silent on {_n(s['hosts_silent'])}" if s["hosts_silent"] else "")
         + ")"
         for s in sources[:MAX_SOURCES_SHOWN]

@@ -21,7 +21,7 @@ from transforms.rejects import damaged_sources
 from transforms.scheduling import MAX_NAMED_HOSTS, ShardReport
 from transforms.sharding import Layout
 from transforms.sinks import FileInfo, write_json
-from transforms.trust_report import TrustSums, silent_warnings
+from transforms.trust_report import TrustSums, flood_warnings, silent_warnings
 
 KINDS = ("observations", "requests", "signals", "sitemaps", "pages", "hosts")
 # Sitemaps are written by the sites that are crawled: what they get wrong must not stop the night.
@@ -218,8 +218,8 @@ def useless_warning(kind: str, counters: dict[str, int]) -> str:
     said = ", ".join(f"{name}: {-n}" for n, name in reasons[:MAX_NAMED_REASONS])
     return (
         f"{'all' if not accepted else f'{rejected} of'} {rejected + accepted} rows of --{kind} were rejected "
-        f"({said}): {'nothing' if not accepted else 'less than half'} of it counts tonight; rejected/ has them, "
-        "mend the input"
+        f"({said}): {'nothing' if not accepted else 'less than half'} of it counts tonight; rejected/ has "
+        "them, mend the input"
     )
 
 
@@ -318,6 +318,7 @@ class WriteManifest(beam.DoFn):
             "warnings": warnings_of(counters, self._guards, damaged)
             + option_warnings(self._options, manifest["signals"])
             + silent_warnings(manifest["signals"])
+            + flood_warnings(manifest["signals"])
             + drift_warnings(yesterday),
             "large_hosts": large_hosts(reports, counters.get("pages_known", 0), self._layout),
             "split_hosts": self._layout.as_json(),

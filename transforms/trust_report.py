@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from policies.typing_ import FloatArray, IntArray
+from policies.signal_trust import JUNK_WEIGHT
+from policies.typing_ import BoolArray, FloatArray, IntArray
 from transforms import schemas
 from transforms.state import times
 
 MAX_NAMED = 20
 
 MIN_SILENT_HOSTS, SILENT_SHARE = 3, 0.25
+
+UNLEARNED_STDERR = 0.15
+"""Of a precision of which less is known from crawls than was assumed: before anything is known it is 0.22."""
+
+FLOOD_PER_DAY, FLOOD_PRECISION, FLOOD_PER_CHANGE = 300.0, 0.1, 3.0
+"""A host floods that sends as many signals a day, so few of them true, and so many for each change."""
+
+MAX_WORST = 3
 
 _Key = TypeVar("_Key", str, tuple[str, str])
 
@@ -30,19 +39,23 @@ class TrustSums:
     Attributes
     ----------
     sources : dict of str to dict of str to int
-        By source: hosts, silent hosts, pages, signals since their pages' last crawls, and in units of 2**-20
-        signals a day (`rate`), true ones (`true`) and changes of the hosts that have it (`changes`).
+        By source: hosts, silent hosts, hosts that flood and hosts of which nothing is learned yet, pages,
+        signals since their pages' last crawls, and in units of 2**-20 signals a day (`rate`), those of hosts
+        of which nothing is learned, true ones (`true`) and changes of the hosts that have it (`changes`).
         Without hosts that are split.
     named : tuple of dict
         The `MAX_NAMED` (host, source) with most signals a day, likewise.
     split : dict of (str, str) to dict of str to int
         By host that is split and source: the same sums over its parts, the number of `parts` and of those
         that are silent, and in the same units `signals`, and standard errors times signals a day.
+    worst : dict of str to tuple of dict
+        By source the `MAX_WORST` hosts with most false signals a day, as `named`.
     """
 
     sources: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     named: tuple[Mapping[str, Any], ...] = ()
     split: Mapping[tuple[str, str], Mapping[str, int]] = field(default_factory=dict)
+    worst: Mapping[str, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
 
     def merge(self, other: TrustSums) -> TrustSums:
         """Sums over the hosts of both."""
@@ -50,33 +63,40 @@ class TrustSums:
             _added(self.sources, other.sources),
             _most((*self.named, *other.named)),
             _added(self.split, other.split),
+            _worst(row for sums in (self, other) for rows in sums.worst.values() for row in rows),
         )
 
     def account(self) -> dict[str, Any]:
         """What the manifest says of sources and of the hosts with most signals: a split host is one."""
+        of_split = [_row_of_parts(*key, sums) for key, sums in self.split.items()]
         whole = [
             {
-                source: {
+                row["source"]: {
                     **{k: sums[k] for k in ("pages", "pending", "rate", "true", "changes")},
-                    "hosts": 1,
-                    "silent": int(sums["silent"] == sums["parts"]),
+                    **_one_host(row, sums["rate"]),
                 }
             }
-            for (_, source), sums in self.split.items()
+            for row, sums in zip(of_split, self.split.values(), strict=True)
         ]
         sources = _added(self.sources, *whole)
-        named = _most((*self.named, *(_row_of_parts(*key, sums) for key, sums in self.split.items())))
+        named = _most((*self.named, *of_split))
+        worst = _worst((*(row for rows in self.worst.values() for row in rows), *of_split))
         return {
             "sources": [
                 {
                     "source": name,
                     "hosts": sums["hosts"],
                     "hosts_silent": sums["silent"],
+                    "hosts_not_learned": sums["unlearned"],
+                    "hosts_flooding": sums["floods"],
+                    "learned": not _mostly_unlearned(sums),
                     "pages": sums["pages"],
                     "signals_since_crawl": sums["pending"],
                     "signal_rate_per_day": sums["rate"] * _UNIT,
                     "signal_precision": sums["true"] / sums["rate"] if sums["rate"] else None,
                     "signal_recall": sums["true"] / sums["changes"] if sums["changes"] else None,
+                    "most_false": [_brief(row) for row in worst.get(name, ())],
+                    "signal_precision_of_others": _of_others(sums, worst.get(name, ())),
                 }
                 for name, sums in sources.items()
             ],
@@ -96,6 +116,71 @@ def _added(*all_sums: Mapping[_Key, Mapping[str, int]]) -> dict[_Key, dict[str, 
 def _most(rows: Collection[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
     ordered = sorted(rows, key=lambda r: (-r["signal_rate_per_day"], r["host"], r["source"]))
     return tuple(ordered[:MAX_NAMED])
+
+
+def _false_per_day(row: Mapping[str, Any]) -> float:
+    rate: float = row["signal_rate_per_day"]
+    return rate * (1.0 - row["signal_precision"]) if rate else 0.0
+
+
+def _worst(rows: Iterable[Mapping[str, Any]]) -> dict[str, tuple[Mapping[str, Any], ...]]:
+    """By source the hosts with most false signals a day."""
+    by_source: dict[str, list[Mapping[str, Any]]] = {}
+    for row in sorted(rows, key=lambda r: (r["source"], -_false_per_day(r), r["host"])):
+        by_source.setdefault(row["source"], []).append(row)
+    return {source: tuple(found[:MAX_WORST]) for source, found in by_source.items()}
+
+
+def _one_host(row: Mapping[str, Any], rate: int) -> dict[str, int]:
+    """What a split host adds to the sums of its source, as one host."""
+    brief = _brief(row)
+    return {
+        "hosts": 1,
+        "silent": int(row["silent"]),
+        "floods": int(brief["floods"]),
+        "unlearned": int(not brief["learned"]),
+        "unlearned_rate": 0 if brief["learned"] else rate,
+    }
+
+
+def _brief(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What is said of a host that makes its source look bad."""
+    rate, precision, recall = (row[f"signal_{n}"] for n in ("rate_per_day", "precision", "recall"))
+    changes = rate * precision / recall if recall else 0.0
+    floods = _floods(*(np.array([x or 0.0]) for x in (rate, precision, changes)), np.array([row["silent"]]))
+    return {
+        "host": row["host"],
+        "signal_rate_per_day": rate,
+        "signal_precision": precision,
+        "changes_per_day": changes,
+        "learned": _is_learned(row),
+        "floods": bool(floods[0]),
+    }
+
+
+def _is_learned(row: Mapping[str, Any]) -> bool:
+    return bool((row["signal_precision_stderr"] or 0.0) < UNLEARNED_STDERR)
+
+
+def _floods(rate: FloatArray, precision: FloatArray, changes: FloatArray, silent: BoolArray) -> BoolArray:
+    """Hosts that send far more signals than their pages change, hardly any of them true; all (k,)."""
+    many = (rate >= FLOOD_PER_DAY) & (rate > FLOOD_PER_CHANGE * changes)
+    return many & (precision < FLOOD_PRECISION) & ~silent
+
+
+def _mostly_unlearned(sums: Mapping[str, int]) -> bool:
+    """Whether most hosts, and those that send most signals, have what was assumed of them beforehand."""
+    return 2 * sums["unlearned"] > sums["hosts"] and 2 * sums["unlearned_rate"] >= sums["rate"]
+
+
+def _of_others(sums: Mapping[str, int], worst: Collection[Mapping[str, Any]]) -> float | None:
+    """Precision of a source without the host that sends most false signals; None without others."""
+    first = next(iter(worst), None)
+    if first is None or sums["hosts"] < 2 or not first["signal_rate_per_day"]:
+        return None
+    rate = sums["rate"] * _UNIT - first["signal_rate_per_day"]
+    true = sums["true"] * _UNIT - first["signal_rate_per_day"] * first["signal_precision"]
+    return min(max(true / rate, 0.0), 1.0) if rate > sums["hosts"] * _UNIT else None
 
 
 def _row_of_parts(host: str, source: str, sums: Mapping[str, int]) -> dict[str, Any]:
@@ -124,6 +209,27 @@ def silent_warnings(signals: Mapping[str, Any] | None) -> list[str]:
         if source["hosts_silent"] >= MIN_SILENT_HOSTS
         and source["hosts_silent"] > SILENT_SHARE * source["hosts"]
     ]
+
+
+def flood_warnings(signals: Mapping[str, Any] | None) -> list[str]:
+    """Hosts that flood a source and are not believed; `signals` is of the manifest."""
+    found = []
+    for source in (signals or {}).get("sources", ()):
+        name, rows = source["source"], [row for row in source.get("most_false", ()) if row["floods"]]
+        for row in rows:
+            precision = row["signal_precision"]
+            junk = -np.log1p(-precision) < JUNK_WEIGHT
+            true = f"{precision:.0%}" if precision >= 0.005 else "less than 1%"
+            found.append(
+                f"host {row['host']} sends {row['signal_rate_per_day']:,.0f} signals of source {name} a day, "
+                f"{true} of them true, while its pages change {row['changes_per_day']:,.0f} "
+                f"times: they move {'nothing' if junk else 'little'} by now. Tell the site, or leave these "
+                "signals out; other hosts keep their own trust in the source"
+            )
+        if rows and source["hosts_flooding"] > len(rows):
+            more = source["hosts_flooding"] - len(rows)
+            found.append(f"{more} more host{'s' * (more > 1)} flood source {name} like that: see hosts/")
+    return found
 
 
 def _trust_columns(trust: pa.RecordBatch) -> dict[str, pa.Array]:
@@ -193,26 +299,35 @@ def trust_sums(hosts: pa.RecordBatch, trust: pa.RecordBatch | None, split: Colle
     silent = trust.column("silent").to_numpy(zero_copy_only=False)
     sources: dict[str, dict[str, int]] = {}
     labels = np.asarray(trust.column("source").to_pylist(), dtype=object)
-    for name in np.unique(labels.astype(str)).tolist():
+    unlearned = ~(trust.column("signal_precision_stderr").to_numpy() < UNLEARNED_STDERR)
+    floods = _floods(rate, precision, changes, silent)
+    texts, hosts_of = labels.astype(str), np.asarray(names.to_pylist(), dtype=str)
+    worst: list[int] = []
+    for name in np.unique(texts).tolist():
         mine = labels == name
         sources[name] = {
             "hosts": int(mine.sum()),
             "silent": int(silent[mine].sum()),
+            "floods": int(floods[mine].sum()),
+            "unlearned": int(unlearned[mine].sum()),
+            "unlearned_rate": int(np.rint(rate[mine & unlearned] / _UNIT).sum()),
             "pages": int(trust.column("pages").to_numpy()[mine].sum()),
             "pending": int(trust.column("signals_since_crawl").to_numpy()[mine].sum()),
             "rate": int(np.rint(rate[mine] / _UNIT).sum()),
             "true": int(np.rint(true[mine] / _UNIT).sum()),
             "changes": int(np.rint(changes[mine] / _UNIT).sum()),
         }
-    top = np.lexsort((labels.astype(str), np.asarray(names.to_pylist(), dtype=str), -rate))[:MAX_NAMED]
+        own = np.flatnonzero(mine)
+        worst += own[np.lexsort((hosts_of[own], (true - rate)[own]))[:MAX_WORST]].tolist()
+    top = np.lexsort((texts, hosts_of, -rate))[:MAX_NAMED]
     shown = ("source", "pages", "signals", "signal_rate_per_day", "silent")
     shown += tuple(n for n in trust.schema.names if n.startswith(("signal_p", "signal_r")) and n not in shown)
-    some = trust.take(pa.array(top))
-    rows = [
-        {"host": names[int(at)].as_py()} | {k: v for k, v in row.items() if k in shown}
-        for at, row in zip(top, some.to_pylist(), strict=True)
-    ]
-    return TrustSums(sources, tuple(rows), parts)
+
+    def rows(some: list[int]) -> Iterable[dict[str, Any]]:
+        for at, row in zip(some, trust.take(pa.array(some, pa.int64())).to_pylist(), strict=True):
+            yield {"host": names[at].as_py()} | {k: v for k, v in row.items() if k in shown}
+
+    return TrustSums(sources, tuple(rows(top.tolist())), parts, _worst(rows(worst)))
 
 
 def _sums_of_parts(hosts: pa.RecordBatch, trust: pa.RecordBatch) -> dict[tuple[str, str], dict[str, int]]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from pipelines.report import summary
 from tests.pipelines.jobs import at, crawls, nightly, seen
+from tests.pipelines.signalled import Host, World, after, ping
 
 
 def _source(name: str, **more: Any) -> dict[str, Any]:
@@ -73,6 +75,41 @@ def test_the_summary_names_sources_and_what_they_buy():
     assert _line(text, "signals buy") == (
         "expected freshness 0.9000 with signals, 0.8500 without: as good as 123 more crawls a day, at least"
     )
+
+
+def test_the_host_that_pulls_a_source_down_is_named():
+    flood = {
+        "host": "flood.test",
+        "signal_rate_per_day": 12_000.4,
+        "signal_precision": 0.011,
+        "learned": True,
+    }
+    source = _source(
+        "indexnow",
+        signal_rate_per_day=12_400.0,
+        signal_precision=0.05,
+        most_false=[flood],
+        signal_precision_of_others=0.98,
+    )
+
+    def said(**more: Any) -> str:
+        return _line(summary(_manifest(_signals(source | more), signals=7), "out", 1.0), "signals")
+
+    assert said().endswith(
+        "indexnow 5% true (flood.test: 12,000 of 12,400 signals a day, 1% true; others 98%), 60% of changes "
+        "told (1.24e+04 a day on 1,234 pages of 2 hosts)"
+    )
+    assert "signals a day, not learned yet; others 98%" in said(most_false=[flood | {"learned": False}])
+    for others in (None, 0.14, 0.01):
+        assert "flood" not in said(signal_precision_of_others=others)
+
+
+def test_what_is_not_learned_has_no_figures():
+    new = _source("sitemap", learned=False, hosts_not_learned=2)
+    some = _source("ping", signal_rate_per_day=9.0, learned=True, hosts_not_learned=1, hosts_silent=1)
+    text = _line(summary(_manifest(_signals(new, some), signals=7), "out", 1.0), "signals")
+    assert "; sitemap not learned yet (12.5 a day on 1,234 pages of 2 hosts); ping 81% true, " in text
+    assert text.endswith("(9 a day on 1,234 pages of 2 hosts, not learned yet on 1, silent on 1)")
 
 
 def test_only_the_largest_sources_are_named():
@@ -181,3 +218,22 @@ def test_an_objective_without_its_signals_is_told(tmp_path):
     night = nightly(tmp_path, observations=crawls("https://a.test/", "AABB", 24), objective="signals")
     assert night.code == 0, night.complaints
     assert "recrawl nightly: WARNING: --objective=signals without any signals" in night.complaints
+
+
+def test_a_night_names_a_flood_and_what_it_has_not_learned(tmp_path):
+    """Two good hosts beside one with thousands of false signals; a source of which no crawl has told yet."""
+    good = Host(30, 0.2, 0.95, 0.8)
+    flood = Host(100, 0.05, 1.0, 0.0, false_per_day=4.0)
+    world = World({"a.test": good, "b.test": good, "flood.test": flood})
+    log = world.first_log(20, 0.7)
+    told = world.announced(0, 20) + [ping(f"https://b.test/{i}", 19.9, "sitemap") for i in range(9)]
+    night = after(tmp_path, "night", None, 20, log, signals=told, budget=100)
+    line = _line(night.printed, "signals")
+    assert re.search(
+        r"ping \d% true \(flood.test: 3\d\d of 3\d\d signals a day, 0% true; others 9\d%\)", line
+    )
+    assert "; sitemap not learned yet (" in line
+    (text,) = night.manifest["warnings"]
+    assert re.match(
+        r"host flood.test sends 3\d\d signals of source ping a day, less than 1% of them true", text
+    )

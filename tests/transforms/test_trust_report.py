@@ -8,7 +8,14 @@ import pytest
 
 from policies.page_state import NO_TIME
 from transforms import schemas
-from transforms.trust_report import MAX_NAMED, TrustSums, hosts_batch, silent_warnings, trust_sums
+from transforms.trust_report import (
+    MAX_NAMED,
+    TrustSums,
+    flood_warnings,
+    hosts_batch,
+    silent_warnings,
+    trust_sums,
+)
 from transforms.trusting import TRUST_TABLE
 
 DAY_US = 86_400_000_000
@@ -27,7 +34,7 @@ def _hosts(names, limits=None):
     )
 
 
-def _trust(rows):
+def _trust(rows, error=0.1):
     """(host_code, source, rate, precision) and what follows from them."""
     table = [
         {
@@ -38,7 +45,7 @@ def _trust(rows):
             "signals_since_crawl": 2,
             "signal_rate_per_day": rate,
             "signal_precision": precision,
-            "signal_precision_stderr": 0.1,
+            "signal_precision_stderr": error,
             "signal_recall": precision / 2,
             "signal_recall_stderr": 0.05,
             "last_signal_us": 7 * DAY_US if rate else NO_TIME,
@@ -157,3 +164,94 @@ def test_a_source_that_is_silent_on_many_hosts_is_a_warning(silent, hosts, warne
     sources.append({"source": "cdn", "hosts_silent": 0, "hosts": 50})
     assert silent_warnings({"sources": sources}) == (said if warned else [])
     assert silent_warnings(None) == []
+
+
+def _flooded(rate=12_000.0, precision=0.01, recall=0.05, code=0):
+    """A row of a host that floods, which is not silent; and good hosts beside it."""
+    rows = _trust([(code, "ping", rate, precision), (1, "ping", 5.0, 0.98), (2, "ping", 3.0, 0.98)])
+    names = rows.schema.names
+    columns = {n: rows.column(n) for n in names} | {"silent": pa.array([False] * 3)}
+    columns["signal_recall"] = pa.array([recall, 0.9, 0.9])
+    return pa.RecordBatch.from_pydict(columns, schema=TRUST_TABLE)
+
+
+@pytest.mark.parametrize("split", [(), (0,)])
+def test_a_host_that_floods_is_named_beside_the_others(split):
+    """Also one that is split, whose parts together flood."""
+    hosts = _hosts(["flood.test", "a.test", "b.test"])
+    if split:
+        shards = [
+            trust_sums(hosts, _flooded(4_000.0), split),
+            *(trust_sums(hosts, _flooded(4_000.0).slice(0, 1), split) for _ in range(2)),
+        ]
+    else:
+        shards = [trust_sums(hosts, _flooded(), split)]
+    total = TrustSums()
+    for sums in shards:
+        total = sums.merge(total)
+    account = total.account()
+    (ping,) = account["sources"]
+    assert ping["signal_precision"] < 0.011 and ping["signal_precision_of_others"] == pytest.approx(0.98)
+    assert ping["hosts"] == 3 and ping["hosts_flooding"] == 1
+    assert [row["host"] for row in ping["most_false"]] == ["flood.test", "a.test", "b.test"]
+    (text,) = flood_warnings(account)
+    assert text.startswith(
+        "host flood.test sends 12,000 signals of source ping a day, 1% of them true, while"
+    )
+    assert "its pages change 2,400 times: they move nothing by now. Tell the site" in text
+
+
+@pytest.mark.parametrize(
+    ("rate", "precision", "recall", "warned"),
+    [
+        (300.0, 0.09, 0.5, True),
+        (299.0, 0.09, 0.5, False),  # few
+        (9_000.0, 0.1, 0.5, False),  # still trusted
+        (9_000.0, 0.05, 0.2, True),  # 2,250 changes a day
+        (9_000.0, 0.05, 0.14, False),  # 3,214: the site is large and changes
+        (9_000.0, 0.0, 0.0, True),
+    ],
+)
+def test_what_is_a_flood(rate, precision, recall, warned):
+    hosts = _hosts(["flood.test", "a.test", "b.test"])
+    account = trust_sums(hosts, _flooded(rate, precision, recall)).account()
+    assert bool(flood_warnings(account)) == warned == bool(account["sources"][0]["hosts_flooding"])
+    assert not any("nothing by now" in text for text in flood_warnings(account)) or precision < 0.05
+
+
+def test_very_many_floods_are_counted():
+    hosts = _hosts([f"h{i}.test" for i in range(7)])
+    rows = [_flooded(9_000.0 + i, code=i).slice(0, 1) for i in range(7)]
+    account = trust_sums(hosts, pa.Table.from_batches(rows).combine_chunks().to_batches()[0]).account()
+    *named, rest = flood_warnings(account)
+    assert [text.split()[1] for text in named] == ["h6.test", "h5.test", "h4.test"]
+    assert rest == "4 more hosts flood source ping like that: see hosts/"
+    assert flood_warnings(None) == []
+
+
+def test_a_source_that_is_alone_has_no_others():
+    account = trust_sums(_hosts(["flood.test"]), _flooded().slice(0, 1)).account()
+    assert account["sources"][0]["signal_precision_of_others"] is None
+
+
+@pytest.mark.parametrize(
+    ("learned", "unknown", "whole"),
+    [
+        ([], [5.0, 5.0], False),
+        ([5.0], [5.0, 5.0], False),
+        ([90.0], [5.0, 5.0], True),  # most signals are of the host that is known
+        ([5.0, 5.0], [90.0], True),
+        ([5.0], [], True),
+    ],
+)
+@pytest.mark.parametrize("split", [False, True])
+def test_a_source_is_learned_when_most_of_it_is(learned, unknown, whole, split):
+    hosts = _hosts([f"h{i}.test" for i in range(len(learned) + len(unknown))])
+    total = TrustSums()
+    for first, rates, error in ((0, learned, 0.1), (len(learned), unknown, 0.2)):
+        rows = [(first + i, "ping", rate, 0.25) for i, rate in enumerate(rates)]
+        if rows:
+            total = total.merge(trust_sums(hosts, _trust(rows, error), set(range(split * 9))))
+    (ping,) = total.account()["sources"]
+    assert ping["learned"] == whole and ping["hosts_not_learned"] == len(unknown)
+    assert [row["learned"] for row in ping["most_false"]].count(False) == min(len(unknown), 3)
