@@ -197,5 +197,5 @@ def run(parsed: argparse.Namespace) -> int:
     print(reproduced.on_screen(figure, made))
     print(f"\n{parsed.output}: results.parquet, report.md" + (", pictures" if pictures else ""))
     if parsed.document:
-        reproduced.put(parsed.document, figure, made, command, pictures)
+        reproduced.put(parsed.document, figure, made, command, pictures, figures.names())
     return 0

@@ -117,8 +117,10 @@ def _markdown(table: Table) -> str:
     return (f"{table.title}:\n\n" if table.title else "") + "\n".join(lines)
 
 
-def put(path: str, figure: Figure, made: Made, command: str, pictures: dict[str, bytes]) -> None:
-    """Put the report into a document, in place of the last one of this figure or at the end.
+def put(
+    path: str, figure: Figure, made: Made, command: str, pictures: dict[str, bytes], order: Sequence[str]
+) -> None:
+    """Put the report into a document, in place of the last one of this figure, or in its place in `order`.
 
     Pictures (PNG) go to pictures/ beside the document.
     """
@@ -137,10 +139,13 @@ def put(path: str, figure: Figure, made: Made, command: str, pictures: dict[str,
         with open(path, encoding="utf-8") as source:
             before = source.read()
     found = re.search(re.escape(mark) + ".*?" + re.escape(end), before, re.DOTALL)
-    after = (
-        before[: found.start()] + text + before[found.end() :]
-        if found
-        else f"{before.rstrip()}\n\n{text}\n".lstrip()
-    )
+    later = [before.find(_MARK.format(name)) for name in order[order.index(figure.name) + 1 :]]
+    places = [place for place in later if place >= 0]
+    if found:
+        after = before[: found.start()] + text + before[found.end() :]
+    elif places:
+        after = f"{before[: min(places)]}{text}\n\n{before[min(places) :]}"
+    else:
+        after = f"{before.rstrip()}\n\n{text}\n".lstrip()
     with open(path, "w", encoding="utf-8") as target_text:
         target_text.write(after)

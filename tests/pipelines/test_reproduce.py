@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines import cli, figures, reproduce, reproduced
-from pipelines.figures.records import Claim, Table
+from pipelines.figures.records import Claim, Made, Table
 
 PAPER = [f"busa-fekete-{n}" for n in (3, 4, 5, 6, 7, 8, 10, 11, 12, 13, 14)]
 HAN = ["han-table-5", "han-table-6", "han-figure-4", "han-figure-5", "han-figure-6"]
@@ -77,6 +77,15 @@ def test_a_document_keeps_one_report_a_figure(tmp_path):
     assert cli.main([*argv, "--no_plots"]) == 0
     again = document.read_text(encoding="utf-8")
     assert again.endswith("\nAfter.\n") and again.count("## busa-fekete-13: ") == 1
+
+
+def test_a_document_has_the_papers_order(tmp_path):
+    path = str(tmp_path / "all.md")
+    nothing = Made({}, [], [], [])
+    for name in ("busa-fekete-6", "busa-fekete-14", "busa-fekete-3", "busa-fekete-5", "busa-fekete-6"):
+        reproduced.put(path, figures.get(name), nothing, "command", {}, figures.names())
+    heads = [line.split()[1] for line in (tmp_path / "all.md").read_text().splitlines() if line[:3] == "## "]
+    assert heads == ["busa-fekete-3:", "busa-fekete-5:", "busa-fekete-6:", "busa-fekete-14:"]
 
 
 def test_workers_do_not_change_a_byte(six, tmp_path):
