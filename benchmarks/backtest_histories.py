@@ -22,6 +22,7 @@ from benchmarks.histories import read_rows, url_of
 from benchmarks.replay_estimators import shared_folder
 from pipelines import cli
 from pipelines.backtest_report import SURE, Comparison, compare
+from policies.crawler_rules import RULES
 from transforms.backtesting import POLICIES
 from transforms.schemas import TIME
 
@@ -95,14 +96,7 @@ def table(folders: Sequence[Path], against: str = "recrawl") -> str:
         found: dict[tuple[str, float], dict[str, str]] = {}
         names: list[str] = []
         for name in HISTORIES:
-            parts = [f / name for f in folders if (f / name / "results.parquet").exists()]
-            if not parts:
-                continue
-            results, days = (
-                pa.concat_tables([pq.read_table(p / f"{kind}.parquet") for p in parts])
-                for kind in ("results", "days")
-            )
-            for c in compare(results, days, against):
+            for c in _comparisons(folders, name, against):
                 for budget in c.budgets if c.weights == weights else ():
                     cells = found.setdefault((name, budget), {})
                     for policy in c.policies:
@@ -122,6 +116,35 @@ def table(folders: Sequence[Path], against: str = "recrawl") -> str:
     return "\n".join(lines)
 
 
+def summary(folders: Sequence[Path], against: str = "recrawl") -> str:
+    """The same in short: the best rule of a crawler, and the references."""
+    lines = [
+        "| history, budget | weights | recrawl | best rule | `uncensored` | `known-rates` |",
+        "| --- | --- | ---: | ---: | ---: | ---: |",
+    ]
+    for weights in ("equal", "zipf"):
+        for name in HISTORIES:
+            for c in _comparisons(folders, name, against):
+                for budget in c.budgets if c.weights == weights else ():
+                    rules = [p for p in c.policies if p in ("uniform", *RULES)]
+                    best = max(rules, key=lambda p, c=c, b=budget: c.cells[p, b].accuracy)
+                    texts = [_text(c, p, budget) for p in (against, best, "uncensored", "known-rates")]
+                    texts[1] += f" ({best})"
+                    lines.append(f"| {name}, {budget:g} | {weights} | " + " | ".join(texts) + " |")
+    return "\n".join(lines)
+
+
+def _comparisons(folders: Sequence[Path], name: str, against: str) -> list[Comparison]:
+    parts = [f / name for f in folders if (f / name / "results.parquet").exists()]
+    if not parts:
+        return []
+    results, days = (
+        pa.concat_tables([pq.read_table(p / f"{kind}.parquet") for p in parts])
+        for kind in ("results", "days")
+    )
+    return compare(results, days, against)
+
+
 def _text(c: Comparison, policy: str, budget: float) -> str:
     cell = c.cells[policy, budget]
     if policy == c.against:
@@ -134,7 +157,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one backtest after the other."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("names", nargs="*", default=list(HISTORIES), help="(default: all)")
-    p.add_argument("--table", type=Path, nargs="+", help="only print the table of these results")
+    p.add_argument("--table", type=Path, nargs="+", help="only print tables of these results")
     p.add_argument("--out", type=Path, default=Path("out/backtests"))
     arguments, more = list(sys.argv[1:] if argv is None else argv), []
     if "--" in arguments:
@@ -142,7 +165,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments, more = arguments[:at], arguments[at + 1 :]
     parsed = p.parse_args(arguments)
     if parsed.table:
-        print(table(parsed.table))
+        print(summary(parsed.table) + "\n\n" + table(parsed.table))
         return 0
     for name in parsed.names:
         folder = shared_folder() / "data" / name
