@@ -14,6 +14,7 @@ from pipelines.experiment import aligned, read_table, write_table
 from pipelines.plots import Picture
 from policies.simulation import statistics
 from policies.typing_ import FloatArray
+from transforms.backtesting import POLICIES
 from transforms.simulating import is_told
 
 MOST_PANELS = 6
@@ -81,7 +82,7 @@ def _text(rows: list[dict[str, Any]], against: str) -> str:
         mine = row["policy"] == against
         table.append(
             [
-                row["policy"] + (" *" if is_told(row["policy"]) else ""),
+                row["policy"] + _mark(row["policy"]),
                 f"{100 * row['median']:.2f}",
                 _interval(row["low"], row["high"]),
                 _with_error(row["mean"], row["standard_error"]),
@@ -91,6 +92,12 @@ def _text(rows: list[dict[str, Any]], against: str) -> str:
             ]
         )
     return "\n".join([*lines, *aligned(table)])
+
+
+def _mark(policy: str) -> str:
+    if is_told(policy):
+        return " *"
+    return " (reference)" if POLICIES[policy].reference else ""
 
 
 def _interval(low: float, high: float) -> str:
