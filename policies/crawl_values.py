@@ -18,7 +18,6 @@ Each of these values depends on the page's clock u alone (see `policies.signal_v
 function of e^-u with slope -mu psi, where psi(u) is the mean time between crawls at the threshold u.
 """
 
-import re
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -51,6 +50,7 @@ _NAMES: Final = {
     "GREEDY-CIS+": (_CIS_PLUS, False),
     "GREEDY-NCIS-D": (_NCIS, True),
 }
+_APPROXIMATE: Final = "G-NCIS-APPROX-"
 _STEPS: Final = 3
 _SAFE: Final = 1e-4
 _LARGEST_Y: Final = 700.0  # e^-700 is still a normal number
@@ -131,9 +131,9 @@ def crawl_value_policy(name: str) -> CrawlValue:
     if name in _NAMES:
         signals, discards = _NAMES[name]
         return CrawlValue(name, signals, None, discards)
-    found = re.fullmatch(r"G-NCIS-APPROX-([1-9]\d{0,3})", name)
-    if found:
-        return CrawlValue(name, _NCIS, int(found[1]))
+    terms = name.removeprefix(_APPROXIMATE)
+    if terms != name and terms.isascii() and terms.isdigit() and len(terms) < 4 and terms[0] != "0":
+        return CrawlValue(name, _NCIS, int(terms))
     raise ValueError(f"no policy {name!r}; there are {', '.join(_NAMES)} and G-NCIS-APPROX-1, -2, ...")
 
 

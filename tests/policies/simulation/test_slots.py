@@ -130,5 +130,7 @@ def test_lanes_that_do_not_fit() -> None:
         run_lanes([Lanes(greedy, [pages])], [streams], np.array([1.0, 1.0]))
     with pytest.raises(ValueError, match="same number of pages"):
         run_lanes([Lanes(greedy, [uniform_instance(5, generator(0, 0, "instance"))])], [streams], np.ones(1))
-    with pytest.raises(ValueError, match="no policy"):
-        crawl_value_policy("GREEDY-XCIS")
+    for name in ("GREEDY-XCIS", "G-NCIS-APPROX-0", "G-NCIS-APPROX-", "G-NCIS-APPROX-1x", "G-NCIS-APPROX-01"):
+        with pytest.raises(ValueError, match="no policy"):
+            crawl_value_policy(name)
+    assert crawl_value_policy("G-NCIS-APPROX-12").terms == 12
