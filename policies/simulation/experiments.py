@@ -33,7 +33,7 @@ from policies.typing_ import FloatArray, Int32Array, IntArray
 BASELINE, LDS = "BASELINE", "LDS"
 
 _PAGES_AT_ONCE = 1_500_000  # pages times lanes
-_EVENTS_AT_ONCE = 12_000_000
+_EVENTS_AT_ONCE = 24_000_000
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,8 @@ def simulate(
     Notes
     -----
     Memory is bounded: repetitions run together as long as pages x lanes <= 1.5 million and changes and
-    signals are 12 million at most; a single repetition takes what it needs.
+    signals are 24 million at most (about 1 GB); a single repetition takes what it needs. A slot costs the
+    less the more repetitions one call is given.
     """
     if not 0.0 <= experiment.start < experiment.until:
         raise ValueError(f"the warm-up must lie in [0, {experiment.until!r}), got {experiment.start!r}")
