@@ -96,7 +96,7 @@ def report(figure: Figure, made: Made, command: str, pictures: Sequence[str], le
         f"{'#' * level} {figure.name}: {figure.title}",
         f"{figure.paper}.",
         f"    {command}",
-        "\n".join(textwrap.wrap(figure.setting, WIDTH)),
+        "\n".join(textwrap.wrap(figure.setting, WIDTH, break_on_hyphens=False)),
         *shown,
         *(_markdown(table) for table in made.tables),
         f"{verdict(made.claims)}.",
