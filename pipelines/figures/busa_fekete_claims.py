@@ -7,6 +7,7 @@ errors of the paired differences.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Final
@@ -172,14 +173,7 @@ def figure_6(m: Measured) -> list[Claim]:
         def to_exact(n: int, name: str = name) -> FloatArray:
             return m.gain("GREEDY-NCIS", name, n)
 
-        claims.append(
-            m.every(
-                f"{name} is above GREEDY and GREEDY-CIS",
-                "superior in almost every case",
-                over_both,
-                lambda v: bool(v.mean() >= 0.0),
-            )
-        )
+        claims.append(_almost(m, f"{name} is above GREEDY and GREEDY-CIS in almost every cell", over_both))
         if small:
             claims.append(
                 m.every(
@@ -200,6 +194,17 @@ def figure_6(m: Measured) -> list[Claim]:
                     pages=large,
                 )
             )
+            most = m.pages[-1]
+            used = [m.gain(policy, "GREEDY", most) for policy in (name, "GREEDY-NCIS")]
+            claims.append(
+                Claim(
+                    f"m = {most}: {name} makes less than half of what GREEDY-NCIS makes of signals",
+                    bool(used[0].mean() < 0.5 * used[1].mean()),
+                    f"above GREEDY by {with_error(used[0], 4, '+')}, "
+                    f"GREEDY-NCIS by {with_error(used[1], 4, '+')}",
+                    "policies with approximated values cannot utilize the signals",
+                )
+            )
     gap = [float(m.gain("GREEDY-CIS", "GREEDY", n).mean()) for n in m.pages]
     claims.append(
         Claim(
@@ -210,6 +215,15 @@ def figure_6(m: Measured) -> list[Claim]:
         )
     )
     return claims
+
+
+def _almost(m: Measured, text: str, values: Callable[[int], FloatArray]) -> Claim:
+    """A claim about four of five numbers of pages."""
+    claim = m.every(text, "superior in almost every case", values, lambda v: True)
+    above = [bool(values(n).mean() >= 0.0) for n in m.pages]
+    return replace(
+        claim, holds=sum(above) >= 0.8 * len(above), ours=f"{sum(above)} of {len(above)}; {claim.ours}"
+    )
 
 
 def figure_7(m: Measured) -> list[Claim]:

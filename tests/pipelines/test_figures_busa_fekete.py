@@ -66,13 +66,13 @@ def sixth(ncis, cis=0.5, approximate=0.7):
 
 
 def test_claims_of_figure_6_hold_only_for_numbers_that_show_them():
-    good = [part(sixth(0.701)), part(sixth(0.72, cis=0.4), pages=1000)]
+    good = [part(sixth(0.701)), part(sixth(0.72, cis=0.4, approximate=0.61), pages=1000)]
     assert all(claim.holds for claim in claims.figure_6(Measured(good)))
     one_cell = [part(sixth(0.701)), part(sixth(0.59, cis=0.4, approximate=0.5), pages=1000)]
     found = {claim.text: claim for claim in claims.figure_6(Measured(one_cell))}
     lost = found["GREEDY-NCIS is at least as good as GREEDY in every cell"]
     assert not lost.holds and "m = 1000: -0.01000 ± 0.00000" in lost.ours
-    assert not found["G-NCIS-APPROX-1 is above GREEDY and GREEDY-CIS"].holds
+    assert not found["G-NCIS-APPROX-1 is above GREEDY and GREEDY-CIS in almost every cell"].holds
     assert found["m > 500: GREEDY-NCIS is above G-NCIS-APPROX-1"].holds
     far = {c.text: c.holds for c in claims.figure_6(Measured([part(sixth(0.72))]))}
     assert not far["m <= 500: G-NCIS-APPROX-2 is very close to GREEDY-NCIS (within 0.005)"]
