@@ -147,6 +147,8 @@ def _corruption(m: Measured, name: str, title: str) -> Picture:
     for policy in dict.fromkeys(policy for policy, _ in m.keys):
         at = np.array([c for p, more in m.keys for _, c in more if p == policy], dtype=np.float64)
         found = [m.accuracy(policy, n, corruption=c) for c in at.tolist()]
+        if at.size == 1:  # it makes nothing of signals
+            at, found = np.array(runs.CORRUPTIONS), found * len(runs.CORRUPTIONS)
         error = [x.std(ddof=1) / np.sqrt(x.size) if x.size > 1 else 0.0 for x in found]
         series.append(plots.Series(policy, at, np.array([x.mean() for x in found]), np.array(error)))
     return Picture(name, f"{title}, m = {n}", [Panel("", "share of noise p", "accuracy", series)])

@@ -233,14 +233,18 @@ def figure_7(m: Measured) -> list[Claim]:
         best, recall = m.rate("BASELINE", n), m.recall(n)
         cis, ncis = (m.rate(p, n) for p in ("GREEDY-CIS", "GREEDY-NCIS"))
         signalled = recall > _MANY
-        highest = [np.where(signalled, r - best, 0.0).max(axis=1) for r in (cis, ncis)]
+        # Of pages that the optimum crawls at all.
+        counted = signalled & (best > 0.0)
+        twice = [(counted & (r > 2.0 * best)).sum(axis=1) / counted.sum(axis=1) for r in (cis, ncis)]
+        never = (cis == 0.0).mean(axis=1)
         shares = [_share(r, best, signalled) for r in (cis, ncis)]
         claims += [
             Claim(
-                f"m = {n}: GREEDY-CIS crawls some pages of high recall far above BASELINE's rate, "
-                "GREEDY-NCIS less so",
-                surely_above(highest[0] - highest[1]),
-                f"largest excess {with_error(highest[0], 3)} and {with_error(highest[1], 3)} crawls a unit",
+                f"m = {n}: GREEDY-CIS crawls more pages of high recall at twice BASELINE's rate or more than "
+                "GREEDY-NCIS does",
+                surely_above(twice[0] - twice[1]),
+                f"{with_error(twice[0], 3)} and {with_error(twice[1], 3)} of those with recall above 0.8; "
+                f"in the time scored GREEDY-CIS never crawls {with_error(never, 3)} of all pages",
                 "significantly higher rates for some pages with high observability",
             ),
             Claim(
