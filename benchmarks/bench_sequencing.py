@@ -5,8 +5,10 @@ import time
 import numpy as np
 
 from benchmarks.rows import Row, show
+from policies import greedy, objectives, special
 from policies.quotas import slot_offsets_us
 from policies.sequencing import ShardPages, sequence
+from policies.value_curves import ValueCurves
 
 DAY_US = 86_400_000_000
 SECOND_US = 1_000_000
@@ -45,6 +47,21 @@ def _pages(n: int, slots: int, gap_seconds: int | None) -> ShardPages:
     )
 
 
+def _greedy_row(name: str, n: int, slots: int, gap_seconds: int | None) -> Row:
+    """Weights are those with which the pages' rates are the optimum."""
+    pages = _pages(n, slots, gap_seconds)
+    rng = np.random.Generator(np.random.Philox(key=n + 1))
+    change = pages.crawl_rate_per_day * rng.exponential(size=n) + 1e-9
+    request = change / special.p2(change / pages.crawl_rate_per_day)
+    curves = ValueCurves.of(objectives.get("periodic"), change, request, pages.days_since_last)
+    offsets = slot_offsets_us([slots], 0, DAY_US)
+    begin = time.process_time()
+    result = greedy.sequence(pages, curves, offsets, DAY_US)
+    spent = time.process_time() - begin
+    assert result.counters["used"] >= 0.99 * min(slots, pages.crawl_rate_per_day.sum()), result.counters
+    return Row(f"greedy, {name}, {n:,} pages, {slots:,} slots", 1e6 * spent / slots, "us/slot")
+
+
 def _row(name: str, n: int, slots: int, gap_seconds: int | None, target: float) -> Row:
     pages = _pages(n, slots, gap_seconds)
     offsets = slot_offsets_us([slots], 0, DAY_US)
@@ -69,6 +86,9 @@ def run(scale: float = 1.0) -> list[Row]:
         _row("gap of 1 s on every host", few, slots, 1, 2.0),
         _row("gap of 1 s on every host", many, slots, 1, 2.0),
         _row("gap of 10 s on every host", many, slots, 10, 2.0),
+        _greedy_row("no limits", few, slots, None),
+        _greedy_row("no limits", many, slots, None),
+        _greedy_row("gap of 1 s on every host", few, slots, 1),
     ]
 
 

@@ -72,6 +72,7 @@ def night_of(settings: Settings, layout: Layout) -> Night:
         layout,
         settings.budget_per_day,
         settings.max_signal_shift,
+        settings.sequencer,
     )
 
 

@@ -11,6 +11,7 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from policies import objectives
+from transforms.dividing import SEQUENCERS
 from transforms.inputs import split_patterns
 from transforms.normalise import KINDS
 from transforms.siblings import MODES as SIBLINGS
@@ -102,6 +103,12 @@ class NightlyOptions(PipelineOptions):
             default="0.005",
             help="share of a night's slots that the signals of one host may take from other hosts "
             "(default: %(default)s)",
+        )
+        plan.add_argument(
+            "--sequencer",
+            default="lds",
+            help="who gets which slot: lds (each page at even distances, by its crawl rate) or greedy "
+            "(the page of highest crawl value) (default: %(default)s)",
         )
         plan.add_argument(
             "--weight_by",
@@ -288,6 +295,7 @@ class Settings:
             check.plain(name)
         self.output_format = check.choice("output_format", OUTPUT_FORMATS)
         self.objective = check.choice("objective", ("auto", *objectives.NAMES))
+        self.sequencer = check.choice("sequencer", SEQUENCERS)
         self.weight_by = check.choice("weight_by", WEIGHTS)
         self.budget_per_day: float = check.number("budget", 0.0, 1e15, "crawls per day")
         self.horizon_hours: float = check.number("horizon_hours", 0.0, 8784.0, "hours", open_low=True)

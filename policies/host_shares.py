@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from policies.shard_pages import ShardPages
 from policies.typing_ import BoolArray, FloatArray, IntArray
 
 BUSY_FRACTION = 0.05
@@ -42,6 +43,48 @@ def host_slot_limits(
     nightly = np.where(gap > 0, np.maximum(horizon_us // step, 1), max_slots)
     limit: IntArray = np.maximum(np.minimum(np.minimum(max_slots, nightly), fits), 0)
     return limit
+
+
+@dataclass(frozen=True, slots=True)
+class HostLimits:
+    """Hosts of a shard with everything that limits them; one host without limits when there are none.
+
+    Attributes
+    ----------
+    of_page : (n,) int64
+    limit : (h,) int64
+        As given by `host_slot_limits`.
+    gap_us, free_us : (h,) int64
+        Microseconds; a gap that cannot bind is 0.
+    binding : (h,) bool
+        Whether anything limits the host.
+    """
+
+    of_page: IntArray
+    limit: IntArray
+    gap_us: IntArray
+    free_us: IntArray
+    binding: BoolArray
+
+
+def host_limits(pages: ShardPages, offsets: IntArray, latest: IntArray, horizon_us: int) -> HostLimits:
+    """Limits of the hosts in a night whose slots have these first and last moments, (slots,) int64 each."""
+    n, slots = pages.crawl_rate_per_day.size, offsets.size
+    if pages.host_start is None or slots == 0:
+        zero = np.zeros(1, np.int64)
+        return HostLimits(np.zeros(n, np.int64), np.array([slots]), zero, zero, np.zeros(1, np.bool_))
+    count = pages.host_start.size - 1
+    of_page = np.repeat(np.arange(count), np.diff(pages.host_start))
+    zero = np.zeros(count, np.int64)
+    most = np.full(count, slots) if pages.host_max_slots is None else pages.host_max_slots
+    gap = zero if pages.host_gap_us is None else pages.host_gap_us
+    free = zero if pages.host_free_at_us is None else pages.host_free_at_us
+    limit = host_slot_limits(most, gap, free, int(offsets[0]), int(latest[-1]), horizon_us)
+    # A gap that no two slots of the shard are inside of cannot bind once the host is free.
+    closest = int(np.diff(offsets).min()) if slots > 1 else horizon_us
+    gap = np.where((gap <= closest) & (free <= offsets[0]), 0, gap)
+    binding = (limit < slots) | (gap > 0) | (free > offsets[0])
+    return HostLimits(of_page, limit, gap, free, binding)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ import numpy as np
 
 from policies.deadlines import EMPTY, earliest_deadline_first, earliest_deadline_first_polite
 from policies.filling import fill_empty
-from policies.host_shares import BUSY_FRACTION, Division, divide, host_slot_limits
+from policies.host_shares import BUSY_FRACTION, Division, HostLimits, divide, host_limits
 from policies.page_state import US_PER_DAY
 from policies.quotas import BIN_US
 from policies.shard_pages import ShardPages, check_night, priority_order
@@ -73,17 +73,6 @@ class Sequence:
     counters: dict[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class _Hosts:
-    """Hosts of the shard with everything that limits them; one host without limits when there are none."""
-
-    of_page: IntArray
-    limit: IntArray
-    gap_us: IntArray
-    free_us: IntArray
-    binding: BoolArray
-
-
 def sequence(pages: ShardPages, slot_offset_us: IntArray, horizon_us: int) -> Sequence:
     """Put the crawls of one shard in order for one night.
 
@@ -113,11 +102,11 @@ def sequence(pages: ShardPages, slot_offset_us: IntArray, horizon_us: int) -> Se
     """
     offsets = np.asarray(slot_offset_us, dtype=np.int64)
     check_night(pages, offsets, horizon_us)
-    n, slots = pages.crawl_rate_per_day.size, offsets.size
+    slots = offsets.size
     latest = np.append(offsets[1:] - 1, horizon_us - 1)[: offsets.size]
     np.maximum(latest, offsets, out=latest)
     rate = np.where(pages.is_new, 0.0, pages.crawl_rate_per_day)
-    hosts = _hosts(pages, offsets, latest, horizon_us)
+    hosts = host_limits(pages, offsets, latest, horizon_us)
     priority = priority_order(pages.crawl_value, pages.tie)
     new_rows = np.flatnonzero(pages.is_new)
     new_rows = new_rows[np.argsort(priority[new_rows])]
@@ -139,18 +128,9 @@ def sequence(pages: ShardPages, slot_offset_us: IntArray, horizon_us: int) -> Se
         in_time = np.argsort(due, kind="stable")
         page, due = page[in_time], due[in_time]
 
-    reason = np.full(slots, REASON_DUE, np.uint8)
-    reason[page == EMPTY] = REASON_EMPTY
-    used = np.flatnonzero(page != EMPTY)
-    reason[used[pages.is_new[page[used]]]] = REASON_NEW
-    first = np.full(n, slots, np.int64)
-    first[page[used[::-1]]] = used[::-1]
-    late = first[(debt >= 1.0) & (first < slots)]
-    reason[late] = REASON_OVERDUE
-    if pages.by_signal is not None:
-        reason[late[pages.by_signal[page[late]]]] = REASON_SIGNAL
+    reason = reasons(page, pages, debt)
     counts = np.bincount(reason, minlength=len(REASONS))
-    counters = {"slots": slots, "used": used.size}
+    counters = {"slots": slots, "used": slots - int(counts[REASON_EMPTY])}
     counters |= {name: int(count) for name, count in zip(REASONS, counts, strict=True)}
     counters["new_waiting"] = new_rows.size - int(counts[REASON_NEW])
     counters["never"] = int(np.count_nonzero((rate == 0.0) & ~pages.is_new))
@@ -162,6 +142,22 @@ def sequence(pages: ShardPages, slot_offset_us: IntArray, horizon_us: int) -> Se
     return Sequence(page.astype(np.int32), due, owed, share * slots + owed, reason, counters)
 
 
+def reasons(page: IntArray, pages: ShardPages, debt: FloatArray) -> ByteArray:
+    """Code of each slot, (B,), from its page, -1 for none, and from the debts of all pages, (n,)."""
+    slots, n = page.size, debt.size
+    reason = np.full(slots, REASON_DUE, np.uint8)
+    reason[page == EMPTY] = REASON_EMPTY
+    used = np.flatnonzero(page != EMPTY)
+    reason[used[pages.is_new[page[used]]]] = REASON_NEW
+    first = np.full(n, slots, np.int64)
+    first[page[used[::-1]]] = used[::-1]
+    late = first[(debt >= 1.0) & (first < slots)]
+    reason[late] = REASON_OVERDUE
+    if pages.by_signal is not None:
+        reason[late[pages.by_signal[page[late]]]] = REASON_SIGNAL
+    return reason
+
+
 @dataclass(frozen=True, slots=True)
 class _Night:
     """What the steps of one night share."""
@@ -170,7 +166,7 @@ class _Night:
     offsets: IntArray
     latest: IntArray
     horizon_us: int
-    hosts: _Hosts
+    hosts: HostLimits
     priority: IntArray
     division: Division
     rate: FloatArray
@@ -440,22 +436,3 @@ def _joined(*parts: Windows) -> Windows:
         np.concatenate([part.interval for part in parts]),
         np.concatenate([part.count for part in parts]),
     )
-
-
-def _hosts(pages: ShardPages, offsets: IntArray, latest: IntArray, horizon_us: int) -> _Hosts:
-    n, slots = pages.crawl_rate_per_day.size, offsets.size
-    if pages.host_start is None or slots == 0:
-        zero = np.zeros(1, np.int64)
-        return _Hosts(np.zeros(n, np.int64), np.array([slots]), zero, zero, np.zeros(1, np.bool_))
-    count = pages.host_start.size - 1
-    of_page = np.repeat(np.arange(count), np.diff(pages.host_start))
-    zero = np.zeros(count, np.int64)
-    most = np.full(count, slots) if pages.host_max_slots is None else pages.host_max_slots
-    gap = zero if pages.host_gap_us is None else pages.host_gap_us
-    free = zero if pages.host_free_at_us is None else pages.host_free_at_us
-    limit = host_slot_limits(most, gap, free, int(offsets[0]), int(latest[-1]), horizon_us)
-    # A gap that no two slots of the shard are inside of cannot bind once the host is free.
-    closest = int(np.diff(offsets).min()) if slots > 1 else horizon_us
-    gap = np.where((gap <= closest) & (free <= offsets[0]), 0, gap)
-    binding = (limit < slots) | (gap > 0) | (free > offsets[0])
-    return _Hosts(of_page, limit, gap, free, binding)

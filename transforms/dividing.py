@@ -24,6 +24,10 @@ from transforms.state import microseconds
 MAX_SLOTS_PER_SHARD = 100_000_000  # about 100 bytes each while they are filled
 
 
+SEQUENCERS = ("lds", "greedy")
+"""`policies.sequencing` and `policies.greedy`."""
+
+
 @dataclass(frozen=True)
 class Carry:
     """What earlier nights owe to shards: slots given short so far, and the fraction of a slot in total.
@@ -72,6 +76,7 @@ class Night:
     """When the schedule starts, how long it is, and what it maximises.
 
     `max_signal_shift` is the share of a shard's slots that signals of one host may take from others.
+    `sequencer` is one of `SEQUENCERS`: who gets which slot.
     """
 
     as_of_us: int
@@ -80,6 +85,7 @@ class Night:
     layout: Layout
     budget_per_day: float = math.inf
     max_signal_shift: float = 1.0
+    sequencer: str = "lds"
 
     @property
     def num_shards(self) -> int:

@@ -54,11 +54,13 @@ class JobOptions:
     max_signal_shift : float
     group_columns : tuple of str
         Of the world's metadata.
+    sequencer : str
     """
 
     siblings: str = "auto"
     max_signal_shift: float = 0.005
     group_columns: tuple[str, ...] = ()
+    sequencer: str = "lds"
 
 
 class JobFold:
@@ -209,6 +211,7 @@ class JobNights(Planner):
             Layout(1, {}),
             budget,
             self._options.max_signal_shift,
+            self._options.sequencer,
         )
         result, (allocation,) = search.solve(solver_block(estimated), objectives.get(mode.objective), budget)
         total = ShardTotal(0, float(allocation.crawl_rate_per_day.sum()))

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
-from policies import estimation, giants, objectives, quotas, search, sequencing
+from policies import estimation, giants, greedy, objectives, quotas, search, sequencing
 from policies.page_state import NO_TIME
 from policies.recalibration import page_cells
 from policies.signal_delay import lost_waiting
 from policies.typing_ import BoolArray, FloatArray, IntArray
+from policies.value_curves import ValueCurves
 from transforms import schemas
 from transforms.catalogue import DAY_US, META, UNLIMITED_SLOTS
 from transforms.coders import ShardTables
@@ -24,7 +25,7 @@ from transforms.learning import Learned, RequestClock, estimate_shard, solver_ta
 from transforms.sharing import ByHost, share_limits
 from transforms.signal_forecasts import slots_columns
 from transforms.signal_slots import SignalClocks, dues
-from transforms.solving import tables_to_block
+from transforms.solving import freshness_without, tables_to_block
 from transforms.state import microseconds, times
 from transforms.tally import Counts
 from transforms.trust_report import TrustSums, hosts_batch, trust_sums
@@ -126,7 +127,7 @@ class ScheduledShard:
         self._fresh = objective.freshness(self._rate, change)
         self._fresh_without = None
         if without is not None:
-            self._fresh_without = _freshness_without(block, without)
+            self._fresh_without = freshness_without(block, without)
         self._trust, self._forecasts = estimated.tables.get("trust"), estimated.tables.get("forecasts")
         policy = search.signal_policy(block, objective, result, self._allocation)
         self._clocks = None
@@ -155,10 +156,18 @@ class ScheduledShard:
         self._value = objective.crawl_value(change, weight, age)
         self._by_signal: BoolArray | None = None
         self._tonight = self._rate
+        self._curves: ValueCurves | None = None
+        self._most: IntArray | None = None
+        self._floor, self._cap = block.floor_per_day, block.cap_per_day
+        if night.sequencer == "greedy":
+            self._curves = ValueCurves.of(objective, change, weight, self._since_days)
         self._whole: BoolArray | None
         self._window, self._whole = self._hosts.column("signal_window_crawls").to_numpy(), None
         if self._clocks is not None:
             self._value[self._clocks.row] = self._clocks.crawl_value(age)
+            if self._curves is not None:
+                signals = self._clocks.signals_since(last, crawled)
+                self._curves = self._curves.with_signals(self._clocks.row, self._clocks.pages, signals)
             self._follow_signals(self._clocks, last, crawled, plan)
         self._sequence = self._sequence_all(plan)
 
@@ -194,6 +203,11 @@ class ScheduledShard:
             pages = np.diff(start)
             by_host = np.add.reduceat(self._rate, start[:-1]) * (pages > 0)
             share = by_host * (plan.slots[self._shard] / max(by_host.sum(), 1e-300))
+            if self._curves is not None:
+                # By value they would take all that their signals ask for: they may have as much here.
+                most = np.maximum(np.floor(share + found.ahead_crawls), 1.0).astype(np.int64)
+                self._most = np.where(found.whole, most, UNLIMITED_SLOTS)
+                return
             more = 1.0 + np.where(
                 found.whole & (share > 0.0), found.ahead_crawls / np.maximum(share, 1e-300), 0.0
             )
@@ -214,24 +228,36 @@ class ScheduledShard:
         offsets = quotas.slot_offsets_us(plan.slots, self._shard, horizon_us)
         rows = limited_giants(self._hosts, self._night.layout) if plan.giants else np.zeros(0, np.int64)
         if not len(rows):
-            return sequencing.sequence(pages, offsets, horizon_us)
+            return self._in_order(pages, offsets, np.arange(len(self._rate)))
         start = np.concatenate([[0], np.cumsum(self._hosts.column("n_pages").to_numpy(), dtype=np.int64)])
         host_hash = self._hosts.column("host_hash").to_numpy()
         parts = []
         whole = np.ones(len(host_hash), np.bool_)
         whole[rows] = False
         rest = np.flatnonzero(np.repeat(whole, np.diff(start)))
-        parts.append((rest, sequencing.sequence(pages.of_hosts(whole), offsets, horizon_us)))
+        parts.append((rest, self._in_order(pages.of_hosts(whole), offsets, rest)))
         for row in rows.tolist():
             giant = plan.giants[int(host_hash[row])]
             mine = np.arange(start[row], start[row + 1])
             own = giant.slots.offsets_us(giant.shards.index(self._shard))
-            parts.append((mine, sequencing.sequence(pages.rows(mine), own, horizon_us)))
+            parts.append((mine, self._in_order(pages.rows(mine), own, mine)))
         return giants.merge_sequences(parts, len(self._rate))
+
+    def _in_order(
+        self, pages: sequencing.ShardPages, offsets: IntArray, rows: IntArray
+    ) -> sequencing.Sequence:
+        """The night of some pages of the shard; `rows` tells which."""
+        horizon_us = self._night.horizon_us
+        if self._curves is None:
+            return sequencing.sequence(pages, offsets, horizon_us)
+        floor, cap = (None if v is None else v[rows] for v in (self._floor, self._cap))
+        return greedy.sequence(pages, self._curves.take(rows), offsets, horizon_us, floor, cap)
 
     def _shard_pages(self) -> sequencing.ShardPages:
         hosts = self._hosts
         max_slots, gap = hosts.column("max_slots").to_numpy(), hosts.column("gap_us").to_numpy()
+        if self._most is not None:
+            max_slots = np.minimum(max_slots, self._most)
         limited = bool(((max_slots < UNLIMITED_SLOTS) | (gap > 0)).any())
         starts = free_at = None
         whole = self._whole is not None and bool(self._whole.any())
@@ -465,13 +491,6 @@ class ScheduledShard:
         return tuple(
             (int(host_hash[r]), self._hosts.column("host")[int(r)].as_py(), int(sizes[r])) for r in rows
         )
-
-
-def _freshness_without(block: search.PageBlock, without: search.SearchResult) -> FloatArray:
-    """Expected freshness of all pages, (n,), if nobody looked at signals."""
-    plain, objective = replace(block, signals=None), objectives.get(without.objective)
-    rate = search.allocate(plain, objective, without).crawl_rate_per_day
-    return objective.freshness(rate, plain.change_rate_per_day)
 
 
 def _number(column: pa.Array) -> pa.Array:

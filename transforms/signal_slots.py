@@ -70,6 +70,25 @@ class SignalClocks:
             signals = np.where(weight > 0.0, self.clock_of_signals / weight, 0.0)
         return signal_value.crawl_value(self.pages, age_days[self.row], signals)
 
+    def clock_since(self, last_us: IntArray, observed_us: IntArray) -> FloatArray:
+        """What signals since the last attempt or slot add to the clock, (r,); arguments as those of `debts`.
+
+        Where a later attempt failed, or a slot shows up in no log, it is not known how many signals came
+        after it: one is taken if the last one did. A page that cannot be crawled is else due every night.
+        """
+        row = self.row
+        tried = last_us[row] > observed_us[row]
+        later = self.last_signal_us > last_us[row]
+        one = self.clock_of_signals / np.maximum(self.signals, 1)
+        return np.where(tried, np.where(later, one, 0.0), self.clock_of_signals)
+
+    def signals_since(self, last_us: IntArray, observed_us: IntArray) -> FloatArray:
+        """The same as a number of signals of the page's weight, (r,)."""
+        clock, weight = self.clock_since(last_us, observed_us), self.pages.signal_weight
+        with np.errstate(divide="ignore", invalid="ignore"):
+            number = np.where(np.isinf(weight), clock > 0.0, clock / weight)
+        return np.where((weight > 0.0) & (clock > 0.0), number, 0.0)
+
     def debts(
         self, since_days: FloatArray, last_us: IntArray, observed_us: IntArray
     ) -> tuple[FloatArray, FloatArray]:
@@ -82,18 +101,11 @@ class SignalClocks:
         last_us, observed_us : (n,) int64, microseconds
             That time, and the last crawl that got an answer.
 
-        Notes
-        -----
-        Where a later attempt failed, or a slot shows up in no log, it is not known how many signals came
-        after it: one is taken if the last one did. A page that cannot be crawled is else due every night.
         """
         row, limit = self.row, self.policy.threshold
         since = np.where(np.isnan(since_days[row]), 0.0, since_days[row])
         calm = self.pages.unsignalled_rate_per_day * since
-        tried = last_us[row] > observed_us[row]
-        later = self.last_signal_us > last_us[row]
-        one = self.clock_of_signals / np.maximum(self.signals, 1)
-        signals = np.where(tried, np.where(later, one, 0.0), self.clock_of_signals)
+        signals = self.clock_since(last_us, observed_us)
         with np.errstate(divide="ignore", invalid="ignore"):
             owed, without = (calm + signals) / limit, calm / limit
         # No threshold but a crawl rate: due at a signal. A threshold of 0: always due.

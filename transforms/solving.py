@@ -7,6 +7,7 @@ shards can change a bit of the result. Only kilobytes travel between rounds.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import apache_beam as beam
@@ -15,6 +16,7 @@ import pyarrow as pa
 from apache_beam.pvalue import AsSingleton
 
 from policies import objectives, search
+from policies.typing_ import FloatArray
 from transforms.coders import ShardTables
 from transforms.combining import CombineShards
 
@@ -153,3 +155,10 @@ class SolveMultiplier(beam.PTransform):
                 lambda d, s: search.advance(s, d), AsSingleton(state)
             ).with_output_types(search.SearchState)
         return state | "Finish" >> beam.Map(search.finish).with_output_types(search.SearchResult)
+
+
+def freshness_without(block: search.PageBlock, without: search.SearchResult) -> FloatArray:
+    """Expected freshness of all pages, (n,), if nobody looked at signals."""
+    plain, objective = replace(block, signals=None), objectives.get(without.objective)
+    rate = search.allocate(plain, objective, without).crawl_rate_per_day
+    return objective.freshness(rate, plain.change_rate_per_day)

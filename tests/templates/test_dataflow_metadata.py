@@ -13,11 +13,17 @@ from apache_beam.options.pipeline_options import PipelineOptions, WorkerOptions
 from pipelines.options import OUTPUT_FORMATS, WEIGHTS, NightlyOptions, OptionsError, Settings
 from policies import objectives
 from tests.templates.launching import IMAGE, load_main, metadata, needs_client
+from transforms.dividing import SEQUENCERS
 
 PARAMETERS = {p["name"]: p for p in metadata()["parameters"]}
 # Options of Beam that the template cannot do without and that are no fields of its launch dialogue.
 OF_BEAM = {"sdk_container_image"}
-CHOICES = {"output_format": OUTPUT_FORMATS, "objective": ("auto", *objectives.NAMES), "weight_by": WEIGHTS}
+CHOICES = {
+    "output_format": OUTPUT_FORMATS,
+    "objective": ("auto", *objectives.NAMES),
+    "weight_by": WEIGHTS,
+    "sequencer": SEQUENCERS,
+}
 
 # By parameter: values that must pass, values that must not.
 EXAMPLES: dict[str, tuple[list[str], list[str]]] = {
@@ -44,6 +50,7 @@ EXAMPLES: dict[str, tuple[list[str], list[str]]] = {
     ),
     "horizon_hours": (["24", "1.5"], ["-24", "1 day"]),
     "max_signal_shift": (["0.005", "0", "1"], ["0.5 %", "1.5"]),
+    "sequencer": (["lds", "greedy"], ["edf", "Greedy"]),
     "objective": (["auto", "periodic", "memoryless", "discrete", "harmonic"], ["best", "periodic "]),
     "weight_by": (["auto", "clicks", "impressions", "importance", "equal"], ["click"]),
     "host_max_per_day": (["1000"], ["unlimited", "-5"]),
