@@ -43,7 +43,8 @@ class Pools:
         # Views that give Python numbers: what is looked at one by one.
         self._day: list[float] = blocks.days.tolist()
         self._start_of, self._last, self._opens = self._start.data, self._now.last.data, self._now.opens.data
-        self._doors_open = self._doors.opens.data
+        self._doors_open, self._limited = self._doors.opens.data, self._doors.limited.data
+        self._host = self._now.host.data
         self._has_doors, self._has_caps = blocks.has_doors, blocks.has_caps
         # Parabolas of the pages of the last block, in x from 0 at its start to 1 at its last slot.
         self._a = self._b = self._c = self._error = np.zeros(0)
@@ -118,9 +119,9 @@ class Pools:
         """A page has been crawled in a slot; `PagesNow` and the doors know of it already."""
         opens = 0
         if self._has_doors:
-            host = int(self._now.host[row])
-            if self._doors.limited[host]:
-                opens = int(self._doors.opens[host])
+            host = self._host[row]
+            if self._limited[host]:
+                opens = self._doors_open[host]
                 self._close(host, opens)
         if is_new:
             self._blocks.add(row, slot, self._lately)

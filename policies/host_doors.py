@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from heapq import heapify, heappop, heappush
+from typing import Any
 
 import numpy as np
 
@@ -43,24 +44,28 @@ class HostDoors:
         self.limited: BoolArray = (self.limit < slots) | (self._gap > 0)
         if slots:
             self.limited |= self.free_us > offset_us[0]
+        # Views that give Python numbers: a crawl reads and sets them one by one.
+        self._early, self._is_limited, self._limits = offset_us.data, self.limited.data, self.limit.data
+        self._free: Any = self.free_us.data
+        self._count: Any = self.used.data
+        self._next: Any = self.opens.data
+        self._gaps, self._at_most = self._gap.data, self._most.data
 
     def serve(self, host: int, slot: int) -> int:
         """A crawl of an open host in a slot; returns its moment, microseconds."""
-        if not self.limited[host]:
-            return int(self._offsets[slot])
-        due = max(int(self._offsets[slot]), int(self.free_us[host]))
-        used = int(self.used[host]) + 1
-        self.used[host] = used
-        most = int(self._most[host])
-        free = due + int(self._gap[host])
+        begin = self._early[slot]
+        if not self._is_limited[host]:
+            return begin
+        due: int = max(begin, self._free[host])
+        self._count[host] = used = self._count[host] + 1
+        most, free = self._at_most[host], due + self._gaps[host]
         if most:
             free = max(free, used * self._horizon_us // most)
-        self.free_us[host] = free
-        opens = slot + 1 if used < self.limit[host] else NEVER
-        if opens < NEVER and (opens >= len(self._late) or self._late[opens] < free):
-            opens = bisect_left(self._late, free, opens) if opens < len(self._late) else NEVER
-            opens = opens if opens < len(self._late) else NEVER
-        self.opens[host] = opens
+        self._free[host] = free
+        opens = NEVER
+        if used < self._limits[host]:
+            opens = bisect_left(self._late, free, slot + 1)
+        self._next[host] = opens if opens < len(self._late) else NEVER
         return due
 
     def most_crawls(self, host: IntArray, first: int, end: int) -> FloatArray:
