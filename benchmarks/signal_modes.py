@@ -9,11 +9,14 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.histories import PolledWorld
+from policies.page_state import NO_TIME
 from policies.typing_ import BoolArray, FloatArray, IntArray
 from transforms.closed_loop import Planned
 from transforms.coders import ShardTables
 from transforms.learning import GroupTable, Learned, RequestClock
 from transforms.night_modes import LearnedTrust, Mode
+from transforms.signals import signal_evidence_of
+from transforms.trusting import SIGNALS_TABLE
 
 LEAST_RATE = 1e-9
 """Unsignalled changes a day of a page that is thought to have none."""
@@ -47,9 +50,38 @@ class PingedFirst(Mode):
 
 
 class Given(LearnedTrust):
-    """Signals with parameters that were set, each as well known as the page's rate."""
+    """All pages with signals, with parameters that were set, each as well known as the rate of the page."""
 
     told_by = "signals"
+
+    def estimate(
+        self, folded: ShardTables, learned: Learned, clock: RequestClock, groups: GroupTable | None = None
+    ) -> ShardTables:
+        estimated = super().estimate(folded, learned, clock, groups)
+        found = signal_evidence_of(folded)
+        if found is None:
+            return estimated
+        heard = (found.signals + found.running_signals).sum(axis=1)
+        pending = found.pending.sum(axis=1)
+        some = np.flatnonzero(heard + pending > 0.0)
+        row = found.row[some]
+        change = estimated.tables["pages"].column("change_rate_per_day").to_numpy()
+        columns = {
+            "row": row,
+            "unsignalled_rate_per_day": change[row],
+            "signal_rate_per_day": heard[some] / (found.watched_days + found.running_days + 1.0)[some],
+            "signal_weight": np.zeros(len(row)),
+            "clock_of_signals": np.zeros(len(row)),
+            "signals_since_crawl": pending[some].astype(np.int64),
+            "last_signal_us": found.last_at_us[some].max(axis=1, initial=NO_TIME),
+        }
+        if (learnt := estimated.tables.get("signals")) is not None:
+            at = np.searchsorted(row, learnt.column("row").to_numpy())
+            for name in ("unsignalled_rate_per_day", "signal_rate_per_day", "clock_of_signals"):
+                columns[name][at] = learnt.column(name).to_numpy()
+        arrays = [pa.array(columns[name]) for name in SIGNALS_TABLE.names]
+        signals = pa.RecordBatch.from_arrays(arrays, schema=SIGNALS_TABLE)
+        return ShardTables(estimated.shard, {**estimated.tables, "signals": signals})
 
     def clocks(
         self, estimated: ShardTables, at: IntArray, information: FloatArray
