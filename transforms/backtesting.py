@@ -159,9 +159,9 @@ def _follow(planner: Callable[[Setting], Planner], setting: Setting) -> Crawls:
     return ClosedLoop(setting.world, planner(setting), setting.seed).run().crawls
 
 
-def _job(mode: type[Mode], siblings: str, groups: bool, s: Setting) -> Planner:
+def _job(mode: type[Mode], siblings: str, groups: bool, s: Setting, sequencer: str = "lds") -> Planner:
     columns = tuple(sorted(s.world.metadata)) if groups else ()
-    options = JobOptions(siblings, group_columns=columns)
+    options = JobOptions(siblings, group_columns=columns, sequencer=sequencer)
     return JobNights(s.world, mode(s.world), s.budget, s.weight, options, foretell=False)
 
 
@@ -234,6 +234,10 @@ POLICIES: dict[str, Policy] = {
     ),
     "recrawl+signals": _policy(
         "with change signals", partial(_job, LearnedTrust, "auto", False), needs="signals"
+    ),
+    "greedy": _policy(
+        "with --sequencer=greedy: the page whose crawl is worth most",
+        partial(_job, Mode, "auto", False, sequencer="greedy"),
     ),
     "uniform": _policy("all pages alike", partial(_rates, "uniform", _no_estimates, EVEN), weighs=False),
     "change-weighted": _policy(
