@@ -251,7 +251,9 @@ class LazyArgmax:
         value = table.value[lanes, slot[lanes]]
         low = np.max(value + table.below[lanes], axis=1)
         is_unknown = low >= UNKNOWN
-        failed = np.flatnonzero(~is_unknown & (low < self.levels.level[lanes]))
+        # At level 0 all pages are candidates, and bounds below it mean no more than that they are wide.
+        level = self.levels.level[lanes]
+        failed = np.flatnonzero(~is_unknown & (low < level) & (level > 0.0))
         if failed.size:
             rows = lanes[failed]
             self.levels.lower(rows, low[failed], self._clock_at_crawl)
@@ -281,7 +283,7 @@ class LazyArgmax:
         exact[row, place] = self._exact(lane, page, elapsed, signals)
         best = exact.argmax(axis=1)
         self._crawl(block, table, lanes, best, slot[lanes])
-        least[lanes] = np.minimum(least[lanes], low)
+        least[lanes] = np.minimum(least[lanes], np.maximum(low, 0.0))
         slot[lanes] += 1
 
     def _exact(self, lane: IntArray, page: IntArray, elapsed: FloatArray, signals: FloatArray) -> FloatArray:

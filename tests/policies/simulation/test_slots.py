@@ -49,6 +49,15 @@ def test_picks_are_those_of_evaluating_every_page(m: int, bandwidth: float, unti
     _check(instances, streams, slot_times(bandwidth, until), delay=5.0 / bandwidth)
 
 
+@pytest.mark.parametrize("m", [1, 2, 3])
+@pytest.mark.parametrize("bandwidth", [1.0, 3.0])
+def test_few_pages_and_long_slots_come_to_an_end(m: int, bandwidth: float) -> None:
+    """Bounds are then so wide that they tell nothing, not even that a value is positive."""
+    instances = [uniform_instance(m, generator(0, r, "instance"), (0.25, 0.25), (0.1, 0.6)) for r in range(2)]
+    streams = [draw_streams(x, 20.0, 0, r) for r, x in enumerate(instances)]
+    _check(instances, streams, slot_times(bandwidth, 20.0), delay=0.3)
+
+
 def test_picks_of_pages_of_every_kind() -> None:
     rng = generator(2, 0, "instance")
     m = 60
