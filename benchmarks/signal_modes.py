@@ -63,7 +63,9 @@ class Given(LearnedTrust):
             return estimated
         heard = (found.signals + found.running_signals).sum(axis=1)
         pending = found.pending.sum(axis=1)
-        some = np.flatnonzero(heard + pending > 0.0)
+        learnt = estimated.tables.get("signals")
+        known = np.zeros(0, np.int64) if learnt is None else learnt.column("row").to_numpy()
+        some = np.flatnonzero((heard + pending > 0.0) | np.isin(found.row, known))
         row = found.row[some]
         change = estimated.tables["pages"].column("change_rate_per_day").to_numpy()
         columns = {
@@ -75,8 +77,8 @@ class Given(LearnedTrust):
             "signals_since_crawl": pending[some].astype(np.int64),
             "last_signal_us": found.last_at_us[some].max(axis=1, initial=NO_TIME),
         }
-        if (learnt := estimated.tables.get("signals")) is not None:
-            at = np.searchsorted(row, learnt.column("row").to_numpy())
+        if learnt is not None:
+            at = np.searchsorted(row, known)
             for name in ("unsignalled_rate_per_day", "signal_rate_per_day", "clock_of_signals"):
                 columns[name][at] = learnt.column(name).to_numpy()
         arrays = [pa.array(columns[name]) for name in SIGNALS_TABLE.names]
