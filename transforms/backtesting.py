@@ -369,7 +369,7 @@ def score(world: World, trial: Trial, weighting: Weighting, crawls: Crawls, begi
         float(crawls.changed[paid].mean()) if number else 0.0,
         float(fresh.sum() / held.sum()),
         float(metrics.weighted(plain, held_days)),
-        float(weight @ cost / (weight @ held_days)),
+        float((weight * cost).sum() / (weight * held_days).sum()),
         fresh,
         held,
     )

@@ -69,10 +69,11 @@ def weighted(fresh: FloatArray, held: FloatArray, weight: FloatArray | None = No
         Where the weighted time is zero: there is nothing to average over.
     """
     w = np.ones(len(held)) if weight is None else weight
-    total = w @ held
+    # Not by BLAS, whose sums depend on its threads.
+    total = (w * held).sum(axis=-1)
     if not np.all(total > 0):
         raise ValueError("no page with a weight was there in this time: nothing to average freshness over")
-    return np.asarray(w @ fresh / total)
+    return np.asarray((w * fresh).sum(axis=-1) / total)
 
 
 def by_period(

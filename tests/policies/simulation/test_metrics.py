@@ -174,3 +174,13 @@ def test_zipf_weights_are_a_shuffled_law_of_mean_one() -> None:
     assert np.sort(draws[0]) / draws[0].max() == pytest.approx(expected)
     assert not np.array_equal(draws[0], draws[1])
     assert np.array_equal(draws[1], metrics.zipf_weights(100, 8))
+
+
+def test_sums_do_not_depend_on_how_many_threads_blas_has() -> None:
+    """A sum of products in any other order would differ in its last digits."""
+    rng = np.random.Generator(np.random.Philox(key=4))
+    weight, held = rng.random((2, 60_000)) + 0.1
+    fresh = held * rng.random(60_000)
+    found = metrics.weighted(fresh, held, weight)
+    assert found == (weight * fresh).sum() / (weight * held).sum()
+    assert (metrics.weighted(fresh, held, weight[None, :]) == found).all()
