@@ -35,6 +35,7 @@ from transforms.urls import HostTable
 from transforms.worlds import SignalLog, World, name_pages
 
 MIN_NIGHTS = 5
+MAX_NIGHTS = 3660  # of a window that nobody asked for: ten years
 _SHARE_BITS = 32
 
 
@@ -219,7 +220,8 @@ def build_world(batches: Iterable[pa.RecordBatch], settings: ReplaySettings) -> 
     rows = _table(kinds, kind)
     if rows is None:
         raise ReplayError(
-            f"--{kind}: no usable row, so there is nothing to replay; the columns are in the help"
+            "no usable row of --changes or --observations, so there is nothing to replay; the columns are in "
+            "the help"
         )
     url, read = _choose(rows, settings.max_pages)
     page = pc.index_in(rows.column("url"), url).to_numpy(zero_copy_only=False)
@@ -295,12 +297,23 @@ def _window(settings: ReplaySettings, visits: IntArray) -> tuple[int, int]:
     end = settings.end_us
     if end is None:
         end = start + (last - start) // US_PER_DAY * US_PER_DAY
+    # Nights have whole days: what is left of the last one is not crawled.
+    end = start + max(end - start, 0) // US_PER_DAY * US_PER_DAY
+    if end - start > MAX_NIGHTS * US_PER_DAY and (settings.start_us is None or settings.end_us is None):
+        raise ReplayError(
+            f"rows from {_date(first)} to {_date(last)} make {(end - start) // US_PER_DAY:,} nights: if a "
+            "row or two have a wrong date, give --start and --end"
+        )
     if end - start < MIN_NIGHTS * US_PER_DAY:
         raise ReplayError(
             f"the window has {max(end - start, 0) / US_PER_DAY:.1f} days: a replay needs {MIN_NIGHTS}, and "
             "some weeks to tell policies apart; give logs of more days, or another --start and --end"
         )
     return start, end
+
+
+def _date(us: int) -> str:
+    return str(np.datetime64(us, "us"))[:10]
 
 
 def _from_changes(rows: pa.Table, page: IntArray, n: int, settings: ReplaySettings) -> tuple[_Past, IntArray]:
@@ -315,12 +328,21 @@ def _from_changes(rows: pa.Table, page: IntArray, n: int, settings: ReplaySettin
     change = at > first[page]
     # Equal digests of a page are equal contents; without one every change is to something new.
     order = np.lexsort((digest, at, page))
-    key = np.where(digest[order] == 0, np.arange(len(order), dtype=np.uint64), digest[order])
+    change, page, at_of, digest = change[order], page[order], at[order], digest[order]
+    key = np.where(digest == 0, np.arange(len(order), dtype=np.uint64), digest)
     _, version = np.unique(key, return_inverse=True)
-    kept = change[order]
-    past = _Past(
-        first, page[order][kept], at[order][kept], version[kept] + 1, np.ones(int(kept.sum()), np.bool_)
-    )
+    version += 1
+    # What a page appears with is its version 0, to which it may return.
+    opened = np.full(n, -1)
+    began = np.flatnonzero(~change)
+    opened[page[began]] = version[began]  # the last of each page stands
+    version = np.where(version == opened[page], 0, version)
+    # A row that leads nowhere, or is there twice, is no change.
+    before = np.where(np.diff(page, prepend=-1) == 0, np.concatenate([[0], version[:-1]]), -1)
+    twice = (np.diff(page, prepend=-1) == 0) & (np.diff(at_of, prepend=0) == 0) & (digest == 0)
+    twice &= np.concatenate([[0], digest[:-1]]) == 0
+    kept = change & (version != before) & ~twice
+    past = _Past(first, page[kept], at_of[kept], version[kept], np.ones(int(kept.sum()), np.bool_))
     return past, at
 
 
@@ -383,7 +405,9 @@ def _with_catalogue(
         metadata = {n: pc.fill_null(listed.column(n).take(row).combine_chunks(), "") for n in names}
         importance = listed.column("importance").take(row)
         if importance.null_count < len(world):
-            weights["importance"] = pc.fill_null(importance, 1.0).to_numpy()
+            filled = pc.fill_null(importance, 1.0).to_numpy()
+            if filled.any():
+                weights["importance"] = filled
     if asked is not None:
         page = pc.index_in(asked.column("url"), world.url)
         known = pc.is_valid(page)

@@ -103,9 +103,10 @@ def test_a_list_of_changes_with_first_appearances_and_contents() -> None:
     found = build_world([batch("changes", rows)], ReplaySettings())
     past = found.world.history
     assert past.first_us[0] == at(1.0)[0] and past.first_us[1] < at(0.0)[0]
-    assert past.change_us.tolist() == at(2.0, 3.0, 4.0, 0.5)  # the last is after the window
+    # That of 4.0 leads nowhere, and the last is after the window.
+    assert past.change_us.tolist() == at(2.0, 3.0, 0.5)
     version = past.change_version.tolist()
-    assert version[0] != version[1] == version[2]
+    assert version[0] != version[1] == 0  # what it appeared with
     assert np.isnan(found.facts.crawls_per_page_day)
 
 
@@ -142,3 +143,34 @@ def test_what_cannot_be_replayed() -> None:
         build_world([log(ROWS)], ReplaySettings(at(1.0)[0], at(3.0)[0]))
     with pytest.raises(ReplayError, match="no page is there"):
         build_world([log(ROWS)], ReplaySettings(at(-9.0)[0], at(-1.0)[0]))
+
+
+def changes(rows: list[tuple[float, str | None, str]]) -> pa.RecordBatch:
+    """Rows of a page: day, digest, kind."""
+    day, digest, kind = zip(*rows, strict=True)
+    columns = {"changed_at": times(at(*day)), "digest": list(digest), "kind": list(kind)}
+    return batch("changes", {"url": ["https://a.test/1"] * len(rows), **columns})
+
+
+def test_rows_that_lead_nowhere_or_are_there_twice_are_no_changes() -> None:
+    rows = [(0.0, "x", "first"), (1.0, "x", "change"), (2.0, "y", "change"), (3.0, "y", "change")]
+    rows += [(4.0, "x", "change"), (9.0, "z", "change")]
+    window = ReplaySettings(*at(0.5, 10.5))
+    for batches in ([changes(rows)], [changes(rows[::-1]), changes(rows)]):
+        past = build_world(batches, window).world.history
+        assert past.change_us.tolist() == at(2.0, 4.0, 9.0)
+        # It returns to what it appeared with.
+        assert past.change_version[1] == 0 and past.change_version[0] != past.change_version[2] != 0
+    plain = [(0.0, None, "first"), (1.0, None, "change"), (2.0, None, "change")]
+    past = build_world([changes(plain + plain[1:])], window).world.history
+    assert past.change_us.tolist() == at(1.0, 2.0)
+
+
+def test_a_window_has_whole_days_and_no_centuries() -> None:
+    rows = [(0.0, "x", "first"), (1.0, "y", "change"), (9.0, "z", "change")]
+    past = build_world([changes(rows)], ReplaySettings(*at(0.25, 9.5))).world.history
+    assert (past.start_us, past.end_us) == tuple(at(0.25, 9.25))
+    wrong = changes([*rows, (-9000.0, "w", "change")])
+    with pytest.raises(ReplayError, match=r"rows from 2001-\S+ to 2026-\S+ make 9,009 nights: .* --start"):
+        build_world([wrong], ReplaySettings())
+    assert len(build_world([wrong], ReplaySettings(*at(0.0, 9.0))).world) == 1
