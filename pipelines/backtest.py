@@ -59,6 +59,7 @@ DEFAULT_POLICIES = (
     "sitemap",
     "uncensored",
 )
+ROOM = 1.1  # for rounding: above the least budget
 LOG_BUDGETS, CHANGE_BUDGETS = (0.25, 0.5, 1.0), (0.25, 0.5, 1.0, 2.0)
 WEIGHTS = ("auto", EQUAL, ZIPF, "clicks", "impressions", "importance")
 PROBLEM = "problem.json"
@@ -266,19 +267,28 @@ class Settings:
 check = Settings.of
 
 
-def budgets_of(settings: Settings, facts: Facts) -> list[float]:
-    """Budgets, crawls per page and day: the given ones, or parts of the rate of the log or of changes."""
+def budgets_of(settings: Settings, facts: Facts, least: float) -> list[float]:
+    """Budgets, crawls per page and day: the given ones, or parts of the rate of the log or of changes.
+
+    Of these none is below `least`, at which there is one crawl.
+    """
     if settings.budgets:
         return list(settings.budgets)
+    parts, rate = CHANGE_BUDGETS, facts.changes / max(facts.pages * facts.nights, 1)
     if facts.source == "observations":
-        return sorted({_rounded(facts.crawls_per_page_day * part) for part in LOG_BUDGETS})
-    rate = facts.changes / max(facts.pages * facts.nights, 1)
-    return sorted({_rounded(rate * part) for part in CHANGE_BUDGETS})
+        parts, rate = LOG_BUDGETS, facts.crawls_per_page_day
+    return sorted({_rounded(max(rate * part, ROOM * least)) for part in parts})
 
 
 def _rounded(value: float) -> float:
     """Two digits."""
-    return float(f"{max(value, 1e-6):.1e}")
+    return float(f"{value:.1e}")
+
+
+def least_budget(replayed: Replayed, warm_up: float) -> float:
+    """The budget, crawls per page and day, that is one crawl in the scored nights."""
+    world = replayed.world
+    return 1.0 / float(world.history.held_days(scored_from(world, warm_up), world.end_us).sum())
 
 
 def scorings_of(settings: Settings, replayed: Replayed) -> list[Any]:
@@ -302,14 +312,20 @@ class _Fits:
             if name not in ("auto", EQUAL, ZIPF) and name not in world.weights:
                 option = "--pages" if name == "importance" else "--requests"
                 raise ReplayError(
-                    f"--weights={name}: no input has {name} of a page that is replayed: give {option}"
+                    f"--weights={name}: no input has {name} above 0 of a page that is replayed: give {option}"
                 )
-        held = world.history.held_days(scored_from(world, settings.warm_up), world.end_us).sum()
+        held = world.history.held_days(scored_from(world, settings.warm_up), world.end_us)
+        for name in dict.fromkeys(w.name for w in scorings_of(settings, replayed)):
+            if name in world.weights and not (world.weights[name] * held).sum() > 0:
+                raise ReplayError(
+                    f"{name}: 0 for all pages of the scored nights, so nobody would notice how fresh they "
+                    "are: give --weights=equal"
+                )
         for budget in settings.budgets:
-            if budget * held < 1:
+            if budget * held.sum() < 1:
                 raise ReplayError(
                     f"--budgets={budget:g}: less than one crawl in the scored nights; give at least "
-                    f"{1 / held:.2g}"
+                    f"{ROOM / held.sum():.2g}"
                 )
 
 
@@ -318,7 +334,8 @@ def make_trials(settings: Settings, replayed: Replayed) -> Iterator[Trial]:
     if replayed.problem:
         return
     names = available(replayed.world, settings.policies)
-    yield from trials(names, budgets_of(settings, replayed.facts), scorings_of(settings, replayed))
+    budgets = budgets_of(settings, replayed.facts, least_budget(replayed, settings.warm_up))
+    yield from trials(names, budgets, scorings_of(settings, replayed))
 
 
 class WriteResults(beam.DoFn):

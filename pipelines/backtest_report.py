@@ -133,7 +133,9 @@ def _cell(
         gain = float(gains.mean())
         gain_error = _both(statistics.over_pages(together, whole, other=other, cluster=block)[1], gains)
         size = np.bincount(block, whole)
-        p = statistics.paired(np.bincount(block, together) / size, np.bincount(block, other) / size).p_value
+        there = size > 0  # pages may appear later than a block
+        mine_of, other_of = (np.bincount(block, v)[there] / size[there] for v in (together, other))
+        p = statistics.paired(mine_of, other_of).p_value
 
     def mean(name: str) -> float:
         return float(np.mean([row[name] for row in mine]))

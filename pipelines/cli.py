@@ -312,6 +312,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise OptionsError(problems)
         return _nightly(arguments[arguments.index(parsed.command) + 1 :])
     except KeyboardInterrupt as error:
+        if parsed.command in ("backtest", "frontier", "simulate"):
+            print("recrawl: interrupted; results are not complete", file=sys.stderr)
+            return EXIT_FAILED
         print("recrawl: interrupted; there is no manifest.json, so nothing is committed", file=sys.stderr)
         _print_notes(error)
         return EXIT_FAILED

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines import backtest, backtest_report
-from pipelines.backtest import Settings, scorings_of
+from pipelines.backtest import ROOM, Settings, least_budget, scorings_of
 from pipelines.experiment import aligned, read_table, show_pictures, write_table
 from pipelines.options import OptionsError
 from pipelines.plots import Picture, freshness_against_budget
@@ -118,20 +118,20 @@ class _Questions:
     def ask(self, settings: Settings, replayed: Replayed) -> Iterator[Question]:
         if replayed.problem:
             return
-        low, high = self.range(replayed.facts)
+        low, high = self.range(replayed.facts, ROOM * least_budget(replayed, settings.warm_up))
         for policy in available(replayed.world, settings.policies):
             for weighting in scorings_of(settings, replayed):
                 for target in self._targets:
                     yield Question(policy, weighting, target, low, high)
 
-    def range(self, facts: Facts) -> tuple[float, float]:
-        """Budgets to look between."""
+    def range(self, facts: Facts, least: float) -> tuple[float, float]:
+        """Budgets to look between; `least` is one at which there are crawls at all."""
         if facts.source == "observations":
-            own = facts.crawls_per_page_day
-            return (self._most or own) / SPAN, self._most or own
+            high = self._most or facts.crawls_per_page_day
+            return max(high / SPAN, least), max(high, least)
         rate = facts.changes / max(facts.pages * facts.nights, 1)
         high = self._most or 16.0 * rate
-        return min(rate, high) / SPAN, high
+        return max(min(rate, high) / SPAN, least), max(high, least)
 
 
 class WriteFrontier(beam.DoFn):
@@ -200,10 +200,13 @@ def _cell(rows: list[dict[str, Any]], policy: str, target: float, against: str) 
     if np.isnan(budget).any():
         most = of(policy, "most_accuracy").mean()
         return f"more than {of(policy, 'most_budget').max():.3g} ({100 * most:.1f} %)"
+    if np.isnan(of(policy, "per_e_fold")).any():
+        return f"at most {budget.mean():.3g}"  # the least that was tried was enough
     text = f"{budget.mean():.3g}"
     if len(budget) > 1:
         text += f" ± {budget.std(ddof=1) / np.sqrt(len(budget)):.1g}"
-    if policy != against and len(base) == len(budget) and not np.isnan(base).any():
+    known = not np.isnan(of(against, "per_e_fold")).any()
+    if policy != against and len(base) == len(budget) and known:
         text += f"  ({np.exp(np.log(budget / base).mean()):.2f} x)"
     return text
 

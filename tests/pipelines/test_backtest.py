@@ -180,6 +180,37 @@ def test_inputs_that_are_not_there_or_too_short(tmp_path: Path, capsys: pytest.C
     assert "changes need a column changed_at" in capsys.readouterr().err
 
 
+def test_pages_that_never_change_and_weights_of_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Everything is fresh whatever is spent: budgets are at least one crawl."""
+    url = [f"https://a.test/{i}" for i in range(4)]
+    path = tmp_path / "changes.csv"
+    path.write_text("url,changed_at,kind\n" + "".join(f"{u},2026-06-01,first\n" for u in url))
+    pages = tmp_path / "pages.csv"
+    pages.write_text("url,importance\n" + "".join(f"{u},0\n" for u in url))
+    common = [f"--changes={path}", f"--pages={pages}", "--start=2026-06-02", "--end=2026-06-12", "--no_plots"]
+    common += ["--workers=1", f"--output={tmp_path}/out", "--policies", "uniform", "heritrix"]
+    assert run("backtest", *common, "--against=uniform") == 0
+    assert "equal weights" in capsys.readouterr().out  # an importance of 0 for all weighs nothing
+    rows = pq.read_table(tmp_path / "out" / "results.parquet").to_pylist()
+    assert all(r["accuracy"] == 1.0 and r["budget"] * 4 * 6 >= 1 for r in rows)
+    assert run("frontier", "--target=0.9", *common, "--against=uniform") == 0
+    assert capsys.readouterr().out.count("at most 0.0") == 2
+    assert run("backtest", *common, "--against=uniform", "--weights=importance") == 2
+    assert "no input has importance above 0" in capsys.readouterr().err
+
+
+def test_weeks_before_any_page_do_not_spoil_the_test() -> None:
+    results, days = tables(np.full((1, 35), 0.03) + np.random.default_rng(1).normal(0, 0.01, (1, 35)))
+    late = np.tile(np.arange(35) >= 7, 2)
+    for name in ("fresh", "held"):
+        column = pa.array(days.column(name).to_numpy() * late)
+        days = days.set_column(days.column_names.index(name), name, column)
+    (found,) = compare(results, days, "recrawl")
+    assert found.cells["uniform", 0.1].p_value == pytest.approx(2 / 2**4)
+
+
 def tables(gains: np.ndarray) -> tuple[pa.Table, pa.Table]:
     """Results of two policies over repetitions and days; the second is better by `gains`, (r, d)."""
     base = 0.5 + 0.1 * np.sin(np.arange(gains.shape[1]))
@@ -273,3 +304,14 @@ def test_without_the_histories_it_says_so(
     monkeypatch.setenv("RECRAWL_SHARED", str(tmp_path))
     assert backtest_histories.main(["prices_tcg", "--out", str(tmp_path)]) == 0
     assert capsys.readouterr().out.startswith("skipped: no events.tsv.gz")
+
+
+def test_an_interrupted_run_says_so(
+    changes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pipelines.backtest.run_pipeline", stop)
+    assert run("backtest", f"--changes={changes}", f"--output={tmp_path}") == 1
+    assert capsys.readouterr().err == "recrawl: interrupted; results are not complete\n"
