@@ -250,7 +250,9 @@ class Settings:
             not parsed.no_plots,
         )
         if settings.against not in settings.policies:
-            check.problems.append(f"--against={settings.against}: not among --policies")
+            check.problems.append(
+                f"--against={settings.against}: not among --policies: add it there, or give another --against"
+            )
         if check.problems:
             raise OptionsError(check.problems)
         return settings

@@ -193,7 +193,7 @@ def report(folder: str, against: str) -> str:
     parts = [head(folder)]
     for c in comparisons:
         parts += [_table(c), _verdict(c)]
-    parts += [textwrap.fill(text, LINE) for text in cautions(about, comparisons)]
+    parts += cautions(about, [b for c in comparisons for b in c.budgets])
     return "\n\n".join(parts)
 
 
@@ -276,22 +276,24 @@ def _lead(gain: float, error: float, behind: str = " behind") -> str:
     return f"{100 * gain:.2f} ± {100 * error:.2f} points{behind}{sure}"
 
 
-def cautions(about: dict[str, Any], comparisons: Sequence[Comparison]) -> list[str]:
+def cautions(about: dict[str, Any], budgets: Sequence[float] = ()) -> list[str]:
+    """What the replay cannot tell, in paragraphs."""
     facts, found = about["facts"], []
     if facts["source"] == "observations":
         own = facts["crawls_per_page_day"]
         text = (
             "A crawl log shows at most one change between two crawls, placed by Last-Modified or at random. "
-            f"Below the log's own {own:.3g} crawls per page and day, policies are compared fairly; what a "
-            "higher budget would find is not in the log, and freshness there is overstated."
+            "Changes that the log missed are not replayed, so every policy looks fresher than it would be, "
+            "and a target needs more budget than is said here; differences between policies suffer less. "
+            f"Most is missing above the log's own {own:.3g} crawls per page and day."
         )
-        above = sorted({b for c in comparisons for b in c.budgets if b > 1.05 * own})
+        above = sorted({b for b in budgets if b > 1.05 * own})
         if above:
             text += f" That is so for {', '.join(f'{b:g}' for b in above)}."
         found.append(text)
     if facts["nights"] < 4 * WEEK:
         found.append(f"{facts['nights']} nights are few: policies that learn have hardly begun.")
-    return found
+    return [textwrap.fill(text, LINE) for text in found]
 
 
 def pictures(comparisons: Sequence[Comparison], title: str) -> list[plots.Picture]:

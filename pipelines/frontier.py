@@ -11,6 +11,7 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from apache_beam.io.filesystems import FileSystems
 
 from pipelines import backtest, backtest_report
 from pipelines.backtest import ROOM, Settings, least_budget, scorings_of
@@ -21,7 +22,7 @@ from policies.typing_ import FloatArray
 from transforms.backtesting import POLICIES, Scored, available
 from transforms.frontier import Answer, FindBudgets, Question
 from transforms.replaying import Facts, Replayed
-from transforms.sinks import FileInfo
+from transforms.sinks import FileInfo, read_json
 
 DESCRIPTION = """\
 The budget that each policy needs to keep a target share of requests fresh, on a replay as in recrawl
@@ -189,6 +190,7 @@ def report(folder: str, against: str) -> str:
         for policy in dict.fromkeys(r["policy"] for r in mine):
             lines.append([policy, *(_cell(mine, policy, t, against) for t in targets)])
         parts.append("\n".join([f"Budget needed, {weights} weights", *aligned(lines)]))
+    parts += backtest_report.cautions(read_json(FileSystems.join(folder, "results.json")))
     return "\n\n".join(parts)
 
 

@@ -25,8 +25,7 @@ _COLOURS: Final = (
 )  # fmt: skip
 _MARKERS: Final = "osD^vP*X<>"
 _STYLES: Final = ("-", "--", ":")  # a style for each ten colours
-_MOST_INSIDE: Final = 8  # names in a legend inside its axes
-_INSIDE: Final = 8  # of a longer legend the axes would be full
+_MOST_INSIDE: Final = 6  # names; a longer legend inside the axes covers lines
 
 
 class NoPlotsError(RuntimeError):
@@ -265,7 +264,7 @@ def _draw_panel(figure: Any, axes: Any, panel: Panel) -> None:
     axes.set_xlabel(panel.x)
     axes.set_ylabel(panel.y)
     labelled = sum(bool(series.label) for series in panel.series)
-    if labelled > _INSIDE:
+    if labelled > _MOST_INSIDE:
         axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
     elif labelled:
         axes.legend(fontsize=7)

@@ -124,7 +124,9 @@ def columns_to_read(
         scalars = {f.name for f in schema if columns.is_scalar(f.type) or times.supported(f.type)}
         wanted += [c for c in extra if c not in own and c in names and (c in scalars or metadata is not None)]
     if missing:
-        raise InputError(f"{path}: {kind.name} need a column {'; and '.join(missing)}. The file has: {have}")
+        raise InputError(
+            f"{path}: {kind.name} need a column {' and a column '.join(missing)}. The file has: {have}"
+        )
     for name in wanted:
         if names.count(name) > 1:
             raise InputError(

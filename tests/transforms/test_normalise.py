@@ -213,7 +213,7 @@ def test_columns_of_a_file():
             ["URL", "fetched_at"],
             r"f\.csv: observations need a column url.*has: URL, fetched_at",
         ),
-        ("observations", ["x"], "a column url; and fetched_at"),
+        ("observations", ["x"], "a column url and a column fetched_at"),
         ("observations", [], "The file has: none"),
         ("requests", ["url", "clicks"], "a column day or at"),
         ("requests", ["url", "day"], "a column clicks or impressions"),
