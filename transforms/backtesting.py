@@ -235,7 +235,7 @@ POLICIES: dict[str, Policy] = {
     "recrawl+signals": _policy(
         "with change signals", partial(_job, LearnedTrust, "auto", False), needs="signals"
     ),
-    "greedy": _policy(
+    "recrawl+greedy": _policy(
         "with --sequencer=greedy: the page whose crawl is worth most",
         partial(_job, Mode, "auto", False, sequencer="greedy"),
     ),
