@@ -223,7 +223,11 @@ def build_world(batches: Iterable[pa.RecordBatch], settings: ReplaySettings) -> 
             "no usable row of --changes or --observations, so there is nothing to replay; the columns are in "
             "the help"
         )
-    url, read = _choose(rows, settings.max_pages)
+    named = [rows.select(["url", "url_hash"])]
+    listed = _table(kinds, "pages")
+    if kind == "changes" and listed is not None:  # pages that never changed are in no list of changes
+        named.append(listed.select(["url", "url_hash"]))
+    url, read = _choose(pa.concat_tables(named), settings.max_pages)
     page = pc.index_in(rows.column("url"), url).to_numpy(zero_copy_only=False)
     keep = ~np.isnan(page)
     rows, page = rows.filter(pa.array(keep)), page[keep].astype(np.int64)

@@ -21,7 +21,9 @@ from pipelines.plots import Panel, Picture
 PAPER: Final = (
     "Busa-Fekete et al., A Scalable Crawling Algorithm Utilizing Noisy Change-Indicating Signals, Figure {}"
 )
-_RATES: Final = "Change and request rates are uniform on [0, 1], R = 100 crawls a time unit, t <= 1000"
+_RATES: Final = (
+    "Change and request rates are uniform on [0, 1], R = 100 crawls a time unit, in full t <= 1000"
+)
 _SIGNALS: Final = f"{_RATES}, recall is Beta(0.25, 0.25)"
 _NOISY: Final = f"{_SIGNALS}, false signals come at rates uniform on [0.1, 0.6]"
 CONVENTIONS: Final = (

@@ -152,6 +152,17 @@ def changes(rows: list[tuple[float, str | None, str]]) -> pa.RecordBatch:
     return batch("changes", {"url": ["https://a.test/1"] * len(rows), **columns})
 
 
+def test_listed_pages_that_never_change_are_replayed() -> None:
+    """They are in no list of changes, and make a site look staler than it is."""
+    listed = batch("pages", {"url": ["https://a.test/1", "https://a.test/still", "https://c.test/"]})
+    rows = changes([(1.0, "a", "change"), (6.0, "b", "change")])
+    alone, both = (build_world(b, ReplaySettings()).world for b in ([rows], [rows, listed]))
+    assert len(alone) == 1 and len(both) == 3
+    past = both.history
+    assert len(past.change_us) == len(alone.history.change_us)
+    assert (past.first_us <= past.start_us).all()
+
+
 def test_rows_that_lead_nowhere_or_are_there_twice_are_no_changes() -> None:
     rows = [(0.0, "x", "first"), (1.0, "x", "change"), (2.0, "y", "change"), (3.0, "y", "change")]
     rows += [(4.0, "x", "change"), (9.0, "z", "change")]
