@@ -1,12 +1,12 @@
 """What Han et al. 2020 say of their tables and figures, checked against ours."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from pipelines.figures.han_runs import Part
+from pipelines.figures.records import Claim
 from policies.typing_ import FloatArray
 
 TITLES: Final = {
@@ -16,24 +16,6 @@ TITLES: Final = {
     "han-figure-5": "Probabilities of KAB5's arms over time",
     "han-figure-6": "KAB2 to KAB5 against LambdaCrawl by budget",
 }
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A relation the paper states.
-
-    Attributes
-    ----------
-    text : str
-    holds : bool
-    ours, paper : str
-        The numbers behind it.
-    """
-
-    text: str
-    holds: bool
-    ours: str
-    paper: str
 
 
 class Measured:
