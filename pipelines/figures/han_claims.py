@@ -76,7 +76,7 @@ def _above(
         numbers.append(
             f"{100 * m.budgets[b]:g} %: {m.median(better, metric, b):.4f} against "
             f"{m.median(best, metric, b):.4f} of {best} "
-            f"(mean difference {gap.mean():+.4f} +- {m.standard_error(gap):.4f})"
+            f"(mean difference {gap.mean():+.4f} ± {m.standard_error(gap):.4f})"
         )
     ours = f"{sum(holds)} of {len(holds)} budgets; " + "; ".join(numbers)
     return Claim(text, all(holds), ours, paper)
@@ -218,7 +218,7 @@ def _in_words(m: Measured, policy: str, metric: str, changes: Sequence[float], r
         gap = m.of_sets(policy, metric, rows[i]) - m.of_sets(m.reference(policy), metric, rows[i])
         words.append(
             f"{changes[i]:+.2f} % at {100 * m.budgets[rows[i]]:g} % "
-            f"(mean difference {gap.mean():+.4f} +- {m.standard_error(gap):.4f})"
+            f"(mean difference {gap.mean():+.4f} ± {m.standard_error(gap):.4f})"
         )
     return ", ".join(words)
 

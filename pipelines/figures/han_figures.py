@@ -10,7 +10,7 @@ import numpy as np
 
 from pipelines import plots
 from pipelines.figures import han
-from pipelines.figures.records import Claim, Figure, Made, Table
+from pipelines.figures.records import Figure, Made, Table
 from pipelines.plots import Panel, Picture, Series
 
 _PAPER: Final = "Han et al. 2020, adversarial bandits over crawl strategies, {}"
@@ -42,7 +42,7 @@ def make(name: str, parts: list[Any]) -> Made:
         more["arms"] = figure.series
     return Made(
         figure.columns,
-        [Claim(c.text, c.holds, c.ours.replace("+-", "±"), c.paper) for c in figure.claims],
+        figure.claims,
         _tables(name, figure),
         [_picture(name, figure)],
         more,
