@@ -209,7 +209,8 @@ def head(folder: str) -> str:
     if facts["source"] == "observations":
         lines.append(
             f"The log: {facts['crawls_per_page_day']:.3g} crawls per page and day, "
-            f"{_percent(facts['found'])} of them found a change, {_percent(facts['dated'])} of these dated."
+            f"{_percent(facts['found'])} of them found a change, {_percent(facts['dated'])} of these dated. "
+            f"Drawn: {_percent(facts['drawn'])} of the changes."
         )
     rejected = {k: n for k, n in about["rows"].items() if k.endswith("_rejected") and n}
     if rejected:
@@ -282,10 +283,11 @@ def cautions(about: dict[str, Any], budgets: Sequence[float] = ()) -> list[str]:
     if facts["source"] == "observations":
         own = facts["crawls_per_page_day"]
         text = (
-            "A crawl log shows at most one change between two crawls, placed by Last-Modified or at random. "
-            "Changes that the log missed are not replayed, so every policy looks fresher than it would be, "
-            "and a target needs more budget than is said here; differences between policies suffer less. "
-            f"Most is missing above the log's own {own:.3g} crawls per page and day."
+            "A crawl log shows whether a page changed between two crawls, not how often. More changes are "
+            "drawn at the rate that is estimated for the page (another --seed draws others). Where changes "
+            "come in bursts, or a page goes back to what it was, some are still missing and policies look "
+            "fresher than they would be, a target cheaper; differences between policies suffer less. "
+            f"That matters most above the log's own {own:.3g} crawls per page and day."
         )
         above = sorted({b for b in budgets if b > 1.05 * own})
         if above:

@@ -1,8 +1,8 @@
 """From a team's own logs, or a list of changes, to a world that can be replayed.
 
-A crawl log shows changes between two crawls only. They are placed where a Last-Modified says, or else at
-random inside their gap. Two changes in one gap look like one: a world made of a log is too calm for budgets
-above the log's own, see `Facts`.
+A crawl log shows whether a page changed between two crawls, and with a Last-Modified when it last did. How
+often it changed there is drawn by `policies.simulation.imputation`, at the rate that the nightly job would
+estimate from the whole log.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from policies import history, requests
+from policies import history, page_state, prior, requests
 from policies.interval_sums import Intervals
 from policies.page_state import NO_TIME, US_PER_DAY, PageState
+from policies.simulation import imputation
 from policies.simulation.histories import ChangeHistory
-from policies.typing_ import BoolArray, FloatArray, IntArray
+from policies.typing_ import BoolArray, FloatArray, IntArray, UIntArray
 from transforms import schemas
 from transforms.catalogue import metadata_columns
 from transforms.folding import observations_of
@@ -36,6 +37,7 @@ from transforms.worlds import SignalLog, World, name_pages
 
 MIN_NIGHTS = 5
 MAX_NIGHTS = 3660  # of a window that nobody asked for: ten years
+PRIOR_PAGES = 20_000  # by hash: more hardly move what is learned from all
 _SHARE_BITS = 32
 
 
@@ -54,7 +56,7 @@ class ReplaySettings:
     max_pages : int
         Of more pages, those with the lowest hashes are taken.
     seed : int
-        Of the instants of changes that nothing dates.
+        Of changes that a log cannot show, and of the instants of those that nothing dates.
     """
 
     start_us: int | None = None
@@ -77,11 +79,13 @@ class Facts:
     changes : int
         In the window.
     dated : float
-        Share of the changes that a Last-Modified dates; NaN for a list of changes.
+        Share of the changes seen that a Last-Modified dates; NaN for a list of changes.
     crawls_per_page_day : float
         The log's own rate; NaN for a list of changes.
     found : float
         Share of the log's crawls after the first of a page that found a change.
+    drawn : float
+        Share of the changes that the log does not show; NaN for a list of changes.
     """
 
     source: str
@@ -92,6 +96,7 @@ class Facts:
     dated: float = float("nan")
     crawls_per_page_day: float = float("nan")
     found: float = float("nan")
+    drawn: float = float("nan")
 
 
 @dataclass(frozen=True)
@@ -232,7 +237,7 @@ def build_world(batches: Iterable[pa.RecordBatch], settings: ReplaySettings) -> 
     keep = ~np.isnan(page)
     rows, page = rows.filter(pa.array(keep)), page[keep].astype(np.int64)
     made = _from_changes if kind == "changes" else _from_observations
-    past, visits = made(rows, page, len(url), settings)
+    past, visits = made(rows, page, url, settings)
     start_us, end_us = _window(settings, visits)
     inside = np.flatnonzero((past.first_us < end_us) & (past.first_us != NO_TIME))
     if not len(inside):
@@ -247,7 +252,7 @@ def build_world(batches: Iterable[pa.RecordBatch], settings: ReplaySettings) -> 
     world = World(whole, url, *name_pages(url), signals=_signals(kinds, url)).of_pages(mask)
     world = _with_catalogue(world, kinds, start_us, end_us)
     scored = (whole.change_us >= start_us) & mask[whole.change_page]
-    dated = past.dated[order][scored]
+    dated, seen = past.dated[order][scored], past.seen[order][scored]
     held = float(world.history.held_days(start_us, end_us).sum())
     crawls = float(np.count_nonzero((visits >= start_us) & (visits < end_us)))
     of_log = kind == "observations"
@@ -257,9 +262,10 @@ def build_world(batches: Iterable[pa.RecordBatch], settings: ReplaySettings) -> 
         len(world),
         len(world.nights()),
         int(scored.sum()),
-        float(dated.mean()) if of_log and len(dated) else float("nan"),
+        float(dated.sum() / seen.sum()) if of_log and seen.any() else float("nan"),
         crawls / held if of_log and held else float("nan"),
         float(past.found) if of_log else float("nan"),
+        float(1.0 - seen.mean()) if of_log and len(seen) else float("nan"),
     )
     return Replayed(world, facts)
 
@@ -272,6 +278,7 @@ class _Past:
     page: IntArray
     at_us: IntArray
     version: IntArray
+    seen: BoolArray
     dated: BoolArray
     found: float = float("nan")
 
@@ -320,7 +327,10 @@ def _date(us: int) -> str:
     return str(np.datetime64(us, "us"))[:10]
 
 
-def _from_changes(rows: pa.Table, page: IntArray, n: int, settings: ReplaySettings) -> tuple[_Past, IntArray]:
+def _from_changes(
+    rows: pa.Table, page: IntArray, url: pa.Array, settings: ReplaySettings
+) -> tuple[_Past, IntArray]:
+    n = len(url)
     at = rows.column("changed_at").cast(pa.int64()).to_numpy()
     digest = pc.fill_null(rows.column("digest_hash"), 0).to_numpy()
     opens = rows.column("first").to_numpy(zero_copy_only=False).astype(np.bool_)
@@ -346,12 +356,13 @@ def _from_changes(rows: pa.Table, page: IntArray, n: int, settings: ReplaySettin
     twice = (np.diff(page, prepend=-1) == 0) & (np.diff(at_of, prepend=0) == 0) & (digest == 0)
     twice &= np.concatenate([[0], digest[:-1]]) == 0
     kept = change & (version != before) & ~twice
-    past = _Past(first, page[kept], at_of[kept], version[kept], np.ones(int(kept.sum()), np.bool_))
+    all_seen = np.ones(int(kept.sum()), np.bool_)
+    past = _Past(first, page[kept], at_of[kept], version[kept], all_seen, all_seen)
     return past, at
 
 
 def _from_observations(
-    rows: pa.Table, page: IntArray, n: int, settings: ReplaySettings
+    rows: pa.Table, page: IntArray, url: pa.Array, settings: ReplaySettings
 ) -> tuple[_Past, IntArray]:
     log = observations_of(page, rows.combine_chunks().to_batches())
     parts: list[Intervals] = []
@@ -360,25 +371,35 @@ def _from_observations(
         age = np.zeros(len(some.page), np.int64) if some.age_us is None else some.age_us
         parts.append(Intervals(some.page + low, some.at_us, some.gap_us, some.changed, age))
 
-    state, _ = history.fold(PageState.empty(n), log, int(np.iinfo(np.int64).max), watch=watch)
+    state, _ = history.fold(PageState.empty(len(url)), log, int(np.iinfo(np.int64).max), watch=watch)
     of, at, gap, changed, age = (
         np.concatenate([getattr(p, name) for p in parts])
         for name in ("page", "at_us", "gap_us", "changed", "age_us")
     )
     first = state.baseline_at_us.copy()
     np.minimum.at(first, of, at - gap)
-    rng = np.random.Generator(np.random.Philox(key=settings.seed))
-    placed = at - (rng.random(len(at)) * gap).astype(np.int64)
-    when = np.where(age > 0, at - age, placed)[changed]
+    url_hash, _, host, hosts = name_pages(url)
+    rate = _change_rates(state, url_hash, host, len(hosts))
+    of, at, gap, age = of[changed], at[changed], gap[changed], age[changed]
+    row, when, seen = imputation.changes(url_hash[of], at, gap, age, rate[of], settings.seed)
     past = _Past(
         first,
-        of[changed],
+        of[row],
         when,
-        np.arange(1, len(when) + 1),
-        (age > 0)[changed],
+        np.arange(1, len(row) + 1),
+        seen,
+        seen & (age > 0)[row],
         float(changed.mean()) if len(changed) else float("nan"),
     )
     return past, log.fetched_at_us
+
+
+def _change_rates(state: PageState, url_hash: UIntArray, host: IntArray, n_hosts: int) -> FloatArray:
+    """What the nightly job would think of pages after the whole log, forgetting nothing: (n,), per day."""
+    known = page_state.evidence(state)
+    some = np.sort(np.argsort(url_hash)[:PRIOR_PAGES])
+    learned = prior.fit_prior(known.take(some), host[some])
+    return prior.estimate(known, host, n_hosts, learned).change_rate_per_day
 
 
 def _signals(kinds: dict[str, list[pa.RecordBatch]], url: pa.Array) -> SignalLog:

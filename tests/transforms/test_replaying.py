@@ -5,10 +5,14 @@ import pyarrow as pa
 import pytest
 
 from policies.page_state import US_PER_DAY
-from transforms import schemas
+from policies.simulation import metrics
+from policies.typing_ import FloatArray, IntArray
+from tests.transforms.replayed_worlds import poisson_world
+from transforms import replaying, schemas
 from transforms.hashing import hash_texts
 from transforms.normalise import CHANGES, KINDS, normalise
 from transforms.replaying import ReplayError, ReplaySettings, build_world
+from transforms.worlds import World
 
 DAY = 20_600
 HOUR_US = 3_600_000_000
@@ -61,10 +65,12 @@ def test_changes_of_a_crawl_log_lie_between_its_crawls() -> None:
     assert world.url.to_pylist() == ["https://a.test/1", "https://b.test/2"]
     assert past.first_us.tolist() == at(0.2, 4.0)
     assert (past.start_us, past.end_us) == (at(1.0)[0], at(9.0)[0])
-    # The first is dated, the second lies in (4, 8]; that of page 1 in (5, 9.5] may be after the window.
-    assert past.change_us[0] == at(2.5)[0]
+    # That of 2.5 is dated; those of page 1 in (5, 9.5] may be after the window.
+    of_first = past.change_us[past.change_page == 0]
+    assert (of_first[of_first <= at(5.0)[0]] > at(0.2)[0]).all()
+    assert of_first[of_first <= at(5.0)[0]].max() == at(2.5)[0]
     of_second = past.change_us[past.change_page == 1]
-    assert len(of_second) == 1 and at(4.0)[0] < of_second[0] <= at(8.0)[0]
+    assert len(of_second) and at(4.0)[0] < of_second.min() and of_second.max() <= at(8.0)[0]
     assert found.facts.crawls_per_page_day == pytest.approx(4 / 13)  # 8 and 5 days in the window
     assert found.facts.found == pytest.approx(3 / 4)
     assert (found.facts.pages, found.facts.nights) == (2, 8)
@@ -87,10 +93,75 @@ def test_undated_changes_are_spread_over_their_gaps() -> None:
     rows += [(f"a.test/{i}", 8.0, "y", None) for i in range(2000)]
     found = build_world([log(rows)], ReplaySettings(end_us=at(8.0)[0]))
     days = found.world.history.change_us / US_PER_DAY - DAY
-    assert abs(days.mean() - 4.0) < 4 * 8 / np.sqrt(12 * 2000)
-    assert found.facts.dated == 0.0
-    other = build_world([log(rows)], ReplaySettings(end_us=at(8.0)[0], seed=1))
-    assert (other.world.history.change_us != found.world.history.change_us).any()
+    assert abs(days.mean() - 4.0) < 4 * 8 / np.sqrt(12 * len(days))
+    assert found.facts.dated == 0.0 and found.facts.found == 1.0
+    assert found.facts.changes == len(days) > 2000
+    assert found.facts.drawn == pytest.approx(1 - 2000 / len(days))
+    other = build_world([log(rows)], ReplaySettings(end_us=at(8.0)[0], seed=1)).world.history.change_us
+    assert not np.isin(other, found.world.history.change_us).any()
+
+
+def test_other_pages_move_no_draws_but_through_the_prior(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page's changes are its own: keyed by its hash, not by its place."""
+    monkeypatch.setattr(replaying, "_change_rates", lambda state, *_: np.full(len(state), 0.4))
+    rows = [(f"a.test/{i:02d}", day, f"{day}", None) for i in range(40) for day in (0.0, 3.0, 6.0, 9.0)]
+    whole = build_world([log(rows)], ReplaySettings()).world
+    part = build_world([log(rows[100:])], ReplaySettings()).world
+    for page, url in enumerate(part.url.to_pylist()):
+        mine = part.history.change_us[part.history.change_page == page]
+        same = whole.history.change_page == whole.url.to_pylist().index(url)
+        assert mine.tolist() == whole.history.change_us[same].tolist()
+
+
+def rare_crawls(true: World, every: float) -> pa.RecordBatch:
+    """A crawl log of a world, pages at equal distances of so many days, without any date."""
+    past, rng = true.history, np.random.Generator(np.random.Philox(key=8))
+    number = int((past.end_us - past.start_us) / US_PER_DAY / every)
+    page = np.repeat(np.arange(len(true)), number)
+    day = np.tile(np.arange(number) * every, len(true)) + np.repeat(every * rng.random(len(true)), number)
+    visit = past.start_us - US_PER_DAY + (day * US_PER_DAY).astype(np.int64)
+    columns = {
+        "url": true.url.take(pa.array(page)),
+        "fetched_at": times(visit.tolist()),
+        "digest": [str(v) for v in past.version(page, visit)],
+    }
+    return batch("observations", columns)
+
+
+def fresh_shares(world: World, budget: float) -> FloatArray:
+    """Of each page, (n,), crawled at equal distances; scored from day 20 to five days before the end."""
+    past, n = world.history, len(world)
+    phase = np.linspace(0.0, 1.0, n)[:, None]
+    day = (np.arange(round((past.end_us - past.start_us) / US_PER_DAY * budget)) + phase) / budget
+    at_us = past.start_us + (day * US_PER_DAY).astype(np.int64)
+    inside = at_us < past.end_us
+    page = np.broadcast_to(np.arange(n)[:, None], at_us.shape)[inside]
+    low, high = past.start_us + 20 * US_PER_DAY, past.end_us - 5 * US_PER_DAY
+    return metrics.fresh_days(past, page, at_us[inside], low, high) / ((high - low) / US_PER_DAY)
+
+
+def one_a_gap(key: IntArray, at_us: IntArray, gap_us: IntArray, *_: object) -> tuple[IntArray, ...]:
+    """What a log shows and nothing more, at a random instant."""
+    rng = np.random.Generator(np.random.Philox(key=2))
+    back = (rng.random(len(key)) * gap_us).astype(np.int64)
+    return np.arange(len(key)), at_us - back, np.ones(len(key), np.bool_)
+
+
+def test_freshness_by_a_log_of_rare_crawls_is_that_of_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rates differ a thousandfold; crawled every five days, half of the crawls find a change."""
+    rng = np.random.Generator(np.random.Philox(key=8))
+    true = poisson_world(rng.gamma(0.5, 0.6, 1000), 120, seed=3)
+    window = ReplaySettings(true.start_us, true.end_us)
+    told = build_world([rare_crawls(true, 5.0)], window)
+    monkeypatch.setattr(replaying.imputation, "changes", one_a_gap)
+    before = build_world([rare_crawls(true, 5.0)], window)
+    for budget in (0.05, 0.1, 0.2):
+        truth = fresh_shares(true, budget)
+        off = fresh_shares(told.world, budget) - truth
+        error = off.std(ddof=1) / np.sqrt(len(off))
+        assert error < 0.004 and abs(off.mean()) < 3 * error
+        # With one change to a gap it is 3, 6 and 10 points off.
+        assert (fresh_shares(before.world, budget) - truth).mean() > 0.03
 
 
 def test_a_list_of_changes_with_first_appearances_and_contents() -> None:
