@@ -19,8 +19,10 @@ from transforms.backtesting import POLICIES
 from transforms.sinks import read_json
 
 WEEK = 7
+DAY = np.timedelta64(1, "D")
 LINE = 100
 MIN_BLOCKS = 4
+TESTED_BLOCKS = 6  # with fewer, the least p of a signed-rank test is 0.06
 SURE = 2.0  # standard errors
 OFF_BUDGET = 0.01
 WIDE = 8.0  # budgets that differ more get a logarithmic axis
@@ -37,7 +39,8 @@ class Cell:
     gain, gain_error : float
         Difference to the policy compared with, paired.
     p_value : float
-        Wilcoxon signed-rank test of the differences of blocks of days, two-sided.
+        Wilcoxon signed-rank test of the differences of blocks of days, two-sided; NaN for fewer than six.
+    blocks : int
     off_budget : float
         Crawls spent, relative to the budget, less 1.
     offer_freshness, found, harmonic_cost : float
@@ -49,6 +52,7 @@ class Cell:
     gain: float
     gain_error: float
     p_value: float
+    blocks: int
     off_budget: float
     offer_freshness: float
     found: float
@@ -124,7 +128,8 @@ def _cell(
     together = sum(fresh / held.sum() for fresh, held in days) / len(days)
     whole = sum(held / held.sum() for _, held in days) / len(days)
     block = _blocks(len(whole))
-    error = _both(statistics.over_pages(together, whole, cluster=block)[1], accuracy)
+    error = _both(over_blocks(together, whole), accuracy)
+    there = np.bincount(block, whole) > 0  # pages may appear later than a block
     gain, gain_error, p = 0.0, 0.0, 1.0
     if base is not None and base is not mine:
         others = [of(row) for row in base]
@@ -132,10 +137,11 @@ def _cell(
         gains = accuracy - np.array([row["accuracy"] for row in base])
         gain = float(gains.mean())
         gain_error = _both(statistics.over_pages(together, whole, other=other, cluster=block)[1], gains)
-        size = np.bincount(block, whole)
-        there = size > 0  # pages may appear later than a block
-        mine_of, other_of = (np.bincount(block, v)[there] / size[there] for v in (together, other))
+        size = np.bincount(block, whole)[there]
+        mine_of, other_of = (np.bincount(block, v)[there] / size for v in (together, other))
         p = statistics.paired(mine_of, other_of).p_value
+    if there.sum() < TESTED_BLOCKS:
+        p = float("nan")
 
     def mean(name: str) -> float:
         return float(np.mean([row[name] for row in mine]))
@@ -147,6 +153,7 @@ def _cell(
         gain,
         gain_error,
         p,
+        int(there.sum()),
         off,
         mean("offer_freshness"),
         mean("found"),
@@ -154,9 +161,17 @@ def _cell(
     )
 
 
+def _block_days(days: int) -> int:
+    return WEEK if days >= MIN_BLOCKS * WEEK else 1
+
+
 def _blocks(days: int) -> np.ndarray:
-    size = WEEK if days >= MIN_BLOCKS * WEEK else 1
-    return np.arange(days) // size
+    return np.arange(days) // _block_days(days)
+
+
+def over_blocks(fresh: FloatArray, held: FloatArray) -> float:
+    """Standard error of the freshness of a run: days, (d,) each, in weeks where there are four of them."""
+    return statistics.over_pages(fresh, held, cluster=_blocks(len(fresh)))[1]
 
 
 def _both(of_days: float, values: FloatArray) -> float:
@@ -193,7 +208,7 @@ def report(folder: str, against: str) -> str:
     parts = [head(folder)]
     for c in comparisons:
         parts += [_table(c), _verdict(c)]
-    parts += cautions(about, [b for c in comparisons for b in c.budgets])
+    parts += cautions(about, [b for c in comparisons for b in c.budgets]) + about_errors(about)
     return "\n\n".join(parts)
 
 
@@ -296,6 +311,26 @@ def cautions(about: dict[str, Any], budgets: Sequence[float] = ()) -> list[str]:
     if facts["nights"] < 4 * WEEK:
         found.append(f"{facts['nights']} nights are few: policies that learn have hardly begun.")
     return [textwrap.fill(text, LINE) for text in found]
+
+
+def about_errors(about: dict[str, Any]) -> list[str]:
+    """How far errors can be trusted, in paragraphs."""
+    days = round((np.datetime64(about["end"][:19]) - np.datetime64(about["scored_from"][:19])) / DAY)
+    size = _block_days(days)
+    blocks, unit = -(-days // size), "weeks" if size == WEEK else "days"
+    if blocks < TESTED_BLOCKS:
+        text = (
+            f"Errors are over {blocks} scored {unit}, and rough: with fewer than {TESTED_BLOCKS} no p can be "
+            "below 0.06, so none is given. Logs of more weeks give more."
+        )
+    elif size < WEEK:
+        text = (
+            f"Errors are over {blocks} scored days, which hang together: they are rather too small. From "
+            f"{MIN_BLOCKS * WEEK} scored days on they are over weeks."
+        )
+    else:
+        return []
+    return [textwrap.fill(text, LINE)]
 
 
 def pictures(comparisons: Sequence[Comparison], title: str) -> list[plots.Picture]:

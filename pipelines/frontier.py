@@ -26,8 +26,8 @@ from transforms.sinks import FileInfo, read_json
 
 DESCRIPTION = """\
 The budget that each policy needs to keep a target share of requests fresh, on a replay as in recrawl
-backtest. DIR gets frontier.parquet (a row a policy, target and repetition) and what recrawl backtest writes,
-of all runs of the search.
+backtest, with its standard error. DIR gets frontier.parquet (a row a policy, target and repetition) and what
+recrawl backtest writes, of all runs of the search.
 """
 DEFAULT_POLICIES = (
     "recrawl",
@@ -48,7 +48,9 @@ FRONTIER = pa.schema(
         ("target", pa.float64()),
         ("budget", pa.float64()),
         ("budget_per_day", pa.float64()),
+        ("standard_error", pa.float64()),
         ("per_e_fold", pa.float64()),
+        ("accuracy_error", pa.float64()),
         ("most_accuracy", pa.float64()),
         ("most_budget", pa.float64()),
         ("runs", pa.int32()),
@@ -122,8 +124,7 @@ class _Questions:
         low, high = self.range(replayed.facts, ROOM * least_budget(replayed, settings.warm_up))
         for policy in available(replayed.world, settings.policies):
             for weighting in scorings_of(settings, replayed):
-                for target in self._targets:
-                    yield Question(policy, weighting, target, low, high)
+                yield Question(policy, weighting, self._targets, low, high)
 
     def range(self, facts: Facts, least: float) -> tuple[float, float]:
         """Budgets to look between; `least` is one at which there are crawls at all."""
@@ -149,7 +150,7 @@ class WriteFrontier(beam.DoFn):
             answers,
             key=lambda a: (
                 a.question.weighting.name,
-                a.question.target,
+                a.target,
                 order[a.question.policy],
                 a.question.weighting.repetition,
             ),
@@ -164,15 +165,18 @@ class WriteFrontier(beam.DoFn):
 
 
 def _row(answer: Answer) -> dict[str, Any]:
-    question, most = answer.question, answer.runs[-1]
+    question, most, nearest = answer.question, answer.runs[-1], answer.nearest
+    error = backtest_report.over_blocks(nearest.fresh, nearest.held)
     return {
         "policy": question.policy,
         "weights": question.weighting.name,
         "repetition": question.weighting.repetition,
-        "target": question.target,
+        "target": answer.target,
         "budget": answer.budget,
         "budget_per_day": answer.budget * most.pages,
+        "standard_error": answer.budget * error / answer.per_e_fold,
         "per_e_fold": answer.per_e_fold,
+        "accuracy_error": error,
         "most_accuracy": most.accuracy,
         "most_budget": most.budget,
         "runs": len(answer.runs),
@@ -190,7 +194,8 @@ def report(folder: str, against: str) -> str:
         for policy in dict.fromkeys(r["policy"] for r in mine):
             lines.append([policy, *(_cell(mine, policy, t, against) for t in targets)])
         parts.append("\n".join([f"Budget needed, {weights} weights", *aligned(lines)]))
-    parts += backtest_report.cautions(read_json(FileSystems.join(folder, "results.json")))
+    about = read_json(FileSystems.join(folder, "results.json"))
+    parts += backtest_report.cautions(about) + backtest_report.about_errors(about)
     return "\n\n".join(parts)
 
 
@@ -204,13 +209,26 @@ def _cell(rows: list[dict[str, Any]], policy: str, target: float, against: str) 
         return f"more than {of(policy, 'most_budget').max():.3g} ({100 * most:.1f} %)"
     if np.isnan(of(policy, "per_e_fold")).any():
         return f"at most {budget.mean():.3g}"  # the least that was tried was enough
-    text = f"{budget.mean():.3g}"
-    if len(budget) > 1:
-        text += f" ± {budget.std(ddof=1) / np.sqrt(len(budget)):.1g}"
+    text = with_error(float(budget.mean()), _error(budget, of(policy, "standard_error")))
     known = not np.isnan(of(against, "per_e_fold")).any()
     if policy != against and len(base) == len(budget) and known:
         text += f"  ({np.exp(np.log(budget / base).mean()):.2f} x)"
     return text
+
+
+def _error(budget: FloatArray, of_days: FloatArray) -> float:
+    """Of the mean over repetitions: what days tell is common to them, what they differ by is added."""
+    spread = budget.std(ddof=1) / np.sqrt(len(budget)) if len(budget) > 1 else 0.0
+    return float(np.hypot(of_days.mean(), spread))
+
+
+def with_error(value: float, error: float) -> str:
+    """Both to one digit of the error, or two where that is 1: `0.123 ± 0.004`; three digits without one."""
+    if not 0 < error < math.inf:
+        return f"{value:.3g}"
+    digits = -math.floor(math.log10(error)) + (f"{error:.0e}"[0] == "1")
+    digits = max(digits, 0)
+    return f"{value:.{digits}f} ± {error:.{digits}f}"
 
 
 def pictures(folder: str) -> list[Picture]:

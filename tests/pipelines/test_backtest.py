@@ -10,10 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks import backtest_histories
-from pipelines import backtest_report, cli
+from pipelines import backtest_report, cli, frontier
 from pipelines.backtest_report import compare
 from policies.page_state import US_PER_DAY
+from policies.typing_ import FloatArray
 from tests.transforms.replayed_worlds import START, poisson_world
+from transforms.backtesting import Scored, Weighting
+from transforms.frontier import Question, search
 from transforms.normalise import CHANGES
 from transforms.replaying import ReplaySettings, build_world
 from transforms.schemas import TIME
@@ -129,7 +132,11 @@ def test_the_budget_for_a_target(changes: Path, tmp_path: Path, capsys: pytest.C
     assert need["recrawl", 0.55] < need["uniform", 0.55]
     assert all(np.isnan(need[p, 0.999]) or need[p, 0.999] > 1 for p in ("recrawl", "uniform"))
     ratio = need["uniform", 0.55] / need["recrawl", 0.55]
-    assert f"({ratio:.2f} x)" in capsys.readouterr().out
+    error = {(r["policy"], r["target"]): r["standard_error"] for r in rows}
+    text = capsys.readouterr().out
+    with_error = frontier.with_error(need["uniform", 0.55], error["uniform", 0.55])
+    assert f"{with_error}  ({ratio:.2f} x)" in text and "Errors are over 15 scored days" in text
+    assert all(0 < error[p, 0.55] < 0.5 * need[p, 0.55] for p in ("recrawl", "uniform"))
     # The budget found does give the target.
     again = ["--budgets", f"{need['uniform', 0.55]:.6f}", f"--output={tmp_path}/check", "--no_plots"]
     assert run("backtest", *options, *again) == 0
@@ -202,13 +209,14 @@ def test_pages_that_never_change_and_weights_of_nothing(
 
 
 def test_weeks_before_any_page_do_not_spoil_the_test() -> None:
-    results, days = tables(np.full((1, 35), 0.03) + np.random.default_rng(1).normal(0, 0.01, (1, 35)))
-    late = np.tile(np.arange(35) >= 7, 2)
+    results, days = tables(np.full((1, 49), 0.03) + np.random.default_rng(1).normal(0, 0.01, (1, 49)))
+    late = np.tile(np.arange(49) >= 7, 2)
     for name in ("fresh", "held"):
         column = pa.array(days.column(name).to_numpy() * late)
         days = days.set_column(days.column_names.index(name), name, column)
     (found,) = compare(results, days, "recrawl")
-    assert found.cells["uniform", 0.1].p_value == pytest.approx(2 / 2**4)
+    assert found.cells["uniform", 0.1].p_value == pytest.approx(2 / 2**6)
+    assert found.cells["uniform", 0.1].blocks == 6
 
 
 def tables(gains: np.ndarray) -> tuple[pa.Table, pa.Table]:
@@ -241,6 +249,58 @@ def test_errors_of_differences_hold() -> None:
     assert found.cells["uniform", 0.1].p_value == pytest.approx(2 / 2**10)  # all ten weeks agree
     assert found.best(0.1) == "uniform"
     assert found.cells["recrawl", 0.1].gain == 0.0
+
+
+@pytest.mark.parametrize(
+    ("days", "blocks", "note"),
+    [(35, 5, "5 scored weeks"), (5, 5, "5 scored days"), (42, 6, ""), (20, 20, "too small")],
+)
+def test_few_blocks_give_no_p_and_a_note(days: int, blocks: int, note: str) -> None:
+    """Five pairs that agree have p = 2 / 2**5."""
+    rng = np.random.Generator(np.random.Philox(key=8))
+    (found,) = compare(*tables(0.03 + rng.normal(0, 0.001, (1, days))), "recrawl")
+    cell = found.cells["uniform", 0.1]
+    assert cell.blocks == blocks
+    assert np.isnan(cell.p_value) if blocks < 6 else cell.p_value == pytest.approx(2 / 2**blocks)
+    end = np.datetime64("2026-06-01") + np.timedelta64(days, "D")
+    texts = backtest_report.about_errors({"scored_from": "2026-06-01T00:00:00Z", "end": f"{end}T00:00:00Z"})
+    assert len(texts) == bool(note) and all(note in " ".join(t.split()) for t in texts)
+
+
+def test_the_error_of_a_budget_is_what_it_varies_by() -> None:
+    """Of periodic crawls of pages alike, with days that are better or worse for all."""
+    rng = np.random.Generator(np.random.Philox(key=6))
+    rows = []
+    for _ in range(80):
+        luck = rng.normal(0.0, 0.06, 70)
+
+        def run(budget: float, luck: FloatArray = luck) -> Scored:
+            fresh = -np.expm1(-0.2 / budget) * budget / 0.2 + luck
+            share = float(fresh.mean())
+            return Scored(
+                "uniform", budget, "equal", 0, 9, 9, budget, 0.5, share, share, 0.5, fresh, np.ones(70)
+            )
+
+        (answer,) = search(Question("uniform", Weighting("equal"), (0.8,), 0.002, 2.0), run)
+        rows.append(frontier._row(answer))
+    budget, error = (np.array([r[name] for r in rows]) for name in ("budget", "standard_error"))
+    assert budget.mean() == pytest.approx(0.2 / 0.4642, rel=0.03)
+    # The spread of 80 is known to 8 %.
+    assert error.mean() == pytest.approx(budget.std(ddof=1), rel=0.25)
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "text"),
+    [
+        (0.12345, 0.0043, "0.123 ± 0.004"),
+        (0.12345, 0.013, "0.123 ± 0.013"),
+        (34.56, 2.1, "35 ± 2"),
+        (3456.0, 210.0, "3456 ± 210"),
+        (0.12345, float("nan"), "0.123"),
+    ],
+)
+def test_a_budget_and_its_error(value: float, error: float, text: str) -> None:
+    assert frontier.with_error(value, error) == text
 
 
 def test_what_is_above_the_logs_own_rate_is_marked() -> None:
