@@ -33,7 +33,7 @@ from transforms.sampling import Overview
 from transforms.scheduling import SequenceCrawls, ShardReport
 from transforms.sharding import Layout
 from transforms.sharing import ShareHostLimits, share_limits
-from transforms.signal_use import SignalUse
+from transforms.signal_use import follow_useful
 from transforms.sinks import FileInfo, make_folder, write_shard
 from transforms.solving import SolveMultiplier
 from transforms.sources import check_inputs
@@ -137,9 +137,7 @@ def build_pipeline(
     night = night_of(settings, layout)
     chosen = fold_settings(settings, layout, previous.multiplier, previous.clock_factors)
     clock = chosen.clock
-    signal_use = None
-    if settings.objective == "signals":
-        signal_use = SignalUse(settings.horizon_us / DAY_MICROSECONDS, previous.multiplier)
+    with_signals = settings.objective == "signals"
 
     read = pipeline | "ReadInputs" >> ReadInputs(inputs, previous, layout, settings.rows_per_batch)
     counts = [read[ReadInputs.COUNTS]]
@@ -176,7 +174,7 @@ def build_pipeline(
     counts.append(fold_counts)
 
     learned = overviews | "LearnPriors" >> LearnPriors(
-        clock, settings.weight_by, settings.num_shards, signal_use
+        clock, settings.weight_by, settings.num_shards, with_signals
     )
     groups = None
     if settings.group_columns:
@@ -200,16 +198,20 @@ def build_pipeline(
             share_limits, shares, settings.objective, settings.budget_per_day
         ).with_output_types(ShardTables)
 
-    result = blocks | "SolveMultiplier" >> SolveMultiplier(
-        settings.objective, settings.budget_per_day, settings.num_shards
-    )
     without = None
-    if signal_use is not None:  # what the signals buy is told from a search that does not know them
+    if with_signals:  # its price tells whose signals are worth waiting for, and its freshness what they buy
         without = AsSingleton(
             blocks
             | "SolveWithoutSignals"
             >> SolveMultiplier("periodic", settings.budget_per_day, settings.num_shards)
         )
+        horizon_days = settings.horizon_us / DAY_MICROSECONDS
+        blocks = blocks | "FollowUseful" >> beam.Map(follow_useful, without, horizon_days).with_output_types(
+            ShardTables
+        )
+    result = blocks | "SolveMultiplier" >> SolveMultiplier(
+        settings.objective, settings.budget_per_day, settings.num_shards
+    )
     plan = blocks | "DivideSlots" >> DivideSlots(night, previous.carry, result)
     sequenced = tables | "SequenceCrawls" >> beam.ParDo(
         SequenceCrawls(night, clock),

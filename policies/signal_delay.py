@@ -3,6 +3,7 @@
 import numpy as np
 
 from policies import signal_value
+from policies.page_block import PageBlock
 from policies.signal_pages import SignalPages
 from policies.signal_value import GENERAL
 from policies.special import p2_inverse
@@ -70,6 +71,44 @@ def worth_waiting_for(pages: SignalPages, multiplier: float, wait_days: float) -
     lost = lost_waiting(some, threshold, signal_value.crawl_rate(some, multiplier), wait_days)
     worth[rows] = np.exp(-threshold) - lost >= np.exp(-_periodic_clock(some, multiplier))
     return worth
+
+
+def followed(block: PageBlock, multiplier: float, wait_days: float) -> BoolArray:
+    """Whether each page with signals should be crawled by them, (k,) for the k rows of `block.signals`.
+
+    Parameters
+    ----------
+    block : PageBlock
+        With signals.
+    multiplier : float
+        Price of a crawl, in requests, where nobody looks at signals.
+    wait_days : float
+        From a signal to the next plan, on average.
+
+    Notes
+    -----
+    The price is that of a crawl where no limit binds. Pages at their cap, and those of hosts that all pages
+    together would take to their limit, are crawled less: there signals are always worth it.
+    """
+    signals = block.signals
+    if signals is None:
+        return np.zeros(0, np.bool_)
+    if not multiplier > 0.0:  # crawls cost nothing
+        return np.ones(len(signals.row), np.bool_)
+    weight, none = block.request_rate_per_day, np.zeros(len(block))
+    wanted = periodic_rate(SignalPages(weight, block.change_rate_per_day, none, none), multiplier)
+    bound = np.zeros(len(block), np.bool_)
+    if block.cap_per_day is not None:
+        bound |= wanted >= block.cap_per_day
+        wanted = np.minimum(wanted, block.cap_per_day)
+    if block.host_limit_per_day is not None and block.host_start is not None:
+        pages = np.diff(block.host_start)
+        host = np.repeat(np.arange(len(pages)), pages)
+        bound |= (np.bincount(host, wanted, len(pages)) > block.host_limit_per_day)[host]
+    rates = (signals.unsignalled_rate_per_day, signals.signal_rate_per_day, signals.signal_weight)
+    some = SignalPages(weight[signals.row], *rates)
+    useful: BoolArray = worth_waiting_for(some, multiplier, wait_days) | bound[signals.row]
+    return useful
 
 
 def _periodic_clock(pages: SignalPages, multiplier: float) -> FloatArray:

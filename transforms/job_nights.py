@@ -37,7 +37,7 @@ from transforms.normalise import HASHES
 from transforms.sampling import merge_overviews
 from transforms.scheduling import ScheduledShard
 from transforms.sharding import Layout
-from transforms.signal_use import SignalUse
+from transforms.signal_use import follow_useful
 from transforms.worlds import World
 
 FORGETTING = Forgetting(12, None)
@@ -119,8 +119,8 @@ class JobFold:
         )
         fold = ShardFold(settings, batches)
         folded = fold.tables(0, list(options.group_columns))
-        use = SignalUse(1.0, multiplier) if mode.objective == "signals" else None
-        learned = learn(merge_overviews([fold.overview()]), self._clock, "importance", use)
+        with_signals = mode.objective == "signals"
+        learned = learn(merge_overviews([fold.overview()]), self._clock, "importance", with_signals)
         groups = group_means(folded, learned) if options.group_columns else None
         estimated = mode.estimate(folded, learned, self._clock, groups)
         self._track = self._track.add(1.0, learned.judged.cells)
@@ -213,7 +213,12 @@ class JobNights(Planner):
             self._options.max_signal_shift,
             self._options.sequencer,
         )
-        result, (allocation,) = search.solve(solver_block(estimated), objectives.get(mode.objective), budget)
+        block = solver_block(estimated)
+        if mode.objective == "signals":
+            without, _ = search.solve(block, objectives.get("periodic"), budget)
+            estimated = follow_useful(estimated, without, 1.0, block)
+            block = solver_block(estimated)
+        result, (allocation,) = search.solve(block, objectives.get(mode.objective), budget)
         total = ShardTotal(0, float(allocation.crawl_rate_per_day.sum()))
         plan = divide_slots([total], night, carried.carry)
         scheduled = ScheduledShard(night, estimated, result, plan)

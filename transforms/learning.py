@@ -23,7 +23,6 @@ from transforms.inputs import InputError
 from transforms.judging import Judged
 from transforms.sampling import MergeOverviews, Overview, evidence_of
 from transforms.signal_sample import learn_trust
-from transforms.signal_use import SignalUse
 from transforms.solving import block_to_tables, table_to_signals
 from transforms.trusting import LearnedTrust, estimate_signals
 
@@ -65,8 +64,6 @@ class Learned:
         What a page weighs: clicks, impressions, importance or equal.
     trust : LearnedTrust or None
         Of sources of signals; None where they are not to be used.
-    signal_use : SignalUse or None
-        Likewise.
     ordinary : Ordinary or None
         None where no page may be volatile.
     """
@@ -81,7 +78,6 @@ class Learned:
     judged: Judged = field(default_factory=Judged)
     trust: LearnedTrust | None = None
     ordinary: Ordinary | None = None
-    signal_use: SignalUse | None = None
 
 
 @dataclass(frozen=True)
@@ -126,9 +122,7 @@ def _sampled_rates(sample: pa.RecordBatch, change: prior.Prior) -> FloatArray:
     return prior.estimate(evidence, group, int(group.max(initial=-1)) + 1, change).change_rate_per_day
 
 
-def learn(
-    overview: Overview, clock: RequestClock, weight_by: str, signal_use: SignalUse | None = None
-) -> Learned:
+def learn(overview: Overview, clock: RequestClock, weight_by: str, with_signals: bool = False) -> Learned:
     """Fit the priors to the sample; those of signals only where they are used."""
     sample = overview.whole_sample
     evidence, group = _sampled_evidence(sample)
@@ -150,7 +144,7 @@ def learn(
         weight = "clicks" if clicks else "impressions" if impressions else "importance"
     change = prior.fit_prior(evidence, group)
     trust = None
-    if signal_use is not None:
+    if with_signals:
         giants = overview.giant_sample
         trust = learn_trust(sample, _sampled_rates(sample, change), giants, _sampled_rates(giants, change))
     return Learned(
@@ -164,7 +158,6 @@ def learn(
         overview.judged,
         trust,
         _learn_ordinary(sample, overview.giant_sample, change) if overview.has_volatile else None,
-        signal_use,
     )
 
 
@@ -260,18 +253,18 @@ class LearnPriors(beam.PTransform):
     """One `Learned` from the overviews of all shards."""
 
     def __init__(
-        self, clock: RequestClock, weight_by: str, num_shards: int, signal_use: SignalUse | None = None
+        self, clock: RequestClock, weight_by: str, num_shards: int, with_signals: bool = False
     ) -> None:
         super().__init__()
         self._clock, self._weight_by, self._num_shards = clock, weight_by, num_shards
-        self._signal_use = signal_use
+        self._with_signals = with_signals
 
     def expand(self, overviews: beam.PCollection) -> beam.PCollection:
         return (
             overviews
             | "MergeOverviews" >> CombineShards(MergeOverviews(), self._num_shards)
             | "FitPriors"
-            >> beam.Map(learn, self._clock, self._weight_by, self._signal_use).with_output_types(Learned)
+            >> beam.Map(learn, self._clock, self._weight_by, self._with_signals).with_output_types(Learned)
         )
 
 
@@ -376,8 +369,6 @@ def estimate_shard(
         flag = _volatile(folded, columns["weight"].to_numpy(), evidence, rate, signalled, learned)
         cap, floor = (pages.column(f"{name}_per_day").to_numpy() for name in ("cap", "floor"))
         columns |= {"volatile": pa.array(flag), "cap_per_day": pa.array(volatile.capped(flag, cap, floor))}
-    if "signals" in more and learned.trust is not None and learned.signal_use is not None:
-        more["signals"] = learned.signal_use.kept(more["signals"], columns, hosts, learned.trust.giants)
     return ShardTables(folded.shard, {"pages": pa.RecordBatch.from_pydict(columns), "hosts": hosts, **more})
 
 

@@ -25,6 +25,7 @@ from transforms.learning import Learned, RequestClock, estimate_shard, solver_ta
 from transforms.sharing import ByHost, share_limits
 from transforms.signal_forecasts import slots_columns
 from transforms.signal_slots import SignalClocks, dues
+from transforms.signal_use import follow_useful
 from transforms.solving import freshness_without, tables_to_block
 from transforms.state import microseconds, times
 from transforms.tally import Counts
@@ -119,7 +120,11 @@ class ScheduledShard:
         tables = solver_tables(estimated, shares is not None)
         if shares is not None:
             tables = share_limits(tables, shares, night.objective, night.budget_per_day)
-        block = tables_to_block(tables)
+        block, signals = tables_to_block(tables), estimated.tables.get("signals")
+        if without is not None:
+            days = night.horizon_us / DAY_US
+            signals = follow_useful(estimated, without, days, block).tables.get("signals")
+            block = tables_to_block(follow_useful(tables, without, days, block))
         self._allocation = search.allocate(block, objective, result)
         self._rate = self._allocation.crawl_rate_per_day
         change, weight = block.change_rate_per_day, block.request_rate_per_day
@@ -132,7 +137,7 @@ class ScheduledShard:
         policy = search.signal_policy(block, objective, result, self._allocation)
         self._clocks = None
         if policy is not None:
-            self._clocks = SignalClocks.of(estimated.tables["signals"], weight, policy)
+            self._clocks = SignalClocks.of(signals, weight, policy)
             days = night.horizon_us / DAY_US
             lost = lost_waiting(self._clocks.pages, policy.threshold, self._rate[policy.row], 0.5 * days)
             # The same crawls without a look at the signals are the least that there is.

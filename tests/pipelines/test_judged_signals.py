@@ -21,7 +21,6 @@ from transforms.learning import RequestClock, estimate_shard, learn, solver_bloc
 from transforms.sampling import merge_overviews
 from transforms.scheduling import ScheduledShard
 from transforms.sharding import Layout
-from transforms.signal_use import SignalUse
 from transforms.urls import locate
 
 FIRST_DAY, WARM_UP_DAYS, NIGHTS, SEEDS = 20_605, 10, 10, 2
@@ -108,7 +107,7 @@ class Crawler:
     def _judged(self, fold: ShardFold, name: str) -> tuple[dict[str, Any], ShardTables]:
         """`judged` of a manifest, with the manifests of that name before it, and the fold's tables."""
         tables = fold.tables(0, [])
-        self._learned = learn(merge_overviews([fold.overview()]), self.clock, "equal", SignalUse(1.0))
+        self._learned = learn(merge_overviews([fold.overview()]), self.clock, "equal", True)
         as_of_us, counts = self._day * DAY_US, fold.counts.publish()
         judged = account(self._learned.judged, counts, self._manifests.get(name, {}), as_of_us)
         self._manifests[name] = {"options": {"as_of_us": as_of_us}, "judged": judged}

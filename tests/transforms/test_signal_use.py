@@ -5,73 +5,80 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from policies.signal_delay import worth_waiting_for
+from policies import objectives, search
+from policies.signal_block import SignalBlock
+from policies.signal_delay import followed, worth_waiting_for
 from policies.signal_value import SignalPages
-from transforms.signal_use import SignalUse
-from transforms.trusting import SIGNALS_TABLE
+from transforms.signal_use import follow_useful
+from transforms.solving import block_to_tables, tables_to_block
 
 N, HOSTS = 60, 3
+PRICE = 0.05
 
 
-def shard(limit_per_day: float = np.inf, cap_per_day: float = np.inf):
+def shard(limit_per_day: float | None = None, cap_per_day: float | None = None):
     """Pages of three hosts; only the first host may be limited. Signals are good and changes frequent."""
-    host = np.repeat(np.arange(HOSTS), N // HOSTS)
     change = np.tile(np.geomspace(0.01, 3.0, N // HOSTS), HOSTS)
     found = SignalPages.from_rates(np.ones(N), change, np.full(N, 0.9), 0.05 * change)
-    given = {
-        "row": np.arange(N),
-        "unsignalled_rate_per_day": found.unsignalled_rate_per_day,
-        "signal_rate_per_day": found.signal_rate_per_day,
-        "signal_weight": found.signal_weight,
-    }
-    arrays = [pa.array(given.get(f.name, np.zeros(N)), f.type) for f in SIGNALS_TABLE]
-    pages = {
-        "weight": pa.array(np.ones(N)),
-        "change_rate_per_day": pa.array(found.change_rate_per_day),
-        "cap_per_day": pa.array(np.full(N, cap_per_day)),
-        "host_code": pa.array(host.astype(np.int32)),
-    }
-    hosts = pa.RecordBatch.from_pydict(
-        {
-            "host_hash": pa.array(np.arange(7, 7 + HOSTS, dtype=np.uint64)),
-            "limit_per_day": pa.array(np.array([limit_per_day] + [np.inf] * (HOSTS - 1))),
-        }
+    rates = (found.unsignalled_rate_per_day, found.signal_rate_per_day, found.signal_weight)
+    limited = limit_per_day is not None
+    return found, search.PageBlock(
+        found.change_rate_per_day,
+        np.ones(N),
+        cap_per_day=None if cap_per_day is None else np.full(N, cap_per_day),
+        host_start=np.arange(0, N + 1, N // HOSTS) if limited else None,
+        host_limit_per_day=np.array([limit_per_day, np.inf, np.inf]) if limited else None,
+        signals=SignalBlock(np.arange(N), *rates),
     )
-    return found, pa.RecordBatch.from_arrays(arrays, schema=SIGNALS_TABLE), pages, hosts
 
 
-def rows(use: SignalUse, made, split=()) -> np.ndarray:
-    _, signals, pages, hosts = made
-    return use.kept(signals, pages, hosts, split).column("row").to_numpy()
+def test_crawls_that_cost_nothing_make_all_signals_worth_it():
+    assert followed(shard()[1], 0.0, 0.5).all()
 
 
-def test_a_first_night_takes_all_signals_to_be_worth_it():
-    assert len(rows(SignalUse(1.0), shard())) == N
-
-
-def test_pages_are_kept_by_price_and_half_a_horizon():
-    made = shard()
-    kept = rows(SignalUse(1.0, 0.05), made)
-    assert 0 < len(kept) < N
-    np.testing.assert_array_equal(kept, np.flatnonzero(worth_waiting_for(made[0], 0.05, 0.5)))
-    assert len(rows(SignalUse(0.04, 0.05), made)) > len(kept)
+def test_pages_are_kept_by_price_and_wait():
+    pages, block = shard()
+    kept = followed(block, PRICE, 0.5)
+    assert 0 < kept.sum() < N
+    np.testing.assert_array_equal(kept, worth_waiting_for(pages, PRICE, 0.5))
+    assert followed(block, PRICE, 0.02).sum() > kept.sum()
 
 
 def test_pages_of_a_host_at_its_limit_keep_their_signals():
     """They are crawled less than the price says: there a signal tells which of them."""
-    kept = rows(SignalUse(1.0, 0.05), shard(limit_per_day=2.0))
-    assert set(range(N // HOSTS)) <= set(kept.tolist()) and len(kept) < N
-    free = rows(SignalUse(1.0, 0.05), shard(limit_per_day=1e6))
-    assert len(free) < len(kept)
+    kept = followed(shard(limit_per_day=2.0)[1], PRICE, 0.5)
+    assert kept[: N // HOSTS].all() and not kept.all()
+    free = followed(shard(limit_per_day=1e6)[1], PRICE, 0.5)
+    np.testing.assert_array_equal(free, followed(shard()[1], PRICE, 0.5))
+    assert free.sum() < kept.sum()
 
 
 def test_pages_at_their_cap_keep_their_signals():
-    assert len(rows(SignalUse(1.0, 0.05), shard(cap_per_day=0.1))) == N
+    assert followed(shard(cap_per_day=0.1)[1], PRICE, 0.5).all()
 
 
-def test_a_part_of_a_split_host_with_a_limit_keeps_its_signals():
-    made = shard(limit_per_day=1e6)
-    kept = rows(SignalUse(1.0, 0.05), made, split={7, 8})
-    assert set(range(N // HOSTS)) <= set(kept.tolist())
-    # The second host is split and has no limit.
-    assert len(kept) == N // HOSTS + 2 * (len(rows(SignalUse(1.0, 0.05), shard())) // HOSTS)
+def test_the_rows_of_a_shard_are_those_that_are_worth_it():
+    """In the solver's tables and in any other that has the same rows; nothing else moves."""
+    block = shard(limit_per_day=5.0, cap_per_day=4.0)[1]
+    without, _ = search.solve(block, objectives.get("periodic"), 20.0)
+    kept = followed(block, without.multiplier, 0.5)
+    assert 0 < kept.sum() < N
+    tables = block_to_tables(4, block)
+    useful = follow_useful(tables, without, 1.0)
+    after = tables_to_block(useful)
+    np.testing.assert_array_equal(after.signals.row, np.flatnonzero(kept))
+    np.testing.assert_array_equal(after.signals.signal_weight, block.signals.signal_weight[kept])
+    assert useful.shard == 4 and useful.tables["pages"].equals(tables.tables["pages"])
+    other = tables.tables["signals"].append_column("more", pa.array(np.arange(N)))
+    estimated = type(tables)(4, {**tables.tables, "signals": other})
+    said = follow_useful(estimated, without, 1.0, block).tables["signals"]
+    assert said.column("more").to_pylist() == np.flatnonzero(kept).tolist()
+    # What was left out once is left out again: a night may ask twice.
+    assert follow_useful(useful, without, 1.0).tables["signals"].equals(useful.tables["signals"])
+
+
+def test_a_shard_without_signals_stays_as_it_is():
+    block = search.PageBlock(np.ones(3), np.ones(3))
+    without, _ = search.solve(block, objectives.get("periodic"), 1.0)
+    tables = block_to_tables(0, block)
+    assert follow_useful(tables, without, 1.0) is tables
