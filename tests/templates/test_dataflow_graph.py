@@ -100,7 +100,7 @@ def fused(pipeline: beam_runner_api_pb2.Pipeline) -> list[frozenset[str]]:
 
 def test_stages_are_few(fused):
     """Stages are barriers; on a service each costs seconds. A round is demand, sum, next state."""
-    # Where signals are used there are two searches: the price of the one tells whose signals the other follows.
+    # Where signals are used there are two searches: the first tells whose signals the second follows.
     for name in ("SolveMultiplier", "SolveWithoutSignals"):
         rounds = [s for s in fused if any(step.startswith(name) and "[" in step for step in s)]
         assert len(rounds) == 3 * search.ROUNDS
