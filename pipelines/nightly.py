@@ -24,6 +24,7 @@ from transforms.coders import ShardTables
 from transforms.commit import KINDS, Guards, WriteManifest
 from transforms.dividing import DivideSlots, Night
 from transforms.folding import FoldHistory, FoldSettings
+from transforms.formats import How
 from transforms.inputs import match_files
 from transforms.layout import choose_layout
 from transforms.learning import EstimateParameters, LearnGroupMeans, LearnPriors, RequestClock
@@ -102,7 +103,11 @@ def fold_settings(
 def inputs_of(settings: Settings) -> list[Input]:
     """The inputs that the options name; a crawl log that is not there is an empty one."""
     named = ((kind, getattr(settings, kind)) for kind in KINDS)
-    return [Input(kind, patterns, kind != "observations") for kind, patterns in named if patterns]
+    return [
+        Input(kind, patterns, kind != "observations", settings.how.get(kind, How()))
+        for kind, patterns in named
+        if patterns
+    ]
 
 
 def build_pipeline(
@@ -363,7 +368,7 @@ def run(argv: Sequence[str] | None = None, wait: bool = True) -> Any:
     settings = Settings(options)
     previous = previous_of(settings)
     for found in inputs_of(settings):  # before the old output is deleted
-        check_inputs(found.kind, found.patterns, found.required)
+        check_inputs(found.kind, found.patterns, found.required, how=found.how)
     refuse_to_overwrite(settings, previous)
     layout = choose_layout(inputs_of(settings), previous, settings.num_shards, settings.split_hosts_above)
     try:

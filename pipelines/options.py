@@ -10,6 +10,7 @@ from typing import Any
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from pipelines import options_inputs
 from policies import objectives
 from transforms.dividing import SEQUENCERS
 from transforms.inputs import split_patterns
@@ -50,6 +51,7 @@ class NightlyOptions(PipelineOptions):
             "last_modified, not_modified (required)",
         )
         inputs.add_argument("--requests", help="request log: url, day or at, clicks, impressions")
+        options_inputs.add_arguments(inputs)
         inputs.add_argument(
             "--pages",
             help="page catalogue: url, importance, min_rate_per_day, max_rate_per_day, metadata columns",
@@ -289,6 +291,7 @@ class Settings:
         ):
             if not values[name]:
                 check.problems.append(f"--{name} is missing: give {what}")
+        self.how = options_inputs.hows(values, check.problems)
         for name in (*KINDS, "state", "output"):
             check.paths(name)
         for name in ("state", "output"):
@@ -363,8 +366,10 @@ class Settings:
 
     def published(self) -> dict[str, Any]:
         """What the manifest says of the options: all that decide what is computed, not where it is put."""
-        hidden = {"output", "rows_per_batch"}
+        hidden = {"output", "rows_per_batch", "how"}
         values = {k: v for k, v in vars(self).items() if k not in hidden}
+        for kind, how in self.how.items():
+            values |= {f"{kind}_format": how.form, f"{kind}_columns": dict(how.columns), **dict(how.options)}
         values["group_columns"] = list(self.group_columns)
         values["as_of"] = format_instant(self.as_of_us)
         return dict(sorted(values.items()))

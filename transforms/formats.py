@@ -7,7 +7,7 @@ be read becomes rejected rows between the blocks; what can never be right is an 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from apache_beam.io.filesystem import BeamIOError
 from numpy.typing import NDArray
 
+from transforms import dialects
 from transforms.inputs import InputError, InputFile, is_gzip, local_path, open_file, sniff
 from transforms.normalise import Kind, columns_to_read, rejected_file
 from transforms.tally import Counts
@@ -26,7 +27,7 @@ BATCH_BYTES = 64 << 20
 # Rows that are decoded at once: fewer cost calls, more cost cache misses and fresh memory.
 READ_ROWS = 1 << 18
 AVRO_ROWS = 1 << 16
-HEAD_BYTES = 4096
+HEAD_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +39,40 @@ class RawBlock:
 
 
 @dataclass(frozen=True, slots=True)
+class How:
+    """How the files of an input are to be read.
+
+    Attributes
+    ----------
+    form : str
+        A name of `transforms.dialects.names`: "auto" looks at the file.
+    columns : tuple of (str, str)
+        Of recrawl's columns those that these files name otherwise, with their name there.
+    options : tuple of (str, str)
+        For the dialect.
+    """
+
+    form: str = "auto"
+    columns: tuple[tuple[str, str], ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Split:
     """A part of a file that is read in one go.
 
     Attributes
     ----------
     form : str
-        parquet, avro, jsonl, csv, sitemap; empty where the file is; broken where nothing can be read.
+        parquet, avro, jsonl, csv, sitemap, or the name of a dialect; empty where the file is; broken where
+        nothing can be read.
     groups : tuple of int
         For Parquet the first row group and the one after the last.
     row : int
         Number of the first row of the first row group.
     problem : tuple of str
         Reason and sample of a broken file.
+    how : How
     """
 
     path: str
@@ -59,16 +81,18 @@ class Split:
     groups: tuple[int, int] = (0, 0)
     row: int = 0
     problem: tuple[str, str] = ("", "")
+    how: How = field(default_factory=lambda: How())
 
 
 Block = RawBlock | pa.RecordBatch
 
 
-def plan(file: InputFile, kind: str = "") -> list[Split]:
+def plan(file: InputFile, kind: str = "", how: How | None = None) -> list[Split]:
     """Look at the beginning (and the footer) of a file and cut it into splits.
 
     Sitemaps are of a kind, not of a format: whatever such a file holds, it is read as one.
     """
+    how = how or How()
     if file.size == 0:
         return [Split(file.path, "empty")]
     try:
@@ -81,10 +105,15 @@ def plan(file: InputFile, kind: str = "") -> list[Split]:
     packed = is_gzip(head)
     if kind == "sitemaps":
         return [Split(file.path, "sitemap", packed)]
-    form = sniff(file.path, head, _unpack(head) if packed else head)
+    text = _unpack(head) if packed else head
+    form: str | None = how.form
+    if form == dialects.AUTO:
+        form = dialects.detect(kind, file.path, text)
+    if form is None or form == dialects.CANONICAL:
+        form = sniff(file.path, head, text)
     if form == "parquet":
-        return _plan_parquet(file.path)
-    return [Split(file.path, form, packed)]
+        return [replace(split, how=how) for split in _plan_parquet(file.path)]
+    return [Split(file.path, form, packed, how=how)]
 
 
 def _unpack(head: bytes) -> bytes:
@@ -140,6 +169,19 @@ def read(
     InputError
         If the columns are not those of the kind, see `columns_to_read`.
     """
+    named = dict(split.how.columns)
+    if not named:
+        yield from _read(split, kind, metadata, notes)
+        return
+    back = {theirs: ours for ours, theirs in named.items()}
+    for block in _read(split, kind.renamed(named), metadata, notes):
+        if isinstance(block, RawBlock):
+            renamed = block.batch.rename_columns([back.get(n, n) for n in block.batch.schema.names])
+            block = RawBlock(renamed, block.row)
+        yield block
+
+
+def _read(split: Split, kind: Kind, metadata: Sequence[str] | None, notes: Counts | None) -> Iterator[Block]:
     if split.form == "broken":
         yield rejected_file(split.path, *split.problem)
     elif split.form == "parquet":
@@ -155,6 +197,9 @@ def read(
         from transforms.sitemaps import read_sitemap
 
         yield from read_sitemap(split.path, split.gzip, notes)
+    elif split.form != "empty":
+        source = dialects.Source(split.path, split.gzip, kind, dict(split.how.options), notes)
+        yield from dialects.dialects()[split.form].read(source)
 
 
 def _read_parquet(split: Split, kind: Kind, metadata: Sequence[str] | None) -> Iterator[Block]:

@@ -65,21 +65,21 @@ def choose_layout(inputs: Iterable[Input], previous: Previous, num_shards: int, 
         size = sum(f.size for f in files) / _BYTES_PER_PAGE[found.kind]
         if num_shards > 1 and size > above:
             most = max(most, size)
-            for host, part in _host_shares(files, found.kind).items():
+            for host, part in _host_shares(files, found).items():
                 share[host] = max(share[host], part)
     sizes = {host: part * most for host, part in share.items()}
     return Layout(num_shards, choose_parts(sizes, most, num_shards, above, {}))
 
 
-def _host_shares(files: list[InputFile], kind: str) -> Counter[int]:
+def _host_shares(files: list[InputFile], found: Input) -> Counter[int]:
     """Share of the pages that each host has, from a sample."""
     at = np.linspace(0, len(files) - 1, min(len(files), SAMPLED_FILES)).round().astype(int)
     shares: Counter[int] = Counter()
     table = HostTable()
     weight = 0
     for file in (files[i] for i in at.tolist()):
-        splits = plan(file)
-        batch = _some_rows(splits[len(splits) // 2], kind, table)
+        splits = plan(file, found.kind, found.how)
+        batch = _some_rows(splits[len(splits) // 2], found.kind, table)
         if batch is None or not batch.num_rows:
             continue
         weight += file.size

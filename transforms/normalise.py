@@ -6,8 +6,8 @@ then cut out with the reason that was found first; nothing is read twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -56,6 +56,20 @@ class Kind:
     def known(self) -> list[str]:
         """All columns of this kind."""
         return [*(c for group in self.required for c in group), *self.optional]
+
+    def renamed(self, names: Mapping[str, str]) -> Kind:
+        """The same kind where files have other names for some of its columns."""
+
+        def theirs(columns: Sequence[str]) -> tuple[str, ...]:
+            return tuple(names.get(c, c) for c in columns)
+
+        return replace(
+            self,
+            required=tuple(map(theirs, self.required)),
+            optional=theirs(self.optional),
+            key=names.get(self.key, self.key),
+            times=theirs(self.times),
+        )
 
 
 KINDS = {

@@ -7,7 +7,7 @@ before a GroupByKey would write and read every batch once more.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import apache_beam as beam
@@ -21,7 +21,7 @@ from transforms import schemas
 from transforms.carrying import Previous, read_previous_file, shard_of_file
 from transforms.catalogue import metadata_columns
 from transforms.coders import SHUFFLED
-from transforms.formats import Split
+from transforms.formats import How, Split
 from transforms.hashing import hash_texts, stable_hash
 from transforms.indexnow import NO_URLS
 from transforms.normalise import KINDS
@@ -39,11 +39,12 @@ NOTED = ("bad_lastmod", NO_URLS)
 
 @dataclass(frozen=True)
 class Input:
-    """One input of the job: its kind, its patterns, and whether they must match something."""
+    """One input of the job: its kind, its patterns, whether they must match something, and how it is read."""
 
     kind: str
     patterns: str
     required: bool
+    how: How = field(default_factory=How)
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class _Plan(beam.DoFn):
         if isinstance(element, Task):
             yield stable_hash(repr(element.previous)) >> 1, element
             return
-        splits = plan_files(element.patterns, element.kind, element.required)
+        splits = plan_files(element.patterns, element.kind, element.required, element.how)
         counts = Counts()
         counts.add(f"{element.kind}_files", len({s.path for s in splits}))
         counts.add(f"{element.kind}_files_empty", sum(s.form == "empty" for s in splits))

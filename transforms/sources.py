@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.formats import BATCH_BYTES, BATCH_ROWS, Split, plan, read
+from transforms.formats import BATCH_BYTES, BATCH_ROWS, How, Split, plan, read
 from transforms.indexnow import without_keys
 from transforms.inputs import InputError, match_files
 from transforms.normalise import KINDS, Kind, normalise, rejected_rows
@@ -103,7 +103,7 @@ def slices(
         yield batch.slice(start, step)
 
 
-def plan_files(patterns: str, kind: str, required: bool = True) -> list[Split]:
+def plan_files(patterns: str, kind: str, required: bool = True, how: How | None = None) -> list[Split]:
     """All splits of an input, in the order of their names.
 
     Raises
@@ -113,7 +113,7 @@ def plan_files(patterns: str, kind: str, required: bool = True) -> list[Split]:
     """
     files = match_files(patterns, kind, required)
     with ThreadPoolExecutor(PLAN_THREADS) as pool:
-        return [split for splits in pool.map(lambda file: plan(file, kind), files) for split in splits]
+        return [split for splits in pool.map(lambda file: plan(file, kind, how), files) for split in splits]
 
 
 def check_inputs(
@@ -122,6 +122,7 @@ def check_inputs(
     required: bool = True,
     metadata_columns: Sequence[str] | None = None,
     files: int = 3,
+    how: How | None = None,
 ) -> None:
     """Look at the columns of the first few files (of hosts at all rows), to stop a job before it starts.
 
@@ -133,9 +134,9 @@ def check_inputs(
     found = match_files(patterns, kind, required)
     if kind == "hosts":
         # A short list, of which every row must be readable.
-        for split in (s for file in found for s in plan(file)):
+        for split in (s for file in found for s in plan(file, kind, how)):
             for _ in read_split(split, KINDS[kind]):
                 pass
     for file in found[:files]:
-        for split in plan(file, kind)[:1]:
+        for split in plan(file, kind, how)[:1]:
             next(read(split, KINDS[kind], metadata_columns), None)

@@ -91,6 +91,14 @@ def _last_record_end(data: bytes, force: bool) -> int:
     return at + 1
 
 
+def line_blocks(path: str, gzip: bool) -> Iterator[tuple[bytes, int] | pa.RecordBatch]:
+    """Blocks of whole lines with the number of their first line; rejected rows for what has none.
+
+    Memory is bounded by `MAX_RECORD_BYTES`, whatever the file holds.
+    """
+    return _blocks(path, gzip, _last_line_end)
+
+
 def _blocks(
     path: str, gzip: bool, last_end: Callable[[bytes, bool], int]
 ) -> Iterator[tuple[bytes, int] | pa.RecordBatch]:
@@ -300,7 +308,7 @@ def _parse_csv_slowly(
 def read_jsonl(path: str, gzip: bool, kind: Kind, metadata: Sequence[str] | None) -> Iterator[Block]:
     """Read JSON Lines: one object a line. Lone brackets and commas at line ends, as of an array, are fine."""
     seen: list[str] = []
-    for item in _blocks(path, gzip, _last_line_end):
+    for item in line_blocks(path, gzip):
         if isinstance(item, pa.RecordBatch):
             yield item
             continue

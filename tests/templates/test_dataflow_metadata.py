@@ -32,6 +32,13 @@ EXAMPLES: dict[str, tuple[list[str], list[str]]] = {
         ["logs/*.parquet", "gs://logs", "gs://logs/a,", "gs://logs/a,b", "gs://logs/a, gs://logs/b", ""],
     ),
     "requests": (["gs://clicks/2026-06-30.csv.gz"], ["clicks.csv", "s3://clicks/a.csv"]),
+    "observations_format": (["auto", "canonical"], ["Auto", "", "c d x"]),
+    "observations_columns": (
+        ["fetched_at=crawl_time", "url=page url,digest=sha1"],
+        ["fetched_at", "url=,b=c", ""],
+    ),
+    "requests_format": (["auto", "canonical"], ["Auto", ""]),
+    "requests_columns": (["day=date,clicks=visits"], ["day", "day=date,"]),
     "pages": (["gs://site/pages.parquet"], ["pages.parquet"]),
     "hosts": (["gs://site/hosts.csv"], ["https://site/hosts.csv"]),
     "signals": (["gs://site/signals/*.jsonl"], ["gs:/site/signals"]),

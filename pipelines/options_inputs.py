@@ -1,0 +1,90 @@
+"""Options that say how the files of an input are to be read, for every command that reads logs."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import Any
+
+from transforms import dialects
+from transforms.formats import How
+from transforms.normalise import KINDS
+
+KINDS_WITH_FORMATS = ("observations", "requests")
+# Of dialects: what files do not say of themselves. By name: the kind of input, what it means.
+DIALECT_OPTIONS: dict[str, tuple[str, str]] = {}
+
+
+def add_arguments(parser: Any) -> None:
+    """Declare them, in an argparse parser or group."""
+    for kind in KINDS_WITH_FORMATS:
+        parser.add_argument(
+            f"--{kind}_format",
+            default=dialects.AUTO,
+            help=f"format of the files of --{kind}: canonical, one that docs/formats.md names, or auto: told "
+            "by what each file begins with (default: %(default)s)",
+        )
+        parser.add_argument(
+            f"--{kind}_columns",
+            help="names that your files have for recrawl's columns, comma-separated, such as "
+            + ("fetched_at=crawl_time,digest=sha1" if kind == "observations" else "day=date,clicks=visits"),
+        )
+    for name, (_, help_text) in DIALECT_OPTIONS.items():
+        parser.add_argument(f"--{name}", help=help_text)
+
+
+def names() -> list[str]:
+    """All of them, without dashes."""
+    return [f"{k}_{what}" for k in KINDS_WITH_FORMATS for what in ("format", "columns")] + [*DIALECT_OPTIONS]
+
+
+def hows(values: Mapping[str, Any], problems: list[str]) -> dict[str, How]:
+    """By kind how its files are read; `problems` gets what is wrong with the options.
+
+    Parameters
+    ----------
+    values : mapping of str to str or None
+        Of `add_arguments`, by name.
+    problems : list of str
+    """
+    found = {}
+    for kind in KINDS_WITH_FORMATS:
+        form = values[f"{kind}_format"] or dialects.AUTO
+        if form not in dialects.names(kind):
+            problems.append(f"--{kind}_format={form}: expected one of {', '.join(dialects.names(kind))}")
+        columns = _columns(kind, values[f"{kind}_columns"] or "", problems)
+        if columns and form not in (dialects.AUTO, dialects.CANONICAL):
+            problems.append(
+                f"--{kind}_columns: {form} has its own names; leave it out, or --{kind}_format={form}"
+            )
+        options = tuple(
+            (name, str(values[name]))
+            for name, (of, _) in DIALECT_OPTIONS.items()
+            if of == kind and values[name]
+        )
+        found[kind] = How(dialects.CANONICAL if columns else form, columns, options)
+    return found
+
+
+def _columns(kind: str, text: str, problems: list[str]) -> tuple[tuple[str, str], ...]:
+    known = KINDS[kind].known
+    named: dict[str, str] = {}
+    for pair in (p.strip() for p in text.split(",") if p.strip()):
+        ours, _, theirs = (part.strip() for part in pair.partition("="))
+        if ours not in known or not theirs:
+            expected = "OURS=YOURS with OURS one of " + ", ".join(known)
+            problems.append(f"--{kind}_columns={pair}: expected {expected}")
+        elif ours in named:
+            problems.append(f"--{kind}_columns: {ours} is named twice: {named[ours]} and {theirs}")
+        else:
+            named[ours] = theirs
+    if len(set(named.values())) < len(named):
+        problems.append(f"--{kind}_columns={text}: two columns have one name")
+    return tuple(sorted(named.items()))
+
+
+def parser() -> argparse.ArgumentParser:
+    """A parser of these options alone."""
+    made = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    add_arguments(made)
+    return made

@@ -1,0 +1,97 @@
+"""Formats that crawlers, archives and web servers write, each read as one kind of input.
+
+A dialect is a module with a `DIALECT`. It yields raw blocks with recrawl's own columns (or some of them), as
+`transforms.formats` does of canonical files; `transforms.normalise` then checks values, whoever read them.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from transforms.normalise import Kind
+from transforms.tally import Counts
+
+if TYPE_CHECKING:
+    from transforms.formats import Block
+
+AUTO, CANONICAL = "auto", "canonical"
+_MODULES: tuple[str, ...] = ()
+"""In the order in which they are asked whether a file is theirs."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file to read, and how.
+
+    Attributes
+    ----------
+    path : str
+    gzip : bool
+    kind : Kind
+    options : mapping of str to str
+        What the file does not say of itself, such as the site of an access log.
+    notes : Counts or None
+        Gets what is left out.
+    """
+
+    path: str
+    gzip: bool
+    kind: Kind
+    options: Mapping[str, str] = field(default_factory=dict)
+    notes: Counts | None = None
+
+    def leave_out(self, reason: str, rows: int) -> None:
+        """Count rows that are sound and not of use: neither accepted nor rejected."""
+        if rows and self.notes is not None:
+            self.notes.add(f"{self.kind.name}_left_out_{reason}", rows)
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """A format.
+
+    Attributes
+    ----------
+    name : str
+        As in `--observations_format`.
+    kind : str
+        Of input: observations, requests, hosts.
+    what : str
+        For people: whose it is.
+    looks_like : function of (path, text)
+        Whether the first bytes of a file, unpacked and without a byte order mark, are of this format. It must
+        be sure: a canonical file is asked, too.
+    read : function of a Source
+        Raw blocks, and batches of `schemas.REJECTED`, in the order of the file, in bounded memory.
+    """
+
+    name: str
+    kind: str
+    what: str
+    looks_like: Callable[[str, bytes], bool]
+    read: Callable[[Source], Iterator[Block]]
+
+
+@functools.cache
+def dialects() -> dict[str, Dialect]:
+    """All dialects by name."""
+    found = [importlib.import_module(f"transforms.dialects.{name}").DIALECT for name in _MODULES]
+    return {dialect.name: dialect for dialect in found}
+
+
+def names(kind: str) -> tuple[str, ...]:
+    """What `--..._format` of an input may be."""
+    return (AUTO, CANONICAL, *(d.name for d in dialects().values() if d.kind == kind))
+
+
+def detect(kind: str, path: str, text: bytes) -> str | None:
+    """The dialect that a file begins like, None if none."""
+    text = text.removeprefix(b"\xef\xbb\xbf")
+    for dialect in dialects().values():
+        if dialect.kind == kind and dialect.looks_like(path, text):
+            return dialect.name
+    return None
