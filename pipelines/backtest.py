@@ -177,7 +177,7 @@ def add_choices(parser: argparse.ArgumentParser, policies: Sequence[str]) -> Non
         help="share of the nights not scored (default %(default)s)",
     )
     add("--against", metavar="NAME", default="recrawl", help="policy to compare with (default %(default)s)")
-    add("--seed", metavar="N", default="0", help="of changes that nothing dates (default %(default)s)")
+    add("--seed", metavar="N", default="0", help="of changes that a log cannot show (default %(default)s)")
     add("--workers", metavar="N", help="processes on this machine (default: cores)")
     add("--output", metavar="DIR", required=True, help="folder for the results")
     add(

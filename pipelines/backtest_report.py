@@ -217,15 +217,16 @@ def head(folder: str) -> str:
     about = read_json(FileSystems.join(folder, "results.json"))
     facts = about["facts"]
     some = "" if facts["pages"] == facts["pages_read"] else f" of {facts['pages_read']:,}"
+    of_log = facts["source"] == "observations"
+    drawn = f", {_percent(facts['drawn'])} of them drawn" if of_log else ""
     lines = [
         f"{facts['pages']:,} pages{some}, {facts['nights']} nights from {about['start'][:10]} on, scored "
-        f"from {about['scored_from'][:10]} on; {facts['changes']:,} changes."
+        f"from {about['scored_from'][:10]} on; {facts['changes']:,} changes{drawn}."
     ]
-    if facts["source"] == "observations":
+    if of_log:
         lines.append(
             f"The log: {facts['crawls_per_page_day']:.3g} crawls per page and day, "
-            f"{_percent(facts['found'])} of them found a change, {_percent(facts['dated'])} of these dated. "
-            f"Drawn: {_percent(facts['drawn'])} of the changes."
+            f"{_percent(facts['found'])} of them found a change, {_percent(facts['dated'])} of these dated."
         )
     rejected = {k: n for k, n in about["rows"].items() if k.endswith("_rejected") and n}
     if rejected:
