@@ -1,0 +1,91 @@
+"""Heritrix' crawl.log: a line a fetch, fields padded with blanks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transforms.dialects import Dialect, Source
+from transforms.dialects.tables import Fields, split_fields
+from transforms.formats import Block, RawBlock
+from transforms.normalise import rejected_rows
+from transforms.textformats import line_blocks
+
+FIELDS = 12
+_LOGGED, _STATUS, _URI, _PATH, _STARTED, _DIGEST, _NOTES = 0, 1, 3, 4, 8, 9, 11
+_USED = [_LOGGED, _STATUS, _URI, _PATH, _STARTED, _DIGEST, _NOTES]
+_FIRST = re.compile(
+    rb"\s*\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z?\s+-?\d+\s+(\d+|-)\s+[a-z][a-z0-9+.-]*:\S+\s+(-|[A-Z.]*)\s+\S+\s+\S+\s+#\d+\s",
+)
+# Of pages that a crawler fetches for itself: robots.txt and host names, the last step of whose path is P.
+_OWN = r"P\.?$"
+_UNCHANGED = r"(?:^|,)(?:duplicate:|warcRevisit:)"
+
+
+def looks_like(path: str, text: bytes) -> bool:
+    return _FIRST.match(text) is not None
+
+
+def read(source: Source) -> Iterator[Block]:
+    """Rows of a crawl.log.
+
+    The time is that at which the fetch began, which may be long before the line was written. What another
+    fetch was needed for, and what is not http, is left out; a fetch that failed is a row, and says nothing.
+    """
+    for item in line_blocks(source.path, source.gzip):
+        if isinstance(item, pa.RecordBatch):
+            yield item
+            continue
+        block, line = item
+        packed = re.sub(rb"[ \t]+\n", b"\n", re.sub(rb"[ \t]{2,}|\t", b" ", block))
+        fields = split_fields(packed.lstrip(b" "), line, " ", FIELDS, _USED)
+        yield from _rows(source, fields)
+        longer = [(number, text) for number, text in fields.wrong if len(text.split(" ", FIELDS)) > FIELDS]
+        if longer:
+            # A thirteenth field is JSON, which may have blanks.
+            cut = "\n".join(" ".join(text.split(" ", FIELDS)[:FIELDS]) for _, text in longer)
+            more = split_fields(cut.encode("utf-8", "replace"), 0, " ", FIELDS, _USED)
+            numbers = np.array([number for number, _ in longer], np.int64)
+            yield from _rows(source, Fields(more.table, numbers[more.line], []))
+        short = [(number, text) for number, text in fields.wrong if len(text.split(" ", FIELDS)) < FIELDS]
+        if short:
+            yield rejected_rows(
+                source.path,
+                [number for number, _ in short],
+                "column_count",
+                [f"{len(text.split(' '))} fields, expected {FIELDS}: {text}" for _, text in short],
+            )
+
+
+def _rows(source: Source, fields: Fields) -> Iterator[Block]:
+    if not len(fields.line):
+        return
+    logged, status, uri, path, started, digest, notes = fields.table.combine_chunks().columns
+    own = np.asarray(pc.match_substring_regex(path, _OWN))
+    web = np.asarray(pc.match_substring_regex(uri, r"^https?:", ignore_case=True))
+    source.leave_out("prerequisite", int(own.sum()))
+    source.leave_out("not_http", int((~own & ~web).sum()))
+    keep = pa.array(~own & web)
+    begun = pc.struct_field(pc.extract_regex(started, r"^(?P<at>\d{12,17})"), "at")
+    none = pc.equal(digest, "-")
+    columns = {
+        "url": uri,
+        "fetched_at": pc.if_else(pc.is_null(begun), logged, begun),
+        "status": status,
+        "digest": pc.if_else(none, None, digest),
+        "not_modified": pc.match_substring_regex(notes, _UNCHANGED),
+    }
+    table = pa.table(columns).filter(keep).combine_chunks()
+    numbers = fields.line[np.asarray(keep)]
+    row = 0
+    for batch in table.to_batches():
+        part = numbers[row : row + batch.num_rows]
+        row += batch.num_rows
+        yield RawBlock(batch, lambda part=part: part)  # type: ignore[misc]
+
+
+DIALECT = Dialect("heritrix", "observations", "crawl.log of Heritrix", looks_like, read)

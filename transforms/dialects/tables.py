@@ -1,0 +1,108 @@
+"""Blocks of lines with a fixed number of fields, split by Arrow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Fields:
+    """The fields of a block.
+
+    Attributes
+    ----------
+    table : pa.Table of n rows
+        Columns "0", "1", ... of text, as the file has it: its bytes need not be UTF-8.
+    line : (n,) int64
+        Number of each row's line.
+    wrong : list of (int, str)
+        Number and text of lines with another number of fields.
+    """
+
+    table: pa.Table
+    line: NDArray[np.int64]
+    wrong: list[tuple[int, str]]
+
+
+def split_fields(block: bytes, line: int, delimiter: str, count: int, use: list[int]) -> Fields:
+    """Split whole lines at a delimiter that nothing escapes; empty lines are no rows.
+
+    Parameters
+    ----------
+    block : bytes
+    line : int
+        Number of its first line.
+    delimiter : str
+        One character.
+    count : int
+        Fields that a line has.
+    use : list of int
+        Fields that are wanted.
+    """
+    wrong: list[tuple[int, str]] = []
+
+    def skip(row: pa.csv.InvalidRow) -> str:
+        wrong.append((row.number - 1, row.text))
+        return "skip"
+
+    if b"\r" in block:  # Arrow ends a line there, too
+        block = block.replace(b"\r\n", b"\n").replace(b"\r", b" ")
+    names = [str(i) for i in range(count)]
+    wanted = [str(i) for i in use]
+    if not _is_utf8(block):  # Arrow cannot hand over a wrong line of such bytes
+        return _split_slowly(block, line, delimiter, count, use)
+    table = pa.csv.read_csv(
+        pa.BufferReader(block),
+        pa.csv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=names),
+        pa.csv.ParseOptions(delimiter=delimiter, quote_char=False, invalid_row_handler=skip),
+        pa.csv.ConvertOptions(
+            check_utf8=False,
+            include_columns=wanted,
+            column_types=dict.fromkeys(wanted, pa.string()),
+            strings_can_be_null=False,
+        ),
+    )
+    numbers = filled_lines(block, line)
+    kept = np.ones(len(numbers), np.bool_)
+    kept[[row for row, _ in wrong]] = False
+    return Fields(table, numbers[kept], [(int(numbers[row]), text) for row, text in wrong])
+
+
+def _is_utf8(block: bytes) -> bool:
+    try:
+        return block.isascii() or bool(block.decode())
+    except UnicodeDecodeError:
+        return False
+
+
+def filled_lines(block: bytes, line: int) -> NDArray[np.int64]:
+    """Numbers of the lines that are not empty; `line` is that of the first."""
+    data = np.frombuffer(block, np.uint8)
+    end = np.flatnonzero(data == 10)
+    if len(data) and data[-1] != 10:
+        end = np.append(end, len(data))
+    length = np.diff(end, prepend=-1) - 1
+    return line + np.flatnonzero(length > 0)
+
+
+def _split_slowly(block: bytes, line: int, delimiter: str, count: int, use: list[int]) -> Fields:
+    good: list[list[bytes]] = []
+    numbers: list[int] = []
+    wrong: list[tuple[int, str]] = []
+    for number, raw in enumerate(block.split(b"\n"), line):
+        fields = raw.split(delimiter.encode())
+        if not raw:
+            continue
+        if len(fields) == count:
+            good.append([fields[i] for i in use])
+            numbers.append(number)
+        else:
+            wrong.append((number, raw.decode("utf-8", "replace")))
+    columns = [pa.array([row[j] for row in good], pa.binary()).view(pa.string()) for j in range(len(use))]
+    table = pa.table(columns, [str(i) for i in use])
+    return Fields(table, np.array(numbers, np.int64), wrong)
