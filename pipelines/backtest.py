@@ -15,8 +15,8 @@ import pyarrow as pa
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.pvalue import AsList, AsSingleton
 
-from pipelines import __version__, backtest_report, report
-from pipelines.experiment import Checks, run_here, show_pictures, write_table
+from pipelines import __version__, backtest_report, output_folder, report
+from pipelines.experiment import Checks, near, run_here, show_pictures, write_table
 from pipelines.options import OptionsError, format_instant
 from transforms import schemas
 from transforms.backtesting import (
@@ -68,6 +68,13 @@ STEPS = (
     ("BuildWorld", "finding when pages changed"),
     ("PlayTrials", "following the policies"),
     ("WriteResults", "writing results"),
+)
+OWN = (
+    "days.parquet",
+    "results.parquet",
+    "summary.parquet",
+    "results.json",
+    *output_folder.pictures(f"freshness-{weights}" for weights in WEIGHTS),
 )
 KINDS = ("changes", "observations", "requests", "signals", "pages")
 
@@ -251,7 +258,8 @@ class Settings:
         )
         if settings.against not in settings.policies:
             check.problems.append(
-                f"--against={settings.against}: not among --policies: add it there, or give another --against"
+                f"--against={settings.against}: not among --policies: add it there, or give another "
+                f"--against{near(settings.against, settings.policies)}"
             )
         if check.problems:
             raise OptionsError(check.problems)
@@ -353,6 +361,7 @@ class WriteResults(beam.DoFn):
         if replayed.problem:
             yield write_json(output, PROBLEM, {"problem": replayed.problem})
             return
+        output_folder.clear(output, OWN)
         order = {name: at for at, name in enumerate(POLICIES)}
         scored = sorted(scored, key=lambda s: (s.weights, s.budget, order[s.policy], s.repetition))
         begin = scored_from(replayed.world, self._settings.warm_up)

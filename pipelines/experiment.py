@@ -8,6 +8,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Collection, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import apache_beam as beam
@@ -15,12 +16,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
+from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
-from pipelines import plots, waiting
+from pipelines import local_worker, output_folder, plots, stopping, waiting
 from pipelines.nightly import local_runner
 from pipelines.options import parse_instant
 from pipelines.plots import Picture
-from transforms.sinks import FileInfo, make_folder, write_file
+from transforms.sinks import FileInfo, write_file
 
 
 class Checks:
@@ -111,19 +113,20 @@ def run_here(
 
     Raises
     ------
-    policies.errors.RecrawlError, waiting.RunnerError
+    OptionsError, policies.errors.RecrawlError, waiting.RunnerError
     """
+    output_folder.check(output)
     options = PipelineOptions(list(beam_arguments))
     runner = local_runner(options)
     if runner is not None:
-        direct = options.view_as(DirectOptions)
-        direct.direct_num_workers = workers
+        options.view_as(DirectOptions).direct_num_workers = workers
         if workers > 1:
-            direct.direct_running_mode = "multi_processing"
-    make_folder(output)
+            runner = FnApiRunner(default_environment=local_worker.environment())
     pipeline = beam.Pipeline(runner=runner, options=options)
     build(pipeline)
-    waiting.finish(pipeline)
+    # A job elsewhere has to be cancelled, which takes its time.
+    with stopping.at_once() if runner is not None else nullcontext():
+        waiting.finish(pipeline, remedy="Results are not complete; run it again")
 
 
 def write_table(folder: str, name: str, table: pa.Table) -> FileInfo:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from apache_beam.io.filesystems import FileSystems
 
-from pipelines import backtest, backtest_report
+from pipelines import backtest, backtest_report, output_folder
 from pipelines.backtest import ROOM, Settings, least_budget, scorings_of
 from pipelines.experiment import aligned, read_table, show_pictures, write_table
 from pipelines.options import OptionsError
@@ -39,6 +39,7 @@ DEFAULT_POLICIES = (
 )
 SPAN = 100.0
 """How far below the log's own rate, or around the rate of changes, budgets are looked for."""
+OWN = ("frontier.parquet", *output_folder.pictures(f"frontier-{weights}" for weights in backtest.WEIGHTS))
 
 FRONTIER = pa.schema(
     [
@@ -160,6 +161,7 @@ class WriteFrontier(beam.DoFn):
             runs |= {(s.policy, s.weights, s.repetition, s.budget): s for s in answer.runs}
         table = pa.Table.from_pylist([_row(a) for a in answers], FRONTIER)
         if not replayed.problem:
+            output_folder.clear(self._settings.output, OWN)
             yield write_table(self._settings.output, "frontier.parquet", table)
         yield from backtest.WriteResults(self._settings).process(None, list(runs.values()), replayed, counts)
 

@@ -12,6 +12,8 @@ from typing import Any, TextIO
 
 _RUNNER = "apache_beam.runners.portability.fn_api_runner.fn_runner"
 _ELSEWHERE = "pipelines.waiting"
+QUIET_SECONDS = 60.0
+"""Between two counts that go to a file."""
 Steps = tuple[tuple[str, str], ...]
 # First step of a stage, as the runner names it, and what it means to a person.
 _STEPS: Steps = (
@@ -31,23 +33,44 @@ class _Progress(logging.Handler):
 
     def __init__(self, stream: TextIO, steps: Steps) -> None:
         super().__init__(logging.DEBUG)
-        self._stream, self._steps = stream, steps
-        self._started = time.monotonic()
+        self._clock, self._steps = Clock(stream), steps
         self._next = 0
 
     def emit(self, record: logging.LogRecord) -> None:
         message = record.getMessage()
         if record.name == _ELSEWHERE:
-            self._show(message)
+            self._clock.say(message)
         elif message.startswith("Running "):
             for at in range(len(self._steps) - 1, self._next - 1, -1):
                 if self._steps[at][0] in message:
-                    self._show(self._steps[at][1])
+                    self._clock.say(self._steps[at][1])
                     self._next = at + 1
                     return
 
-    def _show(self, text: str) -> None:
-        print(f"{time.monotonic() - self._started:7.1f} s  {text}", file=self._stream, flush=True)
+
+class Clock:
+    """Lines that say what a run is doing, with the seconds since it began."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._started = self._shown = time.monotonic()
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        print(f"{self._seconds()}  {text}", file=self._stream, flush=True)
+
+    def count(self, done: int, total: int, what: str) -> None:
+        """How far it is: on a terminal a line that the next one takes, elsewhere a line now and then."""
+        line = f"{self._seconds()}  {done} of {total} {what}"
+        if self._stream.isatty():
+            gone = "\r\x1b[K" if done == total else ""
+            print(f"\r\x1b[K{line}{gone}", end="", file=self._stream, flush=True)
+        elif time.monotonic() - self._shown >= QUIET_SECONDS:
+            print(line, file=self._stream, flush=True)
+            self._shown = time.monotonic()
+
+    def _seconds(self) -> str:
+        return f"{time.monotonic() - self._started:7.1f} s"
 
 
 def also_on_stderr(command: str, warnings: Sequence[str]) -> None:

@@ -8,15 +8,18 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines import figures, plots, reproduced
+from pipelines import figures, output_folder, plots, reproduced, stopping
 from pipelines.figures.records import Columns, Figure, Made
 from pipelines.options import OptionsError
+from pipelines.report import Clock
+from policies.errors import RecrawlError
 from transforms.sinks import write_file
 
 DESCRIPTION = """\
@@ -31,6 +34,8 @@ LIST: Final = "list"
 MAX_REPETITIONS, MAX_WORKERS = 10_000, 64
 LEAST_TIME: Final = 4.0
 INT32: Final = ("repetition",)
+MORE: Final = ("over_time", "pages", "rates")
+"""Names of tables that some figures have besides the results."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,6 +80,23 @@ def _pages(text: str | None, figure: Figure, found: list[str]) -> list[int]:
     return sorted(set(pages))
 
 
+def _document_problem(path: str) -> str | None:
+    folder = os.path.dirname(path) or "."
+    if os.path.isdir(path):
+        return f"--document={path}: is a folder; give a Markdown file"
+    if not os.path.isdir(folder):
+        return f"--document={path}: there is no folder {folder}: make it, or give another file"
+    if not os.access(path if os.path.exists(path) else folder, os.W_OK):
+        return f"--document={path}: cannot be written; give another file, or the right to write it"
+    return None
+
+
+def own() -> list[str]:
+    """Names of all files that the command may have left in its folder, of any figure."""
+    tables = [f"{name}.parquet" for name in ("results", *MORE)]
+    return [*tables, "report.md", *output_folder.pictures(figures.names())]
+
+
 def _problems(parsed: argparse.Namespace) -> list[str]:
     """What is wrong with the options, of a figure that there is."""
     found: list[str] = []
@@ -88,6 +110,8 @@ def _problems(parsed: argparse.Namespace) -> list[str]:
     ):
         if value is not None and not 1 <= value <= most:
             found.append(f"--{name}={value}: give a number from 1 to {most}")
+    if parsed.document and (problem := _document_problem(parsed.document)):
+        found.append(problem)
     if not 0 <= parsed.seed < 2**31:
         found.append(f"--seed={parsed.seed}: give a number from 0 to {2**31 - 1}")
     if parsed.until is not None:
@@ -110,27 +134,34 @@ def problems(parsed: argparse.Namespace) -> list[str]:
         return [str(error)]
 
 
-def _parts(run: Callable[[Any], Any], tasks: list[Any], workers: int) -> Iterator[Any]:
-    """Parts of all tasks, in order of the tasks; progress goes to the terminal."""
+def _parts(run: Callable[[Any], Any], tasks: list[Any], workers: int, clock: Clock) -> Iterator[Any]:
+    """Parts of all tasks, in order of the tasks."""
     if workers == 1 or len(tasks) == 1:
-        for task in tasks:
+        for done, task in enumerate(tasks, 1):
             yield run(task)
+            clock.count(done, len(tasks), "parts")
         return
     # Spawned, not forked: libraries of the parent have threads.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(workers, len(tasks)), mp_context=context) as pool:
-        pending = {pool.submit(run, task): number for number, task in enumerate(tasks)}
-        parts: list[Any] = [None] * len(tasks)
+    size = min(workers, len(tasks))
+    with ProcessPoolExecutor(size, context, stopping.end_with, (os.getpid(),)) as pool:
         try:
+            with stopping.deaf_children():
+                pending = {pool.submit(run, task): number for number, task in enumerate(tasks)}
+            parts: list[Any] = [None] * len(tasks)
             for done, future in enumerate(as_completed(pending), 1):
                 parts[pending[future]] = future.result()
-                if sys.stderr.isatty():
-                    print(f"\r{done} of {len(tasks)} parts", end="", file=sys.stderr, flush=True)
+                clock.count(done, len(tasks), "parts")
+        except BrokenProcessPool:
+            raise RecrawlError(
+                f"one of {size} worker processes died, usually for want of memory: give fewer --workers or "
+                "--pages"
+            ) from None
         except BaseException:
+            for process in multiprocessing.active_children():  # else a part is waited for, be it an hour
+                process.kill()
             pool.shutdown(cancel_futures=True)
             raise
-        if sys.stderr.isatty():
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
     yield from parts
 
 
@@ -179,8 +210,13 @@ def run(parsed: argparse.Namespace) -> int:
     pages = _pages(parsed.pages, figure, [])
     repetitions = parsed.repetitions or figure.repetitions
     until = parsed.until or figure.until
+    output_folder.check(parsed.output)
     tasks = figure.tasks(pages, repetitions, until or 0.0, parsed.seed, parsed.workers)
-    made = figure.make(list(_parts(figure.run, tasks, parsed.workers)))
+    clock = Clock(sys.stderr)
+    clock.say(f"running {figure.name}")
+    made = figure.make(list(_parts(figure.run, tasks, parsed.workers, clock)))
+    clock.say("writing results")
+    output_folder.clear(parsed.output, own())
     _write_tables(parsed.output, made)
     pictures: dict[str, bytes] = {}
     if not parsed.no_plots:
@@ -197,5 +233,10 @@ def run(parsed: argparse.Namespace) -> int:
     print(reproduced.on_screen(figure, made))
     print(f"\n{parsed.output}: results.parquet, report.md" + (", pictures" if pictures else ""))
     if parsed.document:
-        reproduced.put(parsed.document, figure, made, command, pictures, figures.names())
+        try:
+            reproduced.put(parsed.document, figure, made, command, pictures, figures.names())
+        except OSError as error:
+            raise RecrawlError(
+                f"--document={parsed.document}: {error.strerror}; the report is in {parsed.output}/report.md"
+            ) from error
     return 0

@@ -14,7 +14,7 @@ import pyarrow as pa
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.pvalue import AsList
 
-from pipelines import __version__, report, simulate_report
+from pipelines import __version__, output_folder, report, simulate_report
 from pipelines.experiment import Checks, near, run_here, show_pictures, write_table
 from pipelines.options import OptionsError
 from policies.simulation.drawn import CLICKS, GAMMA, MOST_SEED, OFFERS, REQUESTS, UNIFORM, WORLDS, ZIPF, Model
@@ -51,6 +51,13 @@ RECALL, FALSE_SIGNALS, CHANGE_RATE, SHAPE = (0.25, 0.25), (0.1, 0.6), 0.5, 0.5
 
 PROBLEMS = "problems.json"
 STEPS = (("RunCells", "following the policies"), ("WriteResults", "writing results"))
+OWN = (
+    "results.parquet",
+    "over_time.parquet",
+    "summary.parquet",
+    "simulate.json",
+    *output_folder.pictures(simulate_report.PICTURES),
+)
 MOST_PAGES = 200_000
 MOST_PAGE_DAYS = 50_000_000
 MOST_SLOTS = 20_000_000
@@ -351,6 +358,7 @@ class WriteResults(beam.DoFn):
         if problems:
             yield write_json(settings.output, PROBLEMS, {"problems": problems})
             return
+        output_folder.clear(settings.output, OWN)
         outcomes = [o for o in found if isinstance(o, Outcome)]
         order = {name: at for at, name in enumerate(settings.policies)}
         outcomes = sorted(outcomes, key=lambda o: (o.pages, o.bandwidth, order[o.policy], o.repetition))

@@ -19,6 +19,7 @@ from transforms.simulating import is_told
 
 MOST_PANELS = 6
 OFF_BUDGET = 0.015
+PICTURES = ("accuracy_against_pages", "accuracy_against_budget", "accuracy_over_time")
 
 
 def report(folder: str, against: str) -> str:
@@ -134,13 +135,13 @@ def pictures(folder: str) -> list[Picture]:
             (f"{b:g} crawls per day", plots.accuracy_against_pages("", "", _columns(rows, "bandwidth", b)))
             for b in bandwidths
         ]
-        found.append(_joined("accuracy_against_pages", "Share of fresh requests by pages", panels))
+        found.append(_joined(PICTURES[0], "Share of fresh requests by pages", panels))
     if len(bandwidths) > 1:
         panels = []
         for m in pages:
             mine = plots.freshness_against_budget("", "", _columns(rows, "pages", m), budget="budget")
             panels.append((f"{m:,} pages", mine))
-        found.append(_joined("accuracy_against_budget", "Share of fresh requests by budget", panels))
+        found.append(_joined(PICTURES[1], "Share of fresh requests by budget", panels))
     panels = []
     for (m, b), cell in _cells(over_time):
         by_policy: dict[str, FloatArray] = {}
@@ -151,7 +152,7 @@ def pictures(folder: str) -> list[Picture]:
         middle = np.array([(begin + end) / 2 for begin, end in ends])
         title = f"{m:,} pages, {b:g} crawls per day"
         panels.append((title, Picture("", "", [plots.accuracy_over_time("", middle, by_policy)])))
-    found.append(_joined("accuracy_over_time", "Share of fresh requests over time, days", panels))
+    found.append(_joined(PICTURES[2], "Share of fresh requests over time, days", panels))
     return found
 
 

@@ -17,6 +17,7 @@ _LOGGER = logging.getLogger(__name__)
 # Prism asks a busy worker at most every 30 s how far it is.
 SILENCE_SECONDS = 600.0
 CANCEL_SECONDS = 20.0
+NIGHT_AGAIN = "Nothing is committed: there is no manifest.json; run the night again"
 _DEAD_WORKER = re.compile(
     r"SDK worker disconnected|send on closed channel|Channel closed prematurely|Process died with exit code|"
     r"didn't get control connection"
@@ -29,8 +30,15 @@ class RunnerError(RuntimeError):
     """The runner gave the job up. What it said is the `__cause__`."""
 
 
-def finish(pipeline: beam.Pipeline, wait: bool = True) -> Any:
+def finish(pipeline: beam.Pipeline, wait: bool = True, remedy: str = NIGHT_AGAIN) -> Any:
     """Run a pipeline, to its end unless it is not to be waited for.
+
+    Parameters
+    ----------
+    pipeline : beam.Pipeline
+    wait : bool
+    remedy : str
+        What is said of a job that its runner gave up: what is left of it, and what to do.
 
     Raises
     ------
@@ -56,9 +64,7 @@ def finish(pipeline: beam.Pipeline, wait: bool = True) -> Any:
         message = _silence() if isinstance(error, _Silent) else _explained(str(error), error)
         if message is None:
             raise
-        raise RunnerError(
-            f"{message}. Nothing is committed: there is no manifest.json; run the night again"
-        ) from error
+        raise RunnerError(f"{message}. {remedy}") from error
     return result
 
 

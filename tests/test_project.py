@@ -136,7 +136,7 @@ PAGES = {
 def test_the_readme_lists_every_option() -> None:
     """Options of each parser stand in the README or in the command's page, and no others but Beam's own."""
     every = {"--help", "--version"}
-    for command, parser in cli._parser()._subparsers._group_actions[0].choices.items():
+    for command, parser in cli.parser()._subparsers._group_actions[0].choices.items():
         declared = {o for action in parser._actions for o in action.option_strings if o.startswith("--")}
         text = README
         if command in PAGES:

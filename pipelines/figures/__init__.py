@@ -38,6 +38,6 @@ def get(name: str) -> Figure:
     found = all_figures()
     if name not in found:
         near = difflib.get_close_matches(name, found, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        hint = f"; did you mean {near[0]}?" if near else ":"
         raise ValueError(f"there is no figure {name!r}{hint} `recrawl reproduce list` names them")
     return found[name]

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks import backtest_histories
+from benchmarks import backtest_histories, backtest_logs
 from pipelines import backtest_report, cli, frontier
 from pipelines.backtest_report import compare
 from policies.page_state import US_PER_DAY
@@ -113,7 +113,7 @@ def test_a_crawl_log_with_clicks(world: World, tmp_path: Path, capsys: pytest.Ca
     options += ["--policies", "recrawl", "click-weighted", "--workers=1", f"--output={tmp_path}/out"]
     assert run("backtest", *options, "--no_plots") == 0
     text = capsys.readouterr().out
-    assert "clicks weights" in text and "The log: 1" in text
+    assert "clicks weights" in text and "The log: 1" in text and " % of them drawn." in text
     assert "A crawl log shows whether a page changed between two crawls, not how often" in text
     rows = pq.read_table(tmp_path / "out" / "results.parquet").to_pylist()
     assert len({r["budget"] for r in rows}) == 3 and max(r["budget"] for r in rows) == pytest.approx(
@@ -365,14 +365,5 @@ def test_without_the_histories_it_says_so(
     monkeypatch.setenv("RECRAWL_SHARED", str(tmp_path))
     assert backtest_histories.main(["prices_tcg", "--out", str(tmp_path)]) == 0
     assert capsys.readouterr().out.startswith("skipped: no events.tsv.gz")
-
-
-def test_an_interrupted_run_says_so(
-    changes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("pipelines.backtest.run_pipeline", stop)
-    assert run("backtest", f"--changes={changes}", f"--output={tmp_path}") == 1
-    assert capsys.readouterr().err == "recrawl: interrupted; results are not complete\n"
+    assert backtest_logs.main(["prices_tcg"]) == 0
+    assert capsys.readouterr().out.endswith("skipped: no events.tsv.gz of prices_tcg; set RECRAWL_SHARED\n")

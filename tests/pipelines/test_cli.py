@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from pipelines import __version__, cli
+from pipelines import __version__, cli, explaining
 from pipelines.options import NightlyOptions
 from tests.pipelines.jobs import at, command, crawls, nightly, write_rows
 from transforms.inputs import InputError
@@ -80,6 +82,28 @@ def test_help_has_the_unit(name, unit):
 def test_version():
     code, out, _ = command("--version")
     assert code == 0 and __version__ in out
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"]])
+def test_help_and_version_import_nothing_that_takes_time(words):
+    """Beam, NumPy and Arrow take seconds."""
+    program = (
+        "import sys; from pipelines import cli\n"
+        f"try: cli.main({words})\n"
+        "finally: print({'apache_beam', 'numpy', 'pyarrow', 'scipy'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "set()"
+
+
+def test_the_help_of_a_command_is_whole_whichever_way_it_is_made():
+    """That of all parsers, which the README is checked with, and that which a user sees."""
+    every = cli.parser()._subparsers._group_actions[0].choices
+    assert list(every) == list(cli.COMMANDS)
+    for name in ("diff", "synthesize"):
+        alone = cli.parser(name)._subparsers._group_actions[0].choices[name]
+        assert alone.format_help() == every[name].format_help()
+        assert len(alone._actions) > 3
 
 
 def test_no_command_or_an_unknown_one_is_a_usage_error():
@@ -253,10 +277,10 @@ def test_the_sentence_of_an_input_error_survives_a_runner():
         except InputError as e:
             raise RuntimeError("bundle failed") from e
     except RuntimeError as e:
-        assert cli.explain(e) == ("f.csv: no column url", cli.EXIT_USAGE)
+        assert explaining.explain(e) == ("f.csv: no column url", cli.EXIT_USAGE)
     text = "Traceback ...\ntransforms.inputs.InputError: f.csv: no column url [while running 'Read']\n\nmore"
-    assert cli.explain(RuntimeError(text)) == ("f.csv: no column url", cli.EXIT_USAGE)
-    assert cli.explain(RuntimeError("other")) is None
+    assert explaining.explain(RuntimeError(text)) == ("f.csv: no column url", cli.EXIT_USAGE)
+    assert explaining.explain(RuntimeError("other")) is None
 
 
 @pytest.mark.parametrize("name", ["output", "state"])

@@ -10,7 +10,7 @@ import pytest
 from apache_beam.portability.api import beam_job_api_pb2
 from apache_beam.runners.portability.prism_runner import PrismRunner
 
-from pipelines import cli, waiting
+from pipelines import cli, explaining, waiting
 from tests.pipelines.jobs import crawls, nightly, write_rows
 
 PORTABLE = ("--runner=PortableRunner", "--environment_type=LOOPBACK")
@@ -136,6 +136,6 @@ def test_the_command_explains_a_runners_error_by_its_cause():
     inner = RuntimeError("... policies.errors.InfeasibleError: floors are above it [while running 'x']\n")
     outer = waiting.RunnerError("the runner's job failed")
     outer.__cause__ = inner
-    assert cli.explain(outer) == ("floors are above it", cli.EXIT_USAGE)
+    assert explaining.explain(outer) == ("floors are above it", cli.EXIT_USAGE)
     outer.__cause__ = RuntimeError("something else")
-    assert cli.explain(outer) == ("the runner's job failed", cli.EXIT_FAILED)
+    assert explaining.explain(outer) == ("the runner's job failed", cli.EXIT_FAILED)

@@ -14,7 +14,7 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from cronsim import CronSim
 
-from pipelines import cli, night
+from pipelines import cli, dispatch, night
 from pipelines.options import OptionsError, parse_instant
 from tests.pipelines.jobs import at, seen, write_rows
 from tests.pipelines.jobs import command as cli_command
@@ -42,10 +42,12 @@ def command(request: pytest.FixtureRequest, tmp_path: Path) -> list[str]:
 
 def unknown(arguments: list[str]) -> set[str]:
     """Options that neither `recrawl night` nor Beam declares."""
-    parsed, rest = cli._parser().parse_known_args(arguments)
+    parsed, rest = cli.parser().parse_known_args(arguments)
     assert parsed.command == "night"
     # A portable runner's server may know more, so that the command line itself does not look.
-    return {o.split("=")[0] for o in cli._unknown_options([o for o in rest if not o.startswith("--runner")])}
+    return {
+        o.split("=")[0] for o in dispatch.unknown_options([o for o in rest if not o.startswith("--runner")])
+    }
 
 
 def test_the_command_line_takes_it(command: list[str]) -> None:

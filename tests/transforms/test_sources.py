@@ -10,7 +10,7 @@ import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that
 
-from pipelines import cli
+from pipelines import explaining
 from tests.transforms.files import OBSERVATIONS, URL, write_file
 from transforms import schemas
 from transforms.carrying import Previous
@@ -141,7 +141,7 @@ def test_an_unusable_input_stops_the_run_with_one_sentence(tmp_path, kind, name,
         (tmp_path / name).write_text(text)
     with pytest.raises(Exception) as caught:
         _run(kind, f"{tmp_path}/{name}")
-    sentence, _ = cli.explain(caught.value)
+    sentence, _ = explaining.explain(caught.value)
     assert message in sentence
     assert "\n" not in sentence
     assert "while running" not in sentence
