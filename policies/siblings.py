@@ -14,9 +14,13 @@ does, and all sums are whole numbers of one unit, which merge in any order.
 On some sites this helps, on others it does harm. So each crawl whose outcome was predicted is also a trial:
 the log of the probability that the rule, with the evidence of the night before, gave to what the crawl found,
 minus the log of the one without the rule. A group's gains are added up with a half-life, and the rule is
-applied where they are more than two standard errors above zero and more than one nat. Crawls of one day share
-their siblings and so their luck: the standard error is that of sums of days, and no group can pass with less
-than five days of gains.
+applied where more than three nats of them are left without the best day: where it has made what was found 20
+times as likely. If pages change alone and as predicted, that likelihood ratio is a martingale of mean 1, so
+that the sum of all days is ever above three nats for one group in twenty at most (Ville's inequality). Crawls
+of one day share their siblings and so their luck, and no prediction is quite right: the best day is left out.
+
+How much the gains spread is not asked. Their sum is what the rule was good for, and a night on which all
+predictions were off, such as the third of a new site, would stand against a group for months.
 """
 
 from __future__ import annotations
@@ -39,8 +43,8 @@ HALF_LIFE_DAYS = 30.0
 MIN_PAGES = 20
 """Smaller groups are left out: what is kept of a group, at most 90 rows, must be small beside its pages."""
 
-MIN_GAIN_NATS = 1.0
-MIN_STANDARD_ERRORS = 2.0
+MIN_GAIN_NATS = 3.0
+"""Of all days but the best."""
 
 GAIN_UNIT = 2.0**-32
 
@@ -138,7 +142,7 @@ class SiblingDays:
         return SiblingClock(self).factor(group, after, before)
 
     def gains(self, n_groups: int, as_of_day: int) -> tuple[FloatArray, FloatArray]:
-        """Gain of each group, older days counting less, and its standard error around 0.
+        """Gain of each group, older days counting less, and that of its best day.
 
         Parameters
         ----------
@@ -148,17 +152,19 @@ class SiblingDays:
 
         Returns
         -------
-        gain, standard_error : (n_groups,) float64, nats
+        gain, best_day : (n_groups,) float64, nats
+            The second is 0 where no day had a gain.
         """
         age = np.clip(as_of_day - self.day, 0, KEPT_DAYS)
         gain = _WEIGHT[age] * (self.gain * GAIN_UNIT)
-        total = np.bincount(self.group, gain, n_groups).astype(np.float64)
-        return total, np.sqrt(np.bincount(self.group, gain * gain, n_groups))
+        best = np.zeros(n_groups)
+        np.maximum.at(best, self.group, gain)
+        return np.bincount(self.group, gain, n_groups).astype(np.float64), best
 
     def pays(self, n_groups: int, as_of_day: int) -> BoolArray:
         """Groups whose log shows that the rule predicts better than the days alone: (n_groups,) bool."""
-        gain, error = self.gains(n_groups, as_of_day)
-        pays: BoolArray = (gain > MIN_GAIN_NATS) & (gain > MIN_STANDARD_ERRORS * error)
+        gain, best = self.gains(n_groups, as_of_day)
+        pays: BoolArray = gain - best > MIN_GAIN_NATS
         return pays
 
 
