@@ -12,7 +12,17 @@ from transforms.normalise import KINDS
 
 KINDS_WITH_FORMATS = ("observations", "requests")
 # Of dialects: what files do not say of themselves. By name: the kind of input, what it means.
-DIALECT_OPTIONS: dict[str, tuple[str, str]] = {}
+DIALECT_OPTIONS: dict[str, tuple[str, str]] = {
+    "nutch_sync_delta_rate": (
+        "observations",
+        "share of a page's age by which Nutch' adaptive schedule brings fetches forward (its "
+        "sync_delta_rate, 0.3); leave it out for others",
+    ),
+    "nutch_timezone": (
+        "observations",
+        "time zone of the dates in dumps of Nutch, such as Europe/Berlin: they have its abbreviation only",
+    ),
+}
 
 
 def add_arguments(parser: Any) -> None:

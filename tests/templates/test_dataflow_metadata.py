@@ -39,6 +39,8 @@ EXAMPLES: dict[str, tuple[list[str], list[str]]] = {
     ),
     "requests_format": (["auto", "canonical"], ["Auto", ""]),
     "requests_columns": (["day=date,clicks=visits"], ["day", "day=date,"]),
+    "nutch_timezone": (["Europe/Berlin", "UTC"], ["", "Mid Europe"]),
+    "nutch_sync_delta_rate": (["0.3", "0"], ["1", "30%"]),
     "pages": (["gs://site/pages.parquet"], ["pages.parquet"]),
     "hosts": (["gs://site/hosts.csv"], ["https://site/hosts.csv"]),
     "signals": (["gs://site/signals/*.jsonl"], ["gs:/site/signals"]),

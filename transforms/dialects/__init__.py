@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from transforms.formats import Block
 
 AUTO, CANONICAL = "auto", "canonical"
-_MODULES: tuple[str, ...] = ("crawl_log",)
+_MODULES: tuple[str, ...] = ("crawl_log", "nutch")
 """In the order in which they are asked whether a file is theirs."""
 
 

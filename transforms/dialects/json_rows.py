@@ -1,0 +1,91 @@
+"""Lines of JSON whose wanted fields lie at different depths, to a table with a known schema."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.json
+from numpy.typing import NDArray
+
+from transforms.dialects.tables import filled_lines
+from transforms.normalise import rejected_rows
+
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True)
+class Records:
+    """Records of a block: a table of n rows with the schema that was asked for, and each row's line."""
+
+    table: pa.Table
+    line: NDArray[np.int64]
+    rejected: pa.RecordBatch | None
+
+
+def parse(block: bytes, line: int, schema: pa.Schema, path: str) -> Records:
+    """Read one object a line; lone brackets, and commas at line ends, are those of an array.
+
+    Parameters
+    ----------
+    schema : pa.Schema
+        Fields that are wanted, nested as they are in the records; leaves are text. A number where a text is
+        wanted is its text, one value where a list is wanted a list of one, what is missing null.
+    """
+    try:
+        table = pa.json.read_json(
+            pa.BufferReader(block),
+            pa.json.ReadOptions(use_threads=False, block_size=len(block) + 1),
+            pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+        )
+        numbers = filled_lines(block, line)
+        # Arrow takes a line "null" for a record without values, and two objects of a line for two rows.
+        if len(numbers) == table.num_rows and b"\nnull" not in block and block[:4] != b"null":
+            return Records(table.select(schema.names).combine_chunks(), numbers, None)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
+        pass
+    return _parse_slowly(block, line, schema, path)
+
+
+def _parse_slowly(block: bytes, line: int, schema: pa.Schema, path: str) -> Records:
+    records: list[dict[str, Any]] = []
+    numbers: list[int] = []
+    bad: list[int] = []
+    samples: list[str] = []
+    for number, raw in enumerate(block.split(b"\n"), line):
+        text = raw.removeprefix(_BOM).decode("utf-8", "replace").strip().removesuffix(",")
+        if text in ("", "[", "]"):
+            continue
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            found = None
+        # A whole array on one line is as many records.
+        for one in found if isinstance(found, list) and found else [found]:
+            if isinstance(one, dict):
+                records.append({f.name: _as(one.get(f.name), f.type) for f in schema})
+                numbers.append(number)
+            else:
+                bad.append(number)
+                samples.append(text)
+    rejected = rejected_rows(path, bad, "bad_json", samples) if bad else None
+    columns = [pa.array([record[f.name] for record in records], f.type) for f in schema]
+    return Records(pa.table(columns, schema=schema), np.array(numbers, np.int64), rejected)
+
+
+def _as(value: Any, kind: pa.DataType) -> Any:
+    if value is None:
+        return None
+    if pa.types.is_struct(kind):
+        return {f.name: _as(value.get(f.name), f.type) for f in kind} if isinstance(value, dict) else None
+    if pa.types.is_list(kind):
+        values = value if isinstance(value, list) else [value]
+        return [_as(v, kind.value_type) for v in values]
+    if isinstance(value, dict | list):
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value).encode("utf-8", "replace").decode()
