@@ -4,9 +4,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from benchmarks.backtest_logs import crawled, one_a_gap
 from policies.page_state import US_PER_DAY
 from policies.simulation import metrics
-from policies.typing_ import FloatArray, IntArray
+from policies.typing_ import FloatArray
 from tests.transforms.replayed_worlds import poisson_world
 from transforms import replaying, schemas
 from transforms.hashing import hash_texts
@@ -113,21 +114,6 @@ def test_other_pages_move_no_draws_but_through_the_prior(monkeypatch: pytest.Mon
         assert mine.tolist() == whole.history.change_us[same].tolist()
 
 
-def rare_crawls(true: World, every: float) -> pa.RecordBatch:
-    """A crawl log of a world, pages at equal distances of so many days, without any date."""
-    past, rng = true.history, np.random.Generator(np.random.Philox(key=8))
-    number = int((past.end_us - past.start_us) / US_PER_DAY / every)
-    page = np.repeat(np.arange(len(true)), number)
-    day = np.tile(np.arange(number) * every, len(true)) + np.repeat(every * rng.random(len(true)), number)
-    visit = past.start_us - US_PER_DAY + (day * US_PER_DAY).astype(np.int64)
-    columns = {
-        "url": true.url.take(pa.array(page)),
-        "fetched_at": times(visit.tolist()),
-        "digest": [str(v) for v in past.version(page, visit)],
-    }
-    return batch("observations", columns)
-
-
 def fresh_shares(world: World, budget: float) -> FloatArray:
     """Of each page, (n,), crawled at equal distances; scored from day 20 to five days before the end."""
     past, n = world.history, len(world)
@@ -140,21 +126,14 @@ def fresh_shares(world: World, budget: float) -> FloatArray:
     return metrics.fresh_days(past, page, at_us[inside], low, high) / ((high - low) / US_PER_DAY)
 
 
-def one_a_gap(key: IntArray, at_us: IntArray, gap_us: IntArray, *_: object) -> tuple[IntArray, ...]:
-    """What a log shows and nothing more, at a random instant."""
-    rng = np.random.Generator(np.random.Philox(key=2))
-    back = (rng.random(len(key)) * gap_us).astype(np.int64)
-    return np.arange(len(key)), at_us - back, np.ones(len(key), np.bool_)
-
-
 def test_freshness_by_a_log_of_rare_crawls_is_that_of_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rates differ a thousandfold; crawled every five days, half of the crawls find a change."""
     rng = np.random.Generator(np.random.Philox(key=8))
     true = poisson_world(rng.gamma(0.5, 0.6, 1000), 120, seed=3)
     window = ReplaySettings(true.start_us, true.end_us)
-    told = build_world([rare_crawls(true, 5.0)], window)
+    told = build_world([crawled(true, 5.0)], window)
     monkeypatch.setattr(replaying.imputation, "changes", one_a_gap)
-    before = build_world([rare_crawls(true, 5.0)], window)
+    before = build_world([crawled(true, 5.0)], window)
     for budget in (0.05, 0.1, 0.2):
         truth = fresh_shares(true, budget)
         off = fresh_shares(told.world, budget) - truth
