@@ -64,6 +64,33 @@ class RuleState:
             getattr(self, f.name)[rows] = getattr(other, f.name)
 
 
+@dataclass(frozen=True)
+class Fetches:
+    """What one fetch of each of n pages found.
+
+    Attributes
+    ----------
+    changed : (n,) bool
+        The digest is not that of the last successful fetch; without meaning where there was none.
+    status : (n,) int64
+        HTTP status; 0 where no answer came.
+    now_us : (n,) int64
+        Instant of the fetch, microseconds of the rule's clock.
+    last_modified_us : (n,) int64, optional
+        Last-Modified of the answer, `NO_TIME` where there is none.
+    """
+
+    changed: BoolArray
+    status: IntArray
+    now_us: IntArray
+    last_modified_us: IntArray | None = None
+
+    @property
+    def told_us(self) -> IntArray:
+        """Last-Modified, `NO_TIME` where nothing was said."""
+        return np.full(len(self.now_us), NO_TIME) if self.last_modified_us is None else self.last_modified_us
+
+
 class Rule(ABC):
     """A rule of intervals."""
 
@@ -85,33 +112,8 @@ class Rule(ABC):
         )
 
     @abstractmethod
-    def after_fetch(
-        self,
-        state: RuleState,
-        changed: BoolArray,
-        status: IntArray,
-        now_us: IntArray,
-        last_modified_us: IntArray | None = None,
-    ) -> RuleState:
-        """State after one fetch of each page.
-
-        Parameters
-        ----------
-        state : RuleState
-            Of n pages.
-        changed : (n,) bool
-            The digest is not that of the last successful fetch; without meaning where there was none.
-        status : (n,) int64
-            HTTP status; 0 where no answer came.
-        now_us : (n,) int64
-            Instant of the fetch, microseconds of the rule's clock.
-        last_modified_us : (n,) int64, optional
-            Last-Modified of the answer, `NO_TIME` where there is none.
-
-        Returns
-        -------
-        RuleState
-        """
+    def after_fetch(self, state: RuleState, found: Fetches) -> RuleState:
+        """State after one fetch of each page."""
 
 
 def _java_round(x: FloatArray) -> IntArray:
@@ -150,15 +152,8 @@ class NutchDefault(Rule):
     def _initial_interval(self) -> int:
         return self.default_interval_s
 
-    def after_fetch(
-        self,
-        state: RuleState,
-        changed: BoolArray,
-        status: IntArray,
-        now_us: IntArray,
-        last_modified_us: IntArray | None = None,
-    ) -> RuleState:
-        told = np.full(len(state), NO_TIME) if last_modified_us is None else last_modified_us
+    def after_fetch(self, state: RuleState, found: Fetches) -> RuleState:
+        changed, status = found.changed, found.status
         answered = (status >= 200) & (status < 400)
         gone = (status >= 400) & (status < 500)
         failed = ~answered & ~gone
@@ -167,7 +162,7 @@ class NutchDefault(Rule):
         differs = page & state.compared & changed
 
         start = np.where(state.interval == 0, self.default_interval_s, state.interval)
-        interval, wait_ms, modified = self._schedule(start, same, differs, now_us, told, state.modified_us)
+        interval, wait_ms, modified = self._schedule(start, same, differs, found, state.modified_us)
         # A page that was not modified keeps the time of its last modification (NUTCH-1341).
         modified = np.where(same, state.modified_us, modified)
         compared = page | (state.compared & (status == 304))
@@ -195,16 +190,10 @@ class NutchDefault(Rule):
         )
 
     def _schedule(
-        self,
-        interval: IntArray,
-        same: BoolArray,
-        differs: BoolArray,
-        now_us: IntArray,
-        told_us: IntArray,
-        modified_us: IntArray,
+        self, interval: IntArray, same: BoolArray, differs: BoolArray, found: Fetches, modified_us: IntArray
     ) -> tuple[IntArray, IntArray, IntArray]:
         """Interval in s, wait in ms and time of modification after an answer."""
-        return interval, interval * 1000, np.where(told_us > 0, told_us, modified_us)
+        return interval, interval * 1000, np.where(found.told_us > 0, found.told_us, modified_us)
 
 
 @dataclass(frozen=True)
@@ -239,14 +228,9 @@ class NutchAdaptive(NutchDefault):
     sync_delta_rate: float = 0.3
 
     def _schedule(
-        self,
-        interval: IntArray,
-        same: BoolArray,
-        differs: BoolArray,
-        now_us: IntArray,
-        told_us: IntArray,
-        modified_us: IntArray,
+        self, interval: IntArray, same: BoolArray, differs: BoolArray, found: Fetches, modified_us: IntArray
     ) -> tuple[IntArray, IntArray, IntArray]:
+        now_us, told_us = found.now_us, found.told_us
         one = np.float32(1.0)
         factor = np.where(differs, one - np.float32(self.dec_rate), one).astype(np.float32)
         factor = np.where(same, one + np.float32(self.inc_rate), factor).astype(np.float32)
@@ -302,14 +286,8 @@ class StormCrawlerAdaptive(Rule):
     def _initial_interval(self) -> int:
         return -1
 
-    def after_fetch(
-        self,
-        state: RuleState,
-        changed: BoolArray,
-        status: IntArray,
-        now_us: IntArray,
-        last_modified_us: IntArray | None = None,
-    ) -> RuleState:
+    def after_fetch(self, state: RuleState, found: Fetches) -> RuleState:
+        changed, status, now_us = found.changed, found.status, found.now_us
         same_status = status == 304
         fetched = ((status >= 200) & (status < 300)) | same_status
         known = fetched & (state.compared | same_status)
@@ -363,14 +341,8 @@ class Heritrix(Rule):
     def _initial_interval(self) -> int:
         return -1
 
-    def after_fetch(
-        self,
-        state: RuleState,
-        changed: BoolArray,
-        status: IntArray,
-        now_us: IntArray,
-        last_modified_us: IntArray | None = None,
-    ) -> RuleState:
+    def after_fetch(self, state: RuleState, found: Fetches) -> RuleState:
+        changed, status, now_us = found.changed, found.status, found.now_us
         answered = status > 0
         # Without a digest to compare with, the page counts as changed.
         differs = (changed | ~state.compared) & (status != 304)

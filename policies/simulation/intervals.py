@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from policies.crawler_rules import NOT_SAID, Rule, SitemapDriven
+from policies.crawler_rules import NOT_SAID, Fetches, Rule, SitemapDriven
 from policies.page_state import NO_TIME, US_PER_DAY
 from policies.simulation import metrics
 from policies.simulation.histories import ChangeHistory
@@ -139,7 +139,7 @@ def follow_rule(
         if dated:
             told = clock(history.last_change(active, due))
         ok = np.full(len(active), 200)
-        state = rule.after_fetch(state, version != seen, ok, clock(due), told)
+        state = rule.after_fetch(state, Fetches(version != seen, ok, clock(due), told))
         if not first:
             pages.append(active)
             times.append(due)

@@ -16,6 +16,7 @@ from policies.crawler_rules import (
     RULES,
     WEEKLY,
     YEARLY,
+    Fetches,
     Heritrix,
     NutchAdaptive,
     NutchDefault,
@@ -38,7 +39,7 @@ def one(value: int | bool) -> IntArray:
 def fetch(
     rule: Rule, state: RuleState, at_us: int, changed: bool = False, status: int = 200, told_us: int = NO_TIME
 ) -> RuleState:
-    return rule.after_fetch(state, np.array([changed]), one(status), one(at_us), one(told_us))
+    return rule.after_fetch(state, Fetches(np.array([changed]), one(status), one(at_us), one(told_us)))
 
 
 def waits(rule: Rule, changes: Sequence[bool], unit_us: int) -> list[float]:
@@ -273,7 +274,7 @@ def test_many_pages_at_once_are_as_one_by_one(rule: Rule) -> None:
     for _ in range(12):
         changed, status = rng.random(n) < 0.5, rng.choice([200, 200, 200, 301, 304, 404, 500, 0], n)
         told = np.where(rng.random(n) < 0.5, now - rng.integers(0, 40, n) * US_PER_DAY, NO_TIME)
-        together = rule.after_fetch(together, changed, status, now, told)
+        together = rule.after_fetch(together, Fetches(changed, status, now, told))
         for i, state in enumerate(states):
             states[i] = fetch(rule, state, int(now[i]), bool(changed[i]), int(status[i]), int(told[i]))
             for field in ("wait_us", "interval", "compared", "modified_us", "retries"):

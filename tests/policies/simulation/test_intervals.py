@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from policies.crawler_rules import NOT_SAID, RULES, WEEKLY, Heritrix, NutchDefault, Rule, SitemapDriven
+from policies.crawler_rules import (
+    NOT_SAID,
+    RULES,
+    WEEKLY,
+    Fetches,
+    Heritrix,
+    NutchDefault,
+    Rule,
+    SitemapDriven,
+)
 from policies.objectives import get
 from policies.page_state import NO_TIME, US_PER_DAY
 from policies.simulation import intervals, metrics
@@ -46,9 +55,11 @@ def by_hand(
         version = next((v for at, v in reversed(changes) if at <= now), 0)
         state = rule.after_fetch(
             state,
-            np.array([version != seen]),
-            np.array([200]),
-            np.array([2**60 + int((now - START) / scale)]),
+            Fetches(
+                np.array([version != seen]),
+                np.array([200]),
+                np.array([2**60 + int((now - START) / scale)]),
+            ),
         )
         out.append(now)
         wait = float(state.wait_us[0]) * scale
