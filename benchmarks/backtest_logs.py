@@ -78,11 +78,12 @@ def one_a_gap(key: IntArray, at_us: IntArray, gap_us: IntArray, *_: object) -> t
     return np.arange(len(key)), at_us - back, np.ones(len(key), np.bool_)
 
 
-def asked(fresh: FloatArray, budgets: FloatArray, target: float) -> float:
-    """Budget for a target, between or beyond three: straight in log budget and logit freshness."""
-    x, y = np.log(budgets), np.log(fresh / (1 - fresh)) - np.log(target / (1 - target))
-    i = int(np.clip(np.searchsorted(y, 0.0) - 1, 0, len(y) - 2))
-    return float(np.exp(x[i] - y[i] * (x[i + 1] - x[i]) / (y[i + 1] - y[i])))
+def asked(fresh: FloatArray, budgets: FloatArray, target: float) -> str:
+    """Budget for a target that is reached at the second of three budgets, as a difference in percent to it."""
+    x, y = np.log(budgets / budgets[1]), np.log(fresh / (1 - fresh)) - np.log(target / (1 - target))
+    if y[0] > 0:
+        return f"below {100 * np.expm1(x[0]):+.0f} %"
+    return f"{100 * np.expm1(np.interp(0.0, y, x)):+.0f} %"
 
 
 def compare(name: str, max_pages: int) -> str:
@@ -108,7 +109,7 @@ def compare(name: str, max_pages: int) -> str:
     )
     off = 100 * (fresh[1:] - fresh[0])
     apart = off[:, 1:] - off[:, :1]
-    need = [asked(f[0], np.array(budgets), fresh[0, 0, 1]) / budgets[1] - 1 for f in fresh[1:]]
+    need = [asked(f[0], np.array(budgets), fresh[0, 0, 1]) for f in fresh[1:]]
     changes = [
         int(np.count_nonzero((w.history.change_us >= w.start_us) & (w.history.change_us < w.end_us)))
         for w in worlds
@@ -118,7 +119,7 @@ def compare(name: str, max_pages: int) -> str:
         f"{every:g} days, {100 * drawn.facts.found:.0f} %",
         " / ".join(f"{c:,}" for c in changes),
         " / ".join(f"{x:+.1f}" for x in off[:, 0].mean(axis=1)),
-        " / ".join(f"{100 * x:+.0f} %" for x in need),
+        " / ".join(need),
         " / ".join(f"{x:.1f}" for x in np.abs(off).mean(axis=(1, 2))),
         " / ".join(f"{x:.1f}" for x in np.abs(apart).mean(axis=(1, 2))),
     ]
