@@ -79,7 +79,7 @@ def one_a_gap(key: IntArray, at_us: IntArray, gap_us: IntArray, *_: object) -> t
 
 
 def asked(fresh: FloatArray, budgets: FloatArray, target: float) -> str:
-    """Budget for a target that is reached at the second of three budgets, as a difference in percent to it."""
+    """Budget for a target that is in truth reached at the second of three, as a difference to that."""
     x, y = np.log(budgets / budgets[1]), np.log(fresh / (1 - fresh)) - np.log(target / (1 - target))
     if y[0] > 0:
         return f"below {100 * np.expm1(x[0]):+.0f} %"
