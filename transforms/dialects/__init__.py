@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from transforms.formats import Block
 
 AUTO, CANONICAL = "auto", "canonical"
-_MODULES: tuple[str, ...] = ("crawl_log", "nutch")
+_MODULES: tuple[str, ...] = ("crawl_log", "nutch", "stormcrawler", "urlfrontier", "access_log")
 """In the order in which they are asked whether a file is theirs."""
 
 

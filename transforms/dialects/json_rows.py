@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,8 @@ from transforms.dialects.tables import filled_lines
 from transforms.normalise import rejected_rows
 
 _BOM = b"\xef\xbb\xbf"
+# Arrow takes "null" in place of an object for a record, and crashes where the schema is nested.
+_NULL_RECORD = re.compile(rb'(?m)(?:^[\s,\[]*|[}\]"0-9el]\s*)null')
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,8 @@ def parse(block: bytes, line: int, schema: pa.Schema, path: str) -> Records:
         Fields that are wanted, nested as they are in the records; leaves are text. A number where a text is
         wanted is its text, one value where a list is wanted a list of one, what is missing null.
     """
+    if _NULL_RECORD.search(block) is not None:
+        return _parse_slowly(block, line, schema, path)
     try:
         table = pa.json.read_json(
             pa.BufferReader(block),
@@ -42,8 +47,7 @@ def parse(block: bytes, line: int, schema: pa.Schema, path: str) -> Records:
             pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
         )
         numbers = filled_lines(block, line)
-        # Arrow takes a line "null" for a record without values, and two objects of a line for two rows.
-        if len(numbers) == table.num_rows and b"\nnull" not in block and block[:4] != b"null":
+        if len(numbers) == table.num_rows:  # two objects of a line would be two rows
             return Records(table.select(schema.names).combine_chunks(), numbers, None)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
         pass

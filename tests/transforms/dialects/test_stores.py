@@ -1,0 +1,162 @@
+"""Stores that keep the current state of a page: StormCrawler's status documents, URLFrontier's dumps."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.transforms.dialects.reading import read, write
+from transforms import textformats
+from transforms.dialects import stormcrawler, urlfrontier
+
+DUE = "2026-01-02T03:04:00.000Z"
+DUE_AT = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
+
+
+def status(url: str, status: str = "FETCHED", due: str | None = DUE, **metadata: str) -> dict:
+    kept = {k.replace("fetch_", "fetch%2E"): [v] for k, v in metadata.items()}
+    return {"url": url, "status": status, "key": "shop.test", "metadata": kept} | (
+        {"nextFetchDate": due} if due else {}
+    )
+
+
+DOCUMENTS = [
+    # A 304 that keeps two different signatures is no change.
+    status("https://shop.test/1", fetch_statusCode="304", signature="9e10", signatureOld="41d8",
+           lastProcessedDate="2026-01-01T03:04:05.123Z", fetchInterval="1440"),
+    status("https://shop.test/2", fetch_statusCode="200", signature="9e10", fetchInterval="1440"),
+    status("https://shop.test/3", "REDIRECTION", fetchInterval="60"),
+    status("https://shop.test/4", "FETCH_ERROR", fetchInterval="60"),
+    status("https://shop.test/5", "ERROR", due=None),  # never again: no time at all
+    status("https://shop.test/6", "DISCOVERED"),
+]  # fmt: skip
+DUMP = "".join(json.dumps(d) + "\n" for d in DOCUMENTS)
+SEEN = [
+    ("https://shop.test/1", datetime(2026, 1, 1, 3, 4, 5, 123_000, tzinfo=UTC), 304),
+    ("https://shop.test/2", DUE_AT - timedelta(days=1), 200),
+    ("https://shop.test/3", DUE_AT - timedelta(hours=1), 301),
+    ("https://shop.test/4", DUE_AT - timedelta(hours=1), 599),
+]
+
+
+@pytest.mark.parametrize("shape", ["bare", "source", "hits", "array"])
+def test_status_documents_in_every_wrapping(tmp_path, shape):
+    wrapped = [{"_index": "status", "_id": "0", "_source": d} for d in DOCUMENTS]
+    text = {
+        "bare": DUMP,
+        "source": "".join(json.dumps(d) + "\n" for d in wrapped),
+        "hits": json.dumps({"took": 1, "hits": {"total": 6, "hits": wrapped}}),
+        "array": "[\n" + ",\n".join(json.dumps(d) for d in DOCUMENTS) + "\n]\n",
+    }[shape]
+    found = read(write(tmp_path, text))
+    assert found.forms == ["stormcrawler"]
+    assert found.seen("url", "fetched_at", "status") == SEEN
+    assert [r["digest_hash"] is None for r in found.rows] == [True, False, True, True]
+    assert found.left_out == {"never_fetched": 1, "no_fetch_time": 1} and not found.rejected
+
+
+def test_what_is_no_status_document_is_rejected_with_its_line(tmp_path):
+    other = '{"url": "https://shop.test/7", "status": "LOST"}\n{"status": "FETCHED"}\nno json\n'
+    found = read(write(tmp_path, DUMP + other))
+    assert found.seen("url", "fetched_at", "status") == SEEN
+    assert found.reasons == [(7, "not_stormcrawler"), (8, "not_stormcrawler"), (9, "bad_json")]
+
+
+def test_far_future_dates_and_lists_of_nothing(tmp_path):
+    far = status("https://shop.test/1", due="2099-12-31T00:00:00Z", fetchInterval="-1")
+    empty = status("https://shop.test/2") | {"metadata": {"fetchInterval": [], "signature": None}}
+    none = {"url": "https://shop.test/3", "status": "FETCHED", "nextFetchDate": DUE}
+    found = read(write(tmp_path, "".join(json.dumps(d) + "\n" for d in (far, empty, none))))
+    assert found.left_out == {"no_fetch_time": 3} and found.lines == 3
+
+
+def item(url: str, due: object = "1767225600", **metadata: str) -> dict:
+    info = {"url": url, "key": "shop.test", "crawlID": "DEFAULT"}
+    info["metadata"] = {k.replace("fetch_", "fetch%2E"): {"values": [v]} for k, v in metadata.items()}
+    return {"known": {"info": info} | ({} if due is None else {"refetchableFromDate": due})}
+
+
+FRONTIER = (
+    "".join(
+        json.dumps(r) + "\n"
+        for r in (
+            item("https://shop.test/1", signature="9e10", fetchInterval="1440", fetch_statusCode="200"),
+            item("https://shop.test/2", lastProcessedDate="2026-01-01T03:04:05.123Z", due=None),
+            item("https://shop.test/3", 0, fetchInterval="60"),  # never due again
+            item("https://shop.test/4", section="price"),
+            {"discovered": {"info": {"url": "https://shop.test/5"}}},
+            {"url": "https://shop.test/6", "key": "shop.test"},  # refused by URLFrontier, too
+        )
+    )
+    + "https://shop.test/7\n"
+)
+
+
+def test_a_dump_of_urlfrontier(tmp_path):
+    found = read(write(tmp_path, FRONTIER))
+    assert found.forms == ["urlfrontier"]
+    assert found.seen("url", "fetched_at", "status") == [
+        ("https://shop.test/1", datetime(2025, 12, 31, tzinfo=UTC), 200),
+        ("https://shop.test/2", datetime(2026, 1, 1, 3, 4, 5, 123_000, tzinfo=UTC), 200),
+    ]
+    assert found.left_out == {"never_fetched": 2, "no_fetch_time": 2}
+    assert found.reasons == [(6, "not_urlfrontier")]
+
+
+def test_seconds_may_be_numbers_and_names_as_in_the_protocol(tmp_path):
+    one = item("https://shop.test/1", 1767225600, fetchInterval="1440")
+    two = item("https://shop.test/1", None, fetchInterval="1440")
+    two["known"]["refetchable_from_date"] = 1767225600
+    found = read(write(tmp_path, json.dumps(one) + "\n" + json.dumps(two) + "\n"))
+    assert len({str(r) for r in found.rows}) == 1 and found.lines == 2
+
+
+@pytest.mark.parametrize("size", [150, 400])
+@pytest.mark.parametrize("text", [DUMP, FRONTIER], ids=["stormcrawler", "urlfrontier"])
+def test_where_a_block_begins_does_not_matter(tmp_path, monkeypatch, size, text):
+    path = write(tmp_path, text)
+    whole = read(path)
+    monkeypatch.setattr(textformats, "CHUNK_BYTES", size)
+    parts = read(path)
+    assert (parts.rows, parts.reasons, parts.left_out) == (whole.rows, whole.reasons, whole.left_out)
+
+
+def test_they_are_told_apart_and_no_other_is_taken_for_them():
+    assert stormcrawler.looks_like("x", DUMP.encode()) and urlfrontier.looks_like("x", FRONTIER.encode())
+    assert not stormcrawler.looks_like("x", FRONTIER.encode())
+    assert not urlfrontier.looks_like("x", DUMP.encode())
+    for other in (b'{"url":"https://a.test/","status":200}\n', b"url,fetched_at\n", b"", b"\0\1"):
+        assert not stormcrawler.looks_like("x", other) and not urlfrontier.looks_like("x", other)
+
+
+LINES = [*DUMP.splitlines(), *FRONTIER.splitlines(), "null", "[]", "[1]", '{"metadata": 3}', '{"known": []}']
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["url", "status", "metadata", "_source", "known", "info", "values", "signature"]),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(st.one_of(st.sampled_from(LINES), VALUES.map(json.dumps), st.text(max_size=20)), max_size=6),
+    st.sampled_from(["stormcrawler", "urlfrontier"]),
+)
+def test_any_lines_are_accounted_for(tmp_path_factory, lines, form):
+    lines = [line.replace("\n", " ").replace("\r", " ") for line in lines]
+    text = "\n".join(lines).encode("utf-8", "replace")
+    found = read(write(tmp_path_factory.mktemp("fuzz"), text), form=form)
+    least = sum(line.strip(" ,[]") != "" for line in lines)
+    assert found.lines >= least
+    assert all(r["url"] for r in found.rows)

@@ -1,0 +1,153 @@
+"""Status documents of StormCrawler: the state of each page, which a night folds like one fetch of it.
+
+A page that was not fetched between two dumps gives the same row twice, which the fold counts once.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from transforms.dialects import Dialect, Source
+from transforms.dialects.json_rows import Records, parse
+from transforms.formats import Block, RawBlock
+from transforms.normalise import rejected_rows
+from transforms.textformats import line_blocks
+from transforms.times import parse_times
+
+DISCOVERED, FETCH_ERROR, ERROR, REDIRECTION = "DISCOVERED", "FETCH_ERROR", "ERROR", "REDIRECTION"
+STATUSES = (DISCOVERED, "FETCHED", FETCH_ERROR, ERROR, REDIRECTION)
+_MARKS = re.compile(rb'"status"\s*:\s*"(?:' + "|".join(STATUSES).encode() + rb')"')
+_LISTS = pa.list_(pa.string())
+METADATA = ("fetch%2EstatusCode", "fetch.statusCode", "signature", "lastProcessedDate", "fetchInterval")
+_METADATA = pa.struct([(name, _LISTS) for name in METADATA])
+_DOCUMENT = [
+    ("url", pa.string()),
+    ("status", pa.string()),
+    ("nextFetchDate", pa.string()),
+    ("metadata", _METADATA),
+]
+_SCHEMA = pa.schema([*_DOCUMENT, ("_source", pa.struct(_DOCUMENT))])
+_MINUTE_US = 60_000_000
+# A fetch that got no answer of HTTP: says nothing, as in a crawl log.
+_NO_ANSWER = 599
+
+
+def looks_like(path: str, text: bytes) -> bool:
+    return text.lstrip(b"[ \r\n").startswith(b"{") and _MARKS.search(text) is not None and b'"url"' in text
+
+
+def read(source: Source) -> Iterator[Block]:
+    """Rows of a dump of the status index: bare documents, with `_source`, or a whole answer with hits.
+
+    A page was fetched at `lastProcessedDate` (where the metadata persists it), else one `fetchInterval`, in
+    minutes, before `nextFetchDate`; without these it is left out.
+    """
+    for item in line_blocks(source.path, source.gzip):
+        if isinstance(item, pa.RecordBatch):
+            yield item
+            continue
+        block, line = item
+        records = parse(_without_hits(block), line, _SCHEMA, source.path)
+        if records.rejected is not None:
+            yield records.rejected
+        if len(records.line):
+            yield from _rows(source, records)
+
+
+def _without_hits(block: bytes) -> bytes:
+    """Answers of a search on one line as their documents."""
+    if b'"hits"' not in block:
+        return block
+    lines = []
+    for raw in block.split(b"\n"):
+        try:
+            hits = json.loads(raw)["hits"]["hits"] if b'"hits"' in raw else None
+        except (ValueError, KeyError, TypeError, RecursionError):
+            hits = None
+        lines.append(raw if hits is None else json.dumps(hits).encode())
+    return b"\n".join(lines)
+
+
+def _rows(source: Source, records: Records) -> Iterator[Block]:
+    bare, wrapped = records.table, records.table["_source"].combine_chunks()
+    inside = np.asarray(wrapped.is_valid())
+
+    def column(name: str) -> pa.Array:
+        return pc.if_else(pa.array(inside), pc.struct_field(wrapped, name), bare[name].combine_chunks())
+
+    url, status = column("url"), column("status")
+    known = np.asarray(pc.is_in(status, pa.array(STATUSES))) & np.asarray(url.is_valid())
+    if not known.all():
+        rows = np.flatnonzero(~known)
+        samples = [str(row) for row in bare.take(pa.array(rows)).to_pylist()]
+        yield rejected_rows(source.path, records.line[rows].tolist(), "not_stormcrawler", samples)
+    metadata = {n: pc.if_else(pa.array(inside), _first(wrapped, n), _first(bare, n)) for n in METADATA}
+    yield from rows_of_state(source, url, status, column("nextFetchDate"), metadata, records.line, known)
+
+
+def _first(holder: pa.Table | pa.Array, name: str) -> pa.Array:
+    """The first value of a list of the metadata."""
+    if isinstance(holder, pa.Table):
+        holder = holder["metadata"].combine_chunks()
+    else:
+        holder = pc.struct_field(holder, "metadata")
+    return first_of(pc.struct_field(holder, name))
+
+
+def first_of(lists: pa.Array) -> pa.Array:
+    """First values of lists, null where a list is empty or none."""
+    some = pc.if_else(pc.greater(pc.list_value_length(lists), 0), lists, None)
+    return pc.list_element(pc.fill_null(some, [None]), 0)
+
+
+def rows_of_state(
+    source: Source,
+    url: pa.Array,
+    status: pa.Array,
+    next_fetch: pa.Array,
+    metadata: dict[str, pa.Array],
+    line: NDArray[np.int64],
+    known: NDArray[np.bool_],
+) -> Iterator[Block]:
+    """Rows of pages by what a store says of them; `known` are those that are sound."""
+    new = known & np.asarray(pc.equal(status, DISCOVERED).fill_null(False))
+    source.leave_out("never_fetched", int(new.sum()))
+    due = parse_times(next_fetch)[0].cast(pa.int64())
+    minutes = pc.cast(
+        pc.if_else(_is_number(metadata["fetchInterval"]), metadata["fetchInterval"], None), "double"
+    )
+    before = pc.cast(pc.round(pc.multiply(minutes, float(_MINUTE_US))), pa.int64(), safe=False)
+    seen = parse_times(metadata["lastProcessedDate"])[0].cast(pa.int64())
+    at = pc.coalesce(seen, pc.subtract(due, before))
+    timed = np.asarray(at.is_valid())
+    source.leave_out("no_fetch_time", int((known & ~new & ~timed).sum()))
+    keep = pa.array(known & ~new & timed)
+    failed = pc.is_in(status, pa.array([FETCH_ERROR, ERROR]))
+    usual = pc.if_else(failed, str(_NO_ANSWER), pc.if_else(pc.equal(status, REDIRECTION), "301", "200"))
+    code = pc.coalesce(metadata["fetch%2EstatusCode"], metadata["fetch.statusCode"], usual)
+    table = pa.table(
+        {
+            "url": url,
+            "fetched_at": at,
+            "status": code,
+            # A 304 keeps signatures of old: they say nothing of this fetch.
+            "digest": pc.if_else(pc.equal(code, "304"), None, metadata["signature"]),
+        }
+    ).filter(keep)
+    numbers = line[np.asarray(keep)]
+    for batch in table.combine_chunks().to_batches():
+        yield RawBlock(batch, lambda numbers=numbers: numbers)  # type: ignore[misc]
+
+
+def _is_number(texts: pa.Array) -> pa.Array:
+    return pc.match_substring_regex(texts, r"^\d{1,9}(\.\d*)?$")
+
+
+DIALECT = Dialect("stormcrawler", "observations", "status documents of StormCrawler", looks_like, read)

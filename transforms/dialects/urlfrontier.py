@@ -1,0 +1,86 @@
+"""Dumps of URLFrontier, a line a URL. It keeps no fetches: these are what a crawler put into the metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transforms.dialects import Dialect, Source
+from transforms.dialects.json_rows import parse
+from transforms.dialects.stormcrawler import METADATA, first_of, rows_of_state
+from transforms.formats import Block
+from transforms.normalise import rejected_rows
+from transforms.textformats import line_blocks
+
+_VALUES = pa.struct([("values", pa.list_(pa.string()))])
+_INFO = pa.struct([("url", pa.string()), ("metadata", pa.struct([(n, _VALUES) for n in METADATA]))])
+_SCHEMA = pa.schema(
+    [
+        (
+            "known",
+            pa.struct(
+                [
+                    ("info", _INFO),
+                    ("refetchableFromDate", pa.string()),
+                    ("refetchable_from_date", pa.string()),
+                ]
+            ),
+        ),
+        ("discovered", pa.struct([("info", _INFO)])),
+    ]
+)
+
+
+def looks_like(path: str, text: bytes) -> bool:
+    first = text.lstrip().split(b"\n", 1)[0].replace(b" ", b"")
+    return (b'{"known":{' in first or b'"discovered":{' in first) and b'"info":{' in first
+
+
+def read(source: Source) -> Iterator[Block]:
+    """Rows of URLs whose metadata say when they were fetched: those of StormCrawler, if it persists them.
+
+    A line that is a bare URL is one that was never fetched.
+    """
+    for item in line_blocks(source.path, source.gzip):
+        if isinstance(item, pa.RecordBatch):
+            yield item
+            continue
+        block, line = item
+        yield from _rows(source, block, line)
+
+
+def _rows(source: Source, block: bytes, line: int) -> Iterator[Block]:
+    records = parse(block, line, _SCHEMA, source.path)
+    if records.rejected is not None:
+        bare = np.asarray(pc.match_substring_regex(records.rejected.column("sample"), r"^https?://\S+$"))
+        source.leave_out("never_fetched", int(bare.sum()))
+        if not bare.all():
+            yield records.rejected.filter(pa.array(~bare))
+    if not len(records.line):
+        return
+    known, found = (records.table[n].combine_chunks() for n in ("known", "discovered"))
+    info = pc.struct_field(known, "info")
+    there = np.asarray(pc.struct_field(info, "url").is_valid())
+    new = np.asarray(pc.struct_field(found, ["info", "url"]).is_valid()) & ~there
+    source.leave_out("never_fetched", int(new.sum()))
+    other = np.flatnonzero(~there & ~new)
+    if len(other):
+        lines = block.split(b"\n")
+        samples = [lines[n - line].decode("utf-8", "replace") for n in records.line[other].tolist()]
+        yield rejected_rows(source.path, records.line[other].tolist(), "not_urlfrontier", samples)
+    kept = pc.struct_field(info, "metadata")
+    metadata = {n: first_of(pc.struct_field(pc.struct_field(kept, n), "values")) for n in METADATA}
+    due = pc.coalesce(
+        pc.struct_field(known, "refetchableFromDate"), pc.struct_field(known, "refetchable_from_date")
+    )
+    # 0 is how URLFrontier says that a page is never due.
+    due = pc.if_else(pc.equal(due, "0"), None, due)
+    status = pa.array(["FETCHED"]).take(pa.array(np.zeros(len(there), np.int64)))
+    url = pc.struct_field(info, "url")
+    yield from rows_of_state(source, url, status, due, metadata, records.line, there)
+
+
+DIALECT = Dialect("urlfrontier", "observations", "dump of URLFrontier, JSON Lines", looks_like, read)
