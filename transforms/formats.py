@@ -111,8 +111,10 @@ def plan(file: InputFile, kind: str = "", how: How | None = None) -> list[Split]
         form = dialects.detect(kind, file.path, text)
     if form is None or form == dialects.CANONICAL:
         form = sniff(file.path, head, text)
-    if form == "parquet":
-        return [replace(split, how=how) for split in _plan_parquet(file.path)]
+    by_groups = form in dialects.dialects() and dialects.dialects()[form].by_groups
+    if form == "parquet" or by_groups:
+        splits = _plan_parquet(file.path)
+        return [replace(s, form=form if s.form == "parquet" else s.form, how=how) for s in splits]
     return [Split(file.path, form, packed, how=how)]
 
 
@@ -125,7 +127,8 @@ def _unpack(head: bytes) -> bytes:
         return b""
 
 
-def _open_parquet(path: str) -> pq.ParquetFile:
+def open_parquet(path: str) -> pq.ParquetFile:
+    """A Parquet file of any file system, with times that no year makes wrap."""
     local = local_path(path)
     # INT96 has nanoseconds, which cannot hold the years 1 and 9999: they would wrap to plausible ones.
     options = {"coerce_int96_timestamp_unit": "us"}
@@ -136,7 +139,7 @@ def _open_parquet(path: str) -> pq.ParquetFile:
 
 def _plan_parquet(path: str) -> list[Split]:
     try:
-        meta = _open_parquet(path).metadata
+        meta = open_parquet(path).metadata
     except (pa.ArrowException, OSError) as e:
         with open_file(path) as f:
             f.seek(0, 2)
@@ -198,12 +201,13 @@ def _read(split: Split, kind: Kind, metadata: Sequence[str] | None, notes: Count
 
         yield from read_sitemap(split.path, split.gzip, notes)
     elif split.form != "empty":
-        source = dialects.Source(split.path, split.gzip, kind, dict(split.how.options), notes)
+        options = dict(split.how.options)
+        source = dialects.Source(split.path, split.gzip, kind, options, notes, split.groups, split.row)
         yield from dialects.dialects()[split.form].read(source)
 
 
 def _read_parquet(split: Split, kind: Kind, metadata: Sequence[str] | None) -> Iterator[Block]:
-    file = _open_parquet(split.path)
+    file = open_parquet(split.path)
     wanted = columns_to_read(kind, file.schema_arrow, split.path, metadata)
     row = split.row
     for groups, n in _runs(file, split.groups):

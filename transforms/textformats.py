@@ -30,6 +30,8 @@ csv.field_size_limit(1 << 30)
 CHUNK_BYTES = 8 << 20
 # A record longer than this is cut at a line end; a line longer than this is rejected.
 MAX_RECORD_BYTES = 32 << 20
+# Of a line that two gzip members may share, looked at.
+MAX_JOINT_BYTES = 1 << 16
 _BOM = b"\xef\xbb\xbf"
 
 Lines = NDArray[np.int64]
@@ -51,8 +53,14 @@ def stored(path: str, size: int = 1 << 20) -> Iterator[bytes]:
 
 def gunzip(packed: Iterator[bytes], problem: Problem) -> Iterator[bytes]:
     """Unpack, at most `CHUNK_BYTES` at a time; `problem` says why it ended early."""
+    for chunk, _ in _members(packed, problem):
+        yield chunk
+
+
+def _members(packed: Iterator[bytes], problem: Problem) -> Iterator[tuple[bytes, bool]]:
+    """As `gunzip`, with whether a chunk is the first of a gzip member."""
     unpacker = zlib.decompressobj(31)
-    data = next(packed, b"")
+    data, begins = next(packed, b""), True
     while data:
         try:
             # A limit for each step: what unpacks to a thousand times its size stays bounded, too.
@@ -61,17 +69,52 @@ def gunzip(packed: Iterator[bytes], problem: Problem) -> Iterator[bytes]:
             problem.reason, problem.sample = "unreadable_file", str(e)
             return
         if chunk:
-            yield chunk
+            yield chunk, begins
+            begins = False
         data = unpacker.unconsumed_tail
         if unpacker.eof:
             # Files may be several gzip members in a row, padded with zeros.
             data = unpacker.unused_data.lstrip(b"\0") or next(packed, b"").lstrip(b"\0")
             if data:
-                unpacker = zlib.decompressobj(31)
+                unpacker, begins = zlib.decompressobj(31), True
         elif not data:
             data = next(packed, b"")
     if not unpacker.eof and not problem.reason:
         problem.reason, problem.sample = "truncated_file", "the gzip stream ends early"
+
+
+Apart = Callable[[bytes, bytes], bool]
+"""Whether what ends a gzip member and what begins the next are two lines, with no line end between."""
+
+
+def _line_ends(pieces: Iterator[tuple[bytes, bool]], apart: Apart) -> Iterator[bytes]:
+    """Chunks of gzip members, with line ends between members where `apart` says that they lack."""
+    tail, held = b"", b""
+    for chunk, begins in pieces:
+        if begins and held:
+            # All of a member was not a line.
+            held = _joint(tail, held, apart)
+            yield held
+            tail, held = _open_line(tail, held), b""
+        if (begins and tail) or held:
+            held += chunk
+            if b"\n" not in held and len(held) < MAX_JOINT_BYTES:
+                continue
+            chunk, held = _joint(tail, held, apart), b""
+        yield chunk
+        tail = _open_line(tail, chunk)
+    if held:
+        yield _joint(tail, held, apart)
+
+
+def _joint(tail: bytes, head: bytes, apart: Apart) -> bytes:
+    return b"\n" + head if apart(tail, head.split(b"\n", 1)[0]) else head
+
+
+def _open_line(before: bytes, chunk: bytes) -> bytes:
+    """What follows the last line end."""
+    at = chunk.rfind(b"\n")
+    return (before + chunk if at < 0 else chunk[at + 1 :])[:MAX_JOINT_BYTES]
 
 
 def _last_line_end(data: bytes, force: bool) -> int:
@@ -91,21 +134,27 @@ def _last_record_end(data: bytes, force: bool) -> int:
     return at + 1
 
 
-def line_blocks(path: str, gzip: bool) -> Iterator[tuple[bytes, int] | pa.RecordBatch]:
+def line_blocks(
+    path: str, gzip: bool, apart: Apart | None = None
+) -> Iterator[tuple[bytes, int] | pa.RecordBatch]:
     """Blocks of whole lines with the number of their first line; rejected rows for what has none.
 
-    Memory is bounded by `MAX_RECORD_BYTES`, whatever the file holds.
+    Memory is bounded by `MAX_RECORD_BYTES`, whatever the file holds. `apart` tells where gzip members whose
+    last line has no end must not run into each other.
     """
-    return _blocks(path, gzip, _last_line_end)
+    return _blocks(path, gzip, _last_line_end, apart)
 
 
 def _blocks(
-    path: str, gzip: bool, last_end: Callable[[bytes, bool], int]
+    path: str, gzip: bool, last_end: Callable[[bytes, bool], int], apart: Apart | None = None
 ) -> Iterator[tuple[bytes, int] | pa.RecordBatch]:
     """Blocks of whole records with the number of their first line; rejected rows for what has none."""
     problem = Problem()
     held, line, skipping = b"", 1, False
-    for chunk in gunzip(stored(path), problem) if gzip else stored(path, CHUNK_BYTES):
+    chunks = stored(path) if gzip else stored(path, CHUNK_BYTES)
+    if gzip:
+        chunks = _line_ends(_members(chunks, problem), apart) if apart else gunzip(chunks, problem)
+    for chunk in chunks:
         if skipping:
             end = chunk.find(b"\n") + 1
             if not end:

@@ -19,7 +19,18 @@ if TYPE_CHECKING:
     from transforms.formats import Block
 
 AUTO, CANONICAL = "auto", "canonical"
-_MODULES: tuple[str, ...] = ("crawl_log", "nutch", "stormcrawler", "urlfrontier", "access_log")
+_MODULES: tuple[str, ...] = (
+    "commoncrawl",
+    "cdxj",
+    "cdx_json",
+    "cdx",
+    "crawl_log",
+    "nutch",
+    "stormcrawler",
+    "urlfrontier",
+    "lambdacrawl",
+    "access_log",
+)
 """In the order in which they are asked whether a file is theirs."""
 
 
@@ -36,6 +47,10 @@ class Source:
         What the file does not say of itself, such as the site of an access log.
     notes : Counts or None
         Gets what is left out.
+    groups : tuple of int
+        For dialects that are Parquet the first row group and the one after the last.
+    row : int
+        Number of the first row of the first row group.
     """
 
     path: str
@@ -43,6 +58,8 @@ class Source:
     kind: Kind
     options: Mapping[str, str] = field(default_factory=dict)
     notes: Counts | None = None
+    groups: tuple[int, int] = (0, 0)
+    row: int = 0
 
     def leave_out(self, reason: str, rows: int) -> None:
         """Count rows that are sound and not of use: neither accepted nor rejected."""
@@ -67,6 +84,8 @@ class Dialect:
         be sure: a canonical file is asked, too.
     read : function of a Source
         Raw blocks, and batches of `schemas.REJECTED`, in the order of the file, in bounded memory.
+    by_groups : bool
+        Whether files are Parquet, and `read` takes `Source.groups` of them at a time.
     """
 
     name: str
@@ -74,6 +93,7 @@ class Dialect:
     what: str
     looks_like: Callable[[str, bytes], bool]
     read: Callable[[Source], Iterator[Block]]
+    by_groups: bool = False
 
 
 @functools.cache
