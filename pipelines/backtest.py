@@ -18,6 +18,7 @@ from apache_beam.pvalue import AsList, AsSingleton
 from pipelines import __version__, backtest_report, output_folder, report
 from pipelines.experiment import Checks, near, run_here, show_pictures, write_table
 from pipelines.options import OptionsError, format_instant
+from pipelines.result_schemas import BACKTEST, DAYS
 from transforms import schemas
 from transforms.backtesting import (
     EQUAL,
@@ -77,34 +78,6 @@ OWN = (
     *output_folder.pictures(f"freshness-{weights}" for weights in WEIGHTS),
 )
 KINDS = ("changes", "observations", "requests", "signals", "pages")
-
-RESULTS = pa.schema(
-    [
-        ("policy", pa.string()),
-        ("budget", pa.float64()),
-        ("budget_per_day", pa.float64()),
-        ("weights", pa.string()),
-        ("repetition", pa.int32()),
-        ("pages", pa.int64()),
-        ("accuracy", pa.float64()),
-        ("offer_freshness", pa.float64()),
-        ("harmonic_cost", pa.float64()),
-        ("crawls", pa.int64()),
-        ("spent", pa.float64()),
-        ("found", pa.float64()),
-    ]
-)
-DAYS = pa.schema(
-    [
-        ("policy", pa.string()),
-        ("budget", pa.float64()),
-        ("weights", pa.string()),
-        ("repetition", pa.int32()),
-        ("day", pa.timestamp("us", tz="UTC")),
-        ("fresh", pa.float64()),
-        ("held", pa.float64()),
-    ]
-)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -389,10 +362,10 @@ class WriteResults(beam.DoFn):
 
 def results_table(scored: Sequence[Scored]) -> pa.Table:
     """One row a run and weighting."""
-    rows = [{n: getattr(s, n, None) for n in RESULTS.names} for s in scored]
+    rows = [{n: getattr(s, n, None) for n in BACKTEST.names} for s in scored]
     for row, s in zip(rows, scored, strict=True):
         row["budget_per_day"] = s.budget * s.pages
-    return pa.Table.from_pylist(rows, RESULTS)
+    return pa.Table.from_pylist(rows, BACKTEST)
 
 
 def days_table(scored: Sequence[Scored], begin_us: int) -> pa.Table:

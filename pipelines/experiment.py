@@ -38,8 +38,9 @@ class Checks:
             value = float(text)
         except ValueError:
             value = math.nan
-        if not low <= value <= high:
-            self.problems.append(f"{option}: expected {what} from {low:g} to {high:g}")
+        problem = f"{option}: expected {what} from {low:g} to {high:g}"
+        if not low <= value <= high and problem not in self.problems:
+            self.problems.append(problem)
         return value
 
     def values(self, name: str, low: float, high: float, what: str) -> tuple[float, ...]:

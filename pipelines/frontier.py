@@ -18,6 +18,7 @@ from pipelines.backtest import ROOM, Settings, least_budget, scorings_of
 from pipelines.experiment import aligned, read_table, show_pictures, write_table
 from pipelines.options import OptionsError
 from pipelines.plots import Picture, freshness_against_budget
+from pipelines.result_schemas import FRONTIER
 from policies.typing_ import FloatArray
 from transforms.backtesting import POLICIES, Scored, available
 from transforms.frontier import Answer, FindBudgets, Question
@@ -40,23 +41,6 @@ DEFAULT_POLICIES = (
 SPAN = 100.0
 """How far below the log's own rate, or around the rate of changes, budgets are looked for."""
 OWN = ("frontier.parquet", *output_folder.pictures(f"frontier-{weights}" for weights in backtest.WEIGHTS))
-
-FRONTIER = pa.schema(
-    [
-        ("policy", pa.string()),
-        ("weights", pa.string()),
-        ("repetition", pa.int32()),
-        ("target", pa.float64()),
-        ("budget", pa.float64()),
-        ("budget_per_day", pa.float64()),
-        ("standard_error", pa.float64()),
-        ("per_e_fold", pa.float64()),
-        ("accuracy_error", pa.float64()),
-        ("most_accuracy", pa.float64()),
-        ("most_budget", pa.float64()),
-        ("runs", pa.int32()),
-    ]
-)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

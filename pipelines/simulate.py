@@ -17,6 +17,7 @@ from apache_beam.pvalue import AsList
 from pipelines import __version__, output_folder, report, simulate_report
 from pipelines.experiment import Checks, near, run_here, show_pictures, write_table
 from pipelines.options import OptionsError
+from pipelines.result_schemas import OVER_TIME, SIMULATION
 from policies.simulation.drawn import CLICKS, GAMMA, MOST_SEED, OFFERS, REQUESTS, UNIFORM, WORLDS, ZIPF, Model
 from policies.simulation.experiments import BASELINE
 from transforms.backtesting import POLICIES
@@ -61,35 +62,6 @@ OWN = (
 MOST_PAGES = 200_000
 MOST_PAGE_DAYS = 50_000_000
 MOST_SLOTS = 20_000_000
-
-RESULTS = pa.schema(
-    [
-        ("policy", pa.string()),
-        ("pages", pa.int64()),
-        ("bandwidth", pa.float64()),
-        ("budget", pa.float64()),
-        ("repetition", pa.int32()),
-        ("accuracy", pa.float64()),
-        ("offer_freshness", pa.float64()),
-        ("harmonic_cost", pa.float64()),
-        ("crawls", pa.int64()),
-        ("spent", pa.float64()),
-        ("found", pa.float64()),
-        ("requests", pa.int64()),
-        ("fresh_requests", pa.int64()),
-    ]
-)
-OVER_TIME = pa.schema(
-    [
-        ("policy", pa.string()),
-        ("pages", pa.int64()),
-        ("bandwidth", pa.float64()),
-        ("repetition", pa.int32()),
-        ("begin", pa.float64()),
-        ("end", pa.float64()),
-        ("accuracy", pa.float64()),
-    ]
-)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -219,7 +191,8 @@ class Settings:
         policies = _policies(checks, parsed, model)
         against = parsed.against or next(iter(policies), "")
         if against not in policies and not checks.problems:
-            checks.problems.append(f"--against={against}: not among --policies{near(against, policies)}")
+            hint = near(against, policies) or ": add it there, or give another"
+            checks.problems.append(f"--against={against}: not among --policies{hint}")
         settings = cls(
             plan,
             pages,
@@ -370,7 +343,7 @@ class WriteResults(beam.DoFn):
 
 def results_table(outcomes: Sequence[Outcome]) -> pa.Table:
     """One row a policy and repetition."""
-    return pa.Table.from_pylist([{n: getattr(o, n) for n in RESULTS.names} for o in outcomes], RESULTS)
+    return pa.Table.from_pylist([{n: getattr(o, n) for n in SIMULATION.names} for o in outcomes], SIMULATION)
 
 
 def over_time_table(outcomes: Sequence[Outcome], days: int) -> pa.Table:

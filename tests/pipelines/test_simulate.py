@@ -10,7 +10,7 @@ import pytest
 
 from pipelines import cli, plots
 from pipelines.plots import Picture
-from pipelines.simulate import OVER_TIME, RESULTS
+from pipelines.result_schemas import OVER_TIME, SIMULATION
 from transforms.backtesting import POLICIES
 from transforms.simulating import TOLD
 
@@ -33,7 +33,7 @@ def test_tables_and_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert run(*options, *policies, "--workers=1", "--no_plots", f"--output={tmp_path}/one") == 0
     text = capsys.readouterr().out
     results = pq.read_table(tmp_path / "one" / "results.parquet")
-    assert results.schema.equals(RESULTS)
+    assert results.schema.equals(SIMULATION)
     rows = results.to_pylist()
     assert [r["policy"] for r in rows[::3]] == ["uniform", "GREEDY", "heritrix", "BASELINE"] * 4
     assert [(r["pages"], r["bandwidth"]) for r in rows[::12]] == [(40, 8), (40, 16), (80, 8), (80, 16)]
