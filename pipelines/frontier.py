@@ -22,7 +22,7 @@ from pipelines.result_schemas import FRONTIER
 from policies.typing_ import FloatArray
 from transforms.backtesting import POLICIES, Scored, available
 from transforms.frontier import Answer, FindBudgets, Question
-from transforms.replaying import Facts, Replayed
+from transforms.replaying import Facts, Replayed, ReplayError
 from transforms.sinks import FileInfo, read_json
 
 DESCRIPTION = """\
@@ -106,7 +106,12 @@ class _Questions:
     def ask(self, settings: Settings, replayed: Replayed) -> Iterator[Question]:
         if replayed.problem:
             return
-        low, high = self.range(replayed.facts, ROOM * least_budget(replayed, settings.warm_up))
+        least = ROOM * least_budget(replayed, settings.warm_up)
+        if self._most is not None and self._most < least:
+            raise ReplayError(
+                f"--most={self._most:g}: less than one crawl in the scored nights; give at least {least:.2g}"
+            )
+        low, high = self.range(replayed.facts, least)
         for policy in available(replayed.world, settings.policies):
             for weighting in scorings_of(settings, replayed):
                 yield Question(policy, weighting, self._targets, low, high)

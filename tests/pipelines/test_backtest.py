@@ -204,6 +204,8 @@ def test_pages_that_never_change_and_weights_of_nothing(
     assert all(r["accuracy"] == 1.0 and r["budget"] * 4 * 6 >= 1 for r in rows)
     assert run("frontier", "--target=0.9", *common, "--against=uniform") == 0
     assert capsys.readouterr().out.count("at most 0.0") == 2
+    assert run("frontier", "--target=0.9", *common, "--against=uniform", "--most=1e-5") == 2
+    assert "--most=1e-05: less than one crawl in the scored nights; give at least" in capsys.readouterr().err
     assert run("backtest", *common, "--against=uniform", "--weights=importance") == 2
     assert "no input has importance above 0" in capsys.readouterr().err
 

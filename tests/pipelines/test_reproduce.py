@@ -120,6 +120,9 @@ def test_ours_is_printed_beside_the_papers_claim(six, tmp_path, capsys):
         (["han-table-5", "--until", "50"], "has a fixed number of days"),
         (["busa-fekete-13", "--pages", "5000"], "not within 20 and 2000"),
         (["busa-fekete-6", "--colour"], "--colour"),
+        (["busa-fekete-6", "--document", "nowhere/all.md"], "there is no folder nowhere: make it"),
+        (["busa-fekete-6", "--document", "."], "--document=.: is a folder; give a Markdown file"),
+        (["busa"], "no figure 'busa': `recrawl reproduce list` names them"),
     ],
 )
 def test_options_that_cannot_work(words, said, capsys):
