@@ -29,6 +29,8 @@ _MODULES: tuple[str, ...] = (
     "stormcrawler",
     "urlfrontier",
     "lambdacrawl",
+    "changedetection",
+    "scrapy",
     "access_log",
 )
 """In the order in which they are asked whether a file is theirs."""
