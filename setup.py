@@ -8,9 +8,11 @@ from setuptools import find_packages, setup
 DEPENDENCIES = [
     "ada-url>=4,<5",
     "apache-beam>=2.75,<2.76",
+    "crawler-user-agents>=1.67,<2",
     "defusedxml>=0.7.1,<0.8",
     "fastavro>=1.11,<2",
     "numpy>=2,<2.5",
+    "protego>=0.6,<0.8",
     "pyarrow>=19,<24",
     "scipy>=1.15,<2",
 ]

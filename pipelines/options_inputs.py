@@ -11,7 +11,7 @@ from transforms.formats import How
 from transforms.normalise import KINDS
 
 KINDS_WITH_FORMATS = ("observations", "requests")
-# Of dialects: what files do not say of themselves. By name: the kind of input, what it means.
+# Of dialects: what files do not say of themselves. By name: the kinds of input, what it means.
 DIALECT_OPTIONS: dict[str, tuple[str, str]] = {
     "nutch_sync_delta_rate": (
         "observations",
@@ -21,6 +21,19 @@ DIALECT_OPTIONS: dict[str, tuple[str, str]] = {
     "nutch_timezone": (
         "observations",
         "time zone of the dates in dumps of Nutch, such as Europe/Berlin: they have its abbreviation only",
+    ),
+    "requests_site": (
+        "requests",
+        "site of web server logs whose lines do not name it, such as https://shop.test",
+    ),
+    "requests_day": (
+        "requests",
+        "day (YYYY-MM-DD) on which the clicks of Search Console exports count that have no dates",
+    ),
+    "own_user_agent": (
+        "requests,hosts",
+        "parts of the user agents of your own crawlers, comma-separated: their requests are no clicks, and "
+        "robots.txt files given as --hosts are read as for them",
     ),
 }
 
@@ -57,7 +70,7 @@ def hows(values: Mapping[str, Any], problems: list[str]) -> dict[str, How]:
         Of `add_arguments`, by name.
     problems : list of str
     """
-    found = {}
+    found = {"hosts": How(options=_options("hosts", values))}
     for kind in KINDS_WITH_FORMATS:
         form = values[f"{kind}_format"] or dialects.AUTO
         if form not in dialects.names(kind):
@@ -67,13 +80,16 @@ def hows(values: Mapping[str, Any], problems: list[str]) -> dict[str, How]:
             problems.append(
                 f"--{kind}_columns: {form} has its own names; leave it out, or --{kind}_format={form}"
             )
-        options = tuple(
-            (name, str(values[name]))
-            for name, (of, _) in DIALECT_OPTIONS.items()
-            if of == kind and values[name]
-        )
-        found[kind] = How(dialects.CANONICAL if columns else form, columns, options)
+        found[kind] = How(dialects.CANONICAL if columns else form, columns, _options(kind, values))
     return found
+
+
+def _options(kind: str, values: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (name, str(values[name]))
+        for name, (kinds, _) in DIALECT_OPTIONS.items()
+        if kind in kinds.split(",") and values[name]
+    )
 
 
 def _columns(kind: str, text: str, problems: list[str]) -> tuple[tuple[str, str], ...]:

@@ -223,6 +223,8 @@ def _templates() -> dict[int, list[str]]:
     forms = ["YYYY-MM-DD", "YYYYMMDDThhmmss", "YYYYMMDDThhmmssZ", "www, DD bbb YYYY hh:mm:ss GGG"]
     forms += [f"YYYY-MM-DDT{clock}{zone}" for clock in clocks for zone in zones]
     forms += [f"YYYY-MM-DDThh:mm:ss {zone}" for zone in ("Soo:OO", "SooOO")]
+    # As access logs have it.
+    forms.append("DD/bbb/YYYY:hh:mm:ss SooOO")
     # As Ruby prints a time, and BigQuery exports one.
     forms += [f"YYYY-MM-DDT{clock} uuu" for clock in clocks[1:]]
     out: dict[int, list[str]] = {}
