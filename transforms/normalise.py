@@ -165,12 +165,14 @@ def columns_to_read(
 class Normalised:
     """What became of a block: `rows.num_rows + rejected.num_rows` is the rows it had.
 
-    `noted` shows rows of which a part says nothing, and which count all the same.
+    `noted` shows rows of which a part says nothing, and which count all the same. `good` is a mask of the
+    block's rows that were accepted, None where all were.
     """
 
     rows: pa.RecordBatch
     rejected: pa.RecordBatch
     noted: pa.RecordBatch
+    good: Mask | None = None
 
 
 @dataclass
@@ -255,7 +257,7 @@ def normalise(
     bad = block.reason != 0
     if not bad.any():
         return Normalised(batch, _none(), noted)
-    return Normalised(batch.filter(pa.array(~bad)), _rejected(kind, block, block.reason), noted)
+    return Normalised(batch.filter(pa.array(~bad)), _rejected(kind, block, block.reason), noted, ~bad)
 
 
 def _none() -> pa.RecordBatch:

@@ -1,0 +1,135 @@
+"""`recrawl inspect FILES`: what logs and dumps hold, before a night reads them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from typing import Any
+
+from pipelines import options_inputs
+from pipelines.options import OptionsError
+from transforms.formats import How
+from transforms.inputs import InputError, match_files
+from transforms.inspecting import Account, account, kinds_of
+from transforms.normalise import KINDS
+
+DESCRIPTION = """\
+Read files to their end and say what they hold: format, rows, time span, pages, hosts, evidence of changes,
+and what would be rejected and why. Nothing is written. Memory does not grow with the files.
+"""
+EXIT_HELP = "exit codes: 0 all could be read; 1 some could not; 2 options wrong."
+_SPELLED = {
+    "digest": "a digest",
+    "not_modified": "told that nothing has changed",
+    "changed": "whether they changed",
+    "last_modified": "Last-Modified",
+    "status": "304, 404 or 410",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the command."""
+    parser.description = DESCRIPTION
+    parser.epilog = EXIT_HELP
+    parser.add_argument("files", nargs="+", metavar="FILES", help="files, folders or globs")
+    parser.add_argument(
+        "--kind",
+        choices=tuple(KINDS),
+        help="read them as this input (default: told by what they hold)",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object a file, a line each")
+    options_inputs.add_arguments(parser)
+
+
+def run(parsed: argparse.Namespace) -> int:
+    """Inspect and print; 1 where a file could not be read.
+
+    Raises
+    ------
+    OptionsError
+    """
+    problems: list[str] = []
+    hows = options_inputs.hows(vars(parsed), problems)
+    if problems:
+        raise OptionsError(problems)
+    option = "sitemaps" if parsed.kind == "sitemaps" else parsed.kind or "files"
+    failed = 0
+    for file in match_files(",".join(parsed.files), option):
+        try:
+            kinds = [parsed.kind] if parsed.kind else kinds_of(file)
+            if not kinds:
+                raise InputError(
+                    f"{file.path}: nothing that a night reads. Say what it is with --kind, or name its "
+                    "columns with --observations_columns or --requests_columns"
+                )
+            found = account(file, kinds[0], hows.get(kinds[0], How()))
+        except InputError as error:
+            failed += 1
+            if parsed.json:
+                print(json.dumps({"file": file.path, "error": str(error)}, ensure_ascii=False))
+            print(f"recrawl: {error}", file=sys.stderr)
+            continue
+        print(_as_json(found) if parsed.json else _as_text(found, kinds[1:]), flush=True)
+    return 1 if failed else 0
+
+
+def _as_json(found: Account) -> str:
+    said: dict[str, Any] = {
+        "file": found.file,
+        "kind": found.kind,
+        "format": found.format,
+        "rows": found.rows,
+        "accepted": found.accepted,
+        # What is left out is no fault of the file; both are told by reason.
+        "rejected": dict(sorted((found.rejected + found.left_out).items())),
+        "left_out": sorted(found.left_out),
+        "damaged": found.damaged,
+        "first": found.first,
+        "last": found.last,
+        "pages": len(found.pages),
+        "hosts": len(found.hosts),
+        "evidence": dict(sorted((+found.evidence).items())),
+    }
+    return json.dumps(said, ensure_ascii=False, allow_nan=False)
+
+
+def _as_text(found: Account, others: list[str]) -> str:
+    lines = [found.file]
+
+    def say(name: str, what: str) -> None:
+        lines.append(f"  {name:<10} {what}")
+
+    also = f" (or as {' or '.join(others)}: --kind)" if others else ""
+    say("read as", f"{found.kind}, {found.format}{also}")
+    say("rows", f"{found.rows:,}, {found.accepted:,} accepted")
+    if found.accepted:
+        pages = f"{len(found.pages):,} pages on " if len(found.pages) else ""
+        say(
+            "of",
+            f"{pages}{len(found.hosts):,} hosts"
+            + (f", {found.first} to {found.last}" if found.first else ""),
+        )
+    if found.kind == "observations" and found.accepted:
+        say("evidence", _evidence(found))
+    for name, counts in (("left out", found.left_out), ("rejected", found.rejected)):
+        if counts:
+            say(name, _counts(counts))
+    for row, reason, sample in found.samples:
+        say("", f"row {row}: {reason}: {sample}")
+    for damage in found.damaged:
+        say("damaged", damage)
+    return "\n".join(lines)
+
+
+def _counts(counts: Counter[str]) -> str:
+    return ", ".join(f"{n:,} {reason}" for reason, n in sorted(counts.items(), key=lambda c: (-c[1], c[0])))
+
+
+def _evidence(found: Account) -> str:
+    some = [f"{found.evidence[n]:,} with {what}" for n, what in _SPELLED.items() if found.evidence[n]]
+    none = found.evidence["none"]
+    if none:
+        some.append(f"{none:,} without any: they cannot show a change")
+    return "; ".join(some)

@@ -1,0 +1,89 @@
+"""`recrawl inspect`: what files hold."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+
+from pipelines.cli import main
+from tests.transforms.files import OBSERVATIONS, write_file
+from transforms.inspecting import SKETCHED, Distinct
+
+
+def inspect(capsys, *arguments: object) -> tuple[int, list[dict]]:
+    code = main(["inspect", *map(str, arguments), "--json"])
+    return code, [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_every_row_is_accepted_or_has_a_reason(tmp_path, capsys):
+    rows = [*OBSERVATIONS, {"url": "ftp://a.test/", "fetched_at": 1767323045}, {"url": "https://a.test/"}]
+    text = "".join(json.dumps(r) + "\n" for r in rows) + "no json\n"
+    code, (said,) = inspect(capsys, write_file(tmp_path / "a.jsonl", [], text))
+    assert code == 0
+    assert (said["kind"], said["format"], said["rows"], said["accepted"]) == ("observations", "jsonl", 53, 50)
+    assert said["rejected"] == {"bad_url": 1, "bad_timestamp": 1, "bad_json": 1}
+    assert (said["pages"], said["hosts"]) == (50, 7)
+    assert said["first"] == "2026-01-02T03:04:05Z" and said["last"] == "2026-01-02T03:04:54Z"
+    assert said["evidence"] == {"digest": 50}
+
+
+def test_files_of_many_formats_one_object_each(tmp_path, capsys):
+    log = (
+        "2026-01-01T02:03:05.010Z   200       5120 https://shop.test/p/1 L https://shop.test/ text/html #012 "
+        "20260101020304500+310 sha1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA - -\n"
+        "2026-01-01T02:03:05.010Z   200       5120 dns:shop.test P - text/dns #012 20260101020304500+9 - - -\n"
+    )
+    (tmp_path / "crawl.log").write_text(log)
+    (tmp_path / "clicks.csv").write_text(
+        "url,day,clicks\nhttps://a.test/,2026-01-01,3\nhttps://a.test/,x,3\n"
+    )
+    (tmp_path / "pages.csv.gz").write_bytes(gzip.compress(b"url,importance\nhttps://a.test/,3\n"))
+    (tmp_path / "empty.csv").write_text("")
+    code, said = inspect(
+        capsys, *(tmp_path / n for n in ("crawl.log", "clicks.csv", "pages.csv.gz", "empty.csv"))
+    )
+    found = {s["file"].rsplit("/", 1)[1]: s for s in said}
+    assert code == 0
+    assert all(s["rows"] == s["accepted"] + sum(s["rejected"].values()) for s in said)
+    assert found["crawl.log"]["format"] == "heritrix"
+    assert found["crawl.log"]["rejected"] == {"prerequisite": 1}
+    assert found["crawl.log"]["left_out"] == ["prerequisite"]
+    assert (found["clicks.csv"]["kind"], found["clicks.csv"]["rejected"]) == (
+        "requests",
+        {"bad_timestamp": 1},
+    )
+    assert (found["pages.csv.gz"]["kind"], found["pages.csv.gz"]["rows"]) == ("pages", 1)
+    assert (found["empty.csv"]["format"], found["empty.csv"]["rows"]) == ("empty", 0)
+
+
+def test_a_file_that_cannot_be_read_does_not_hide_the_others(tmp_path, capsys):
+    write_file(tmp_path / "a.jsonl", OBSERVATIONS)
+    (tmp_path / "b.csv").write_text("name,size\nx,1\n")
+    (tmp_path / "c.jsonl.gz").write_bytes(gzip.compress(json.dumps(OBSERVATIONS[0]).encode() * 9)[:-9])
+    code, said = inspect(capsys, tmp_path / "a.jsonl", tmp_path / "b.csv", tmp_path / "c.jsonl.gz")
+    assert code == 1
+    assert said[0]["accepted"] == 50 and "nothing that a night reads" in said[1]["error"]
+    assert said[2]["damaged"][0].startswith("truncated")
+
+
+def test_the_screen_shows_the_lines_that_are_wrong(tmp_path, capsys):
+    text = "url,fetched_at,digest\n" + "https://a.test/,2026-01-01,d\n" * 3 + "https://a.test/,soon,d\n" * 5
+    assert main(["inspect", str(write_file(tmp_path / "a.csv", [], text))]) == 0
+    shown = capsys.readouterr().out
+    assert "rows       8, 3 accepted" in shown and "rejected   5 bad_timestamp" in shown
+    assert shown.count("bad_timestamp: ") == 3 and "row 5: bad_timestamp" in shown and "=soon" in shown
+
+
+@pytest.mark.parametrize("n", [10, SKETCHED, 40 * SKETCHED])
+def test_distinct_values_are_counted_in_bounded_memory(n):
+    rng = np.random.Generator(np.random.Philox(n))
+    hashes = rng.integers(0, 2**64, n, dtype=np.uint64)
+    found = Distinct()
+    for part in np.array_split(np.concatenate([hashes, hashes]), 50):
+        found.add(part)
+        assert len(found._least) <= SKETCHED
+    # Four standard errors of the estimate.
+    assert len(found) == pytest.approx(n, rel=0 if n <= SKETCHED else 4 / 256)

@@ -1,0 +1,173 @@
+"""What a file of an input holds, read to its end in bounded memory: rows, span, pages, hosts, evidence."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from transforms import schemas
+from transforms.formats import How, plan
+from transforms.inputs import InputError, InputFile
+from transforms.normalise import KINDS
+from transforms.reading import NOTED
+from transforms.sources import ROWS, read_split
+from transforms.tally import Counts
+
+SKETCHED = 1 << 16
+"""Distinct values up to which their number is exact; above, its standard error is 1 in 256."""
+EVIDENCE = ("digest_hash", "changed", "not_modified", "last_modified")
+_TIMES = {"observations": "fetched_at", "signals": "signalled_at", "requests": "day", "sitemaps": "lastmod"}
+
+
+class Distinct:
+    """How many distinct hashes there were, from the smallest `SKETCHED` of them."""
+
+    def __init__(self) -> None:
+        self._least = np.zeros(0, np.uint64)
+        self._full = False
+
+    def add(self, hashes: NDArray[np.uint64]) -> None:
+        """Count hashes, (n,) uint64."""
+        self._least = np.union1d(self._least, hashes)
+        if len(self._least) > SKETCHED:
+            self._least, self._full = self._least[:SKETCHED], True
+
+    def __len__(self) -> int:
+        if not self._full:
+            return len(self._least)
+        return round((SKETCHED - 1) * 2.0**64 / float(self._least[-1]))
+
+
+@dataclass
+class Account:
+    """What a file holds.
+
+    Attributes
+    ----------
+    file, kind, format : str
+    rows : int
+        Accepted, rejected and left out.
+    accepted : int
+    rejected, left_out : Counter
+        By reason. What is left out is sound, and not of use.
+    damaged : list of str
+        Why the file could not be read to its end.
+    first, last : str or None
+        ISO 8601, UTC.
+    pages, hosts : Distinct
+    evidence : Counter
+        Observations that have a column of `EVIDENCE`; "none" have none and no status that tells.
+    samples : list of (int, str, str)
+        Row, reason and sample of the first rejected rows of each reason.
+    """
+
+    file: str
+    kind: str
+    format: str = ""
+    accepted: int = 0
+    rejected: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
+    damaged: list[str] = field(default_factory=list)
+    first: str | None = None
+    last: str | None = None
+    pages: Distinct = field(default_factory=Distinct)
+    hosts: Distinct = field(default_factory=Distinct)
+    evidence: Counter[str] = field(default_factory=Counter)
+    samples: list[tuple[int, str, str]] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        return self.accepted + self.rejected.total() + self.left_out.total()
+
+
+MAX_SAMPLES = 3
+
+
+def account(file: InputFile, kind: str, how: How | None = None) -> Account:
+    """Read a file and say what it holds.
+
+    Raises
+    ------
+    InputError
+        If it is nothing of this kind.
+    """
+    found, notes = Account(file.path, kind), Counts()
+    forms: dict[str, None] = {}
+    for split in plan(file, kind, how):
+        forms[split.form] = None
+        for tag, batch in read_split(split, KINDS[kind], notes=notes) if split.form != "empty" else ():
+            if tag == ROWS:
+                _accept(found, batch)
+            else:
+                _reject(found, batch)
+    found.format = ", ".join(forms)
+    mark = f"{kind}_left_out_"
+    for name, n in notes.publish().items():
+        if name.startswith(mark):
+            found.left_out[name.removeprefix(mark)] += n
+    return found
+
+
+def _accept(found: Account, batch: pa.RecordBatch) -> None:
+    found.accepted += batch.num_rows
+    if found.kind != "hosts":
+        found.pages.add(batch.column("url_hash").to_numpy())
+    found.hosts.add(batch.column("host_hash").to_numpy())
+    times = batch.column(_TIMES[found.kind]) if found.kind in _TIMES else None
+    if times is not None and times.null_count < len(times):
+        if found.kind == "requests":
+            times = pc.multiply(times.cast(pa.int64()), 86_400_000_000).cast(schemas.TIME)
+        span = pc.min_max(times)
+        first, last = (str(span[end].as_py().isoformat()).replace("+00:00", "Z") for end in ("min", "max"))
+        found.first = min(found.first or first, first)
+        found.last = max(found.last or last, last)
+    if found.kind == "observations":
+        none = np.ones(batch.num_rows, np.bool_)
+        for name in EVIDENCE:
+            column = batch.column(name)
+            there = np.asarray(column.is_valid() if name != "not_modified" else pc.fill_null(column, False))
+            found.evidence[name.removesuffix("_hash")] += int(there.sum())
+            none &= ~there
+        told = np.asarray(pc.is_in(batch.column("status"), pa.array([304, 404, 410], pa.int16())))
+        found.evidence["status"] += int(told.sum())
+        found.evidence["none"] += int((none & ~told).sum())
+
+
+def _reject(found: Account, batch: pa.RecordBatch) -> None:
+    shown = Counter(reason for _, reason, _ in found.samples)
+    for row in batch.to_pylist():
+        reason = row["reason"]
+        if reason in NOTED:
+            continue
+        if reason.endswith("_file"):
+            found.damaged.append(f"{reason.removesuffix('_file')}: {row['sample']}")
+            continue
+        found.rejected[reason] += 1
+        if shown[reason] < MAX_SAMPLES:
+            shown[reason] += 1
+            found.samples.append((row["row"], reason, row["sample"]))
+
+
+def kinds_of(file: InputFile) -> list[str]:
+    """Kinds of input that a file can be read as, the likeliest first.
+
+    A format of a crawler, an archive or a server is of one kind; a file with recrawl's columns may be more.
+    """
+    fits = []
+    for kind in ("observations", "requests", "signals", "hosts", "pages"):
+        try:
+            splits = plan(file, kind)
+            if splits[0].form == "empty":
+                return ["observations"]
+            if splits[0].form not in ("parquet", "avro", "jsonl", "csv", "broken"):
+                return [kind]
+            next(read_split(splits[0], KINDS[kind]), None)
+            fits.append(kind)
+        except InputError:
+            continue
+    return fits
