@@ -31,6 +31,7 @@ _MODULES: tuple[str, ...] = (
     "lambdacrawl",
     "changedetection",
     "scrapy",
+    "w3c",
     "access_log",
 )
 """In the order in which they are asked whether a file is theirs."""

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from transforms.dialects import Dialect, Source
-from transforms.dialects.weblogs import NAME, Clicks, Requests, good_status, unescape
+from transforms.dialects.weblogs import NAME, Clicks, Ints, Lines, Mask, Requests, good_status, unescape
 from transforms.formats import Block
 from transforms.hashing import Texts
 from transforms.normalise import rejected_rows
@@ -47,10 +47,6 @@ _OTHERS = np.array(
 # `[01/Jan/2026:03:04:05 +0100] ` in front of the request.
 _TIME = 26
 
-Ints = NDArray[np.int64]
-Bytes = NDArray[np.uint8]
-Mask = NDArray[np.bool_]
-
 
 def _looks_like(path: str, text: bytes) -> bool:
     lines = [line.rstrip(b"\r") for line in text.split(b"\n") if line.strip()]
@@ -68,8 +64,7 @@ def _read(source: Source) -> Iterator[Block]:
         block, first = item
         if first == 1:
             block = block.removeprefix(b"\xef\xbb\xbf")
-        # Arrow's offsets have 31 bits, and no block has as many bytes.
-        yield from _read_block(source.path, block.replace(b"\r", b" "), first, clicks)
+        yield from _read_block(source.path, block, first, clicks)
 
 
 def _read_block(path: str, block: bytes, first: int, clicks: Clicks) -> Iterator[Block]:
@@ -88,41 +83,24 @@ def _read_block(path: str, block: bytes, first: int, clicks: Clicks) -> Iterator
             [s.decode("utf-8", "replace") for s in samples],
         )
     if slow.line:
-        found = _merge(found, slow.requests())
+        found = found.merge(slow.requests())
     if len(found.line):
         found.line[:] += first
         yield from clicks.rows(found)
 
 
-def _merge(one: Requests, two: Requests) -> Requests:
-    line = np.concatenate([one.line, two.line])
-    order = np.argsort(line)
-    index = pa.array(order)
-    both = (pa.concat_arrays([getattr(one, n), getattr(two, n)]) for n in ("target", "at", "agent", "host"))
-    return Requests(line[order], *(array.take(index) for array in both))
-
-
-class _Lines:
+class _Lines(Lines):
     """Where the parts of the lines of a block are."""
 
     def __init__(self, block: bytes) -> None:
-        self.block = block
-        self.data = data = np.frombuffer(block, np.uint8)
-        end = np.flatnonzero(data == 10)
-        if not block.endswith(b"\n"):
-            end = np.append(end, len(data))
-        self.end = end
-        self.start = np.concatenate([np.zeros(1, np.int64), end[:-1] + 1])
-        self.quotes = quotes = np.flatnonzero(data == 34)
+        super().__init__(block)
+        self.quotes = quotes = np.flatnonzero(self.data == 34)
         at = np.searchsorted(quotes, self.start)
         self.first_quote = at
         self.count = np.diff(at, append=len(quotes))
 
     def _quote(self, rows: Ints, number: int) -> Ints:
         return self.quotes.take(self.first_quote[rows] + number, mode="clip")
-
-    def _is(self, at: Ints, byte: int) -> Mask:
-        return self.data.take(at, mode="clip") == byte
 
     def quick(self) -> Mask:
         """Lines of which the quotes say it all: bool (lines,)."""
@@ -135,8 +113,8 @@ class _Lines:
             return found
         q0, q1 = self._quote(rows, 0), self._quote(rows, 1)
         good = q0 - self.start[rows] > _TIME + 3
-        good &= self._is(q0 - 1, 32) & self._is(q0 - 2, 93) & self._is(q0 - _TIME - 3, 91)
-        good &= self._is(q0 - _TIME - 4, 32) & self._is(q1 + 1, 32) & self._is(q1 + 5, 32)
+        good &= self.has(q0 - 1, 32) & self.has(q0 - 2, 93) & self.has(q0 - _TIME - 3, 91)
+        good &= self.has(q0 - _TIME - 4, 32) & self.has(q1 + 1, 32) & self.has(q1 + 5, 32)
         good &= q1 + 6 < self.end[rows]
         for i in (2, 3, 4):
             good &= self.data.take(q1 + i, mode="clip") - np.uint8(48) < 10
@@ -145,32 +123,22 @@ class _Lines:
         good &= (size - np.uint8(48) < 10) | (size == 45)
         more = self.count[rows] >= 4
         q2, q3, q4, q5 = (self._quote(rows, i) for i in (2, 3, 4, 5))
-        good &= ~more | (self._is(q2 - 1, 32) & (q2 > q1 + 6))
+        good &= ~more | (self.has(q2 - 1, 32) & (q2 > q1 + 6))
         more = self.count[rows] >= 6
-        good &= ~more | (self._is(q3 + 1, 32) & (q4 == q3 + 2))
+        good &= ~more | (self.has(q3 + 1, 32) & (q4 == q3 + 2))
         last = np.where(more, q5, np.where(self.count[rows] >= 4, q3, q1))
-        good &= (last + 1 == self.end[rows]) | self._is(last + 1, 32)
+        good &= (last + 1 == self.end[rows]) | self.has(last + 1, 32)
         found[rows] = good
         return found
-
-    def texts(self, start: Ints, end: Ints, null: Mask | None = None) -> pa.Array:
-        """Parts of the block, in its order and apart from each other: binary (n,)."""
-        n = len(start)
-        offsets = np.empty(2 * n + 1, np.int32)
-        offsets[0:-1:2], offsets[1::2] = start, end
-        offsets[-1] = end[-1] if n else 0
-        parts = [None, pa.py_buffer(offsets), pa.py_buffer(self.block)]
-        whole = pa.Array.from_buffers(pa.binary(), 2 * n, parts)
-        return whole.take(pa.array(np.arange(0, 2 * n, 2), mask=null))
 
     def requests(self, rows: Ints, clicks: Clicks) -> Requests:
         """Of quick lines those that may be clicks."""
         data = self.data
         q0, q1 = self._quote(rows, 0), self._quote(rows, 1)
         ends = self._protocol(q1)
-        get = self._is(q0 + 1, 71) & self._is(q0 + 2, 69) & self._is(q0 + 3, 84) & self._is(q0 + 4, 32)
+        get = self.has(q0 + 1, 71) & self.has(q0 + 2, 69) & self.has(q0 + 3, 84) & self.has(q0 + 4, 32)
         # What begins with a path or a whole URL; a look at the rest is for those alone.
-        known = get & (ends > q0 + 5) & self._is(q0 + 5, 47)
+        known = get & (ends > q0 + 5) & self.has(q0 + 5, 47)
         method = ~get & (ends < q1) & np.isin(self._word(q0 + 1), _OTHERS)
         for i in np.flatnonzero(~known & ~method).tolist():
             kind, target, begin = _request(self.block[q0[i] + 1 : q1[i]])
@@ -213,8 +181,8 @@ class _Lines:
         found = end.copy()
         for size in (7, 9):
             at = end - size
-            here = self._is(at, 32) & self._is(at + 1, 72) & self._is(at + 5, 47)
-            here &= self._is(at + 2, 84) & self._is(at + 3, 84) & self._is(at + 4, 80)
+            here = self.has(at, 32) & self.has(at + 1, 72) & self.has(at + 5, 47)
+            here &= self.has(at + 2, 84) & self.has(at + 3, 84) & self.has(at + 4, 80)
             found = np.where(here, at, found)
         return found
 
@@ -225,7 +193,7 @@ class _Lines:
         spaces = np.flatnonzero(before.data == 32)
         words = np.searchsorted(spaces, np.append(before.start, len(before.data)))
         token = start + spaces.take(words[:-1], mode="clip") - before.start
-        front = ~(self._is(token + 1, 45) & self._is(token + 2, 32)) & (np.diff(words) >= 4)
+        front = ~(self.has(token + 1, 45) & self.has(token + 2, 32)) & (np.diff(words) >= 4)
         host = self.texts(np.where(front, start, bracket), np.where(front, token, bracket), ~front)
         behind = np.flatnonzero(~front & (end - last > 2))
         if len(behind):
@@ -263,7 +231,7 @@ class _Slow:
 
     def read(self, row: int, line: bytes, clicks: Clicks) -> None:
         """Read a line; a blank one is none."""
-        line = line.rstrip(b" \t")
+        line = line.rstrip(b" \t\r")
         if not line:
             return
         found = _LINE.fullmatch(line)

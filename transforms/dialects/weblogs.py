@@ -20,6 +20,8 @@ from transforms.inputs import InputError
 from transforms.normalise import rejected_rows
 from transforms.urls import canonical_host
 
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 # A host: of letters, so that neither an address nor a version is taken for one where columns are unknown.
 NAME = rb"(?:[A-Za-z0-9](?:[A-Za-z0-9_-]*[A-Za-z0-9])?\.)+[A-Za-z][A-Za-z0-9-]*[A-Za-z0-9]"
 _HOST = re.compile(rb"([A-Za-z0-9][A-Za-z0-9_.-]*|\[[0-9A-Fa-f:.]+\])(?::(\d{1,5}))?")
@@ -49,6 +51,54 @@ class Requests:
     at: pa.Array
     agent: pa.Array
     host: pa.Array
+
+    def merge(self, other: Requests) -> Requests:
+        """Those of two, in the order of their lines."""
+        if not len(self.line) or not len(other.line):
+            return self if len(self.line) else other
+        line = np.concatenate([self.line, other.line])
+        order = np.argsort(line, kind="stable")
+        index = pa.array(order)
+        names = ("target", "at", "agent", "host")
+        both = (pa.concat_arrays([getattr(self, name), getattr(other, name)]) for name in names)
+        return Requests(line[order], *(array.take(index) for array in both))
+
+
+class Lines:
+    """Where the lines of a block are.
+
+    Attributes
+    ----------
+    data : uint8 (bytes,)
+    start, end : int64 (lines,)
+        Without the line end.
+    """
+
+    def __init__(self, block: bytes) -> None:
+        self.block = block
+        self.data = np.frombuffer(block, np.uint8)
+        end = np.flatnonzero(self.data == 10)
+        if not block.endswith(b"\n"):
+            end = np.append(end, len(self.data))
+        self.start = np.concatenate([np.zeros(1, np.int64), end[:-1] + 1])
+        if b"\r" in block:
+            end = end - (self.has(end - 1, 13) & (end > self.start))
+        self.end = end
+
+    def has(self, at: Ints, byte: int) -> Mask:
+        """Whether there is a byte: bool (n,) for int64 (n,)."""
+        return self.data.take(at, mode="clip") == byte
+
+    def texts(self, start: Ints, end: Ints, null: Mask | None = None) -> pa.Array:
+        """Parts of the block, in its order and apart from each other: binary (n,)."""
+        n = len(start)
+        # Every other text is what lies between them; no block has more bytes than 31 bits count.
+        offsets = np.empty(2 * n + 1, np.int32)
+        offsets[0:-1:2], offsets[1::2] = start, end
+        offsets[-1] = end[-1] if n else 0
+        parts = [None, pa.py_buffer(offsets), pa.py_buffer(self.block)]
+        whole = pa.Array.from_buffers(pa.binary(), 2 * n, parts)
+        return whole.take(pa.array(np.arange(0, 2 * n, 2), mask=null))
 
 
 def good_status(status: NDArray[np.integer]) -> NDArray[np.bool_]:

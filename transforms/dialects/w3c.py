@@ -1,0 +1,242 @@
+"""W3C extended logs, as IIS and CloudFront write them: `#Fields:` names the columns, until the next one does.
+
+Times are UTC. Where blanks separate the columns, a blank in a value is a plus sign; where tabs do, values are
+percent-encoded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from urllib.parse import unquote_to_bytes
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transforms.dialects import Dialect, Source
+from transforms.dialects.weblogs import Clicks, Ints, Lines, Mask, Requests, good_status
+from transforms.formats import Block
+from transforms.inputs import InputError
+from transforms.normalise import rejected_rows
+from transforms.textformats import line_blocks
+
+_TOKEN = re.compile(rb'"((?:[^"]|"")*+)"|([^ \t]+)')
+_DATE = re.compile(rb"#Date:\s*(\d{4}-\d\d-\d\d)")
+_HOSTS = ("x-host-header", "cs-host", "cs(host)")
+_AGENT = "cs(user-agent)"
+_TAB, _BLANK, _QUOTE, _HASH = 9, 32, 34, 35
+_HEAD_LINES = 20
+# `#Fields:` of a hostile file.
+_MAX_FIELDS = 1000
+
+
+def _looks_like(path: str, text: bytes) -> bool:
+    lines = text.split(b"\n")[:_HEAD_LINES]
+    return text.startswith(b"#") and any(
+        line.startswith(b"#Fields:") and (b"cs-uri" in line or b"cs-method" in line) for line in lines
+    )
+
+
+def _read(source: Source) -> Iterator[Block]:
+    clicks, log = Clicks(source), _Log(source.path)
+    for item in line_blocks(source.path, source.gzip):
+        if isinstance(item, pa.RecordBatch):
+            yield item
+            continue
+        block, first = item
+        yield from log.read(block.removeprefix(b"\xef\xbb\xbf") if first == 1 else block, first, clicks)
+
+
+class _Log:
+    """What the directives of a file have said so far."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._fields: list[str] = []
+        self._date = b""
+
+    def read(self, block: bytes, first: int, clicks: Clicks) -> Iterator[Block]:
+        lines = Lines(block)
+        directives = np.flatnonzero(lines.has(lines.start, _HASH) & (lines.end > lines.start))
+        done = 0
+        for at in [*directives.tolist(), len(lines.start)]:
+            if at > done:
+                yield from self._rows(lines, np.arange(done, at), first, clicks)
+            if at < len(lines.start):
+                self._direct(block[lines.start[at] : lines.end[at]], first + at)
+            done = at + 1
+
+    def _direct(self, line: bytes, number: int) -> None:
+        if date := _DATE.match(line):
+            self._date = date[1]
+        if not line.startswith(b"#Fields:"):
+            return
+        fields = line[len(b"#Fields:") :].decode("latin-1").lower().split()
+        missing = [name for name in ("time", "cs-method", "sc-status") if name not in fields]
+        if "cs-uri-stem" not in fields and "cs-uri" not in fields:
+            missing.append("cs-uri-stem")
+        if "date" not in fields and not self._date:
+            missing.append("date")
+        if missing or len(fields) > _MAX_FIELDS:
+            raise InputError(
+                f"{self._path}: the fields of line {number} lack {', '.join(missing)}: without them nobody can "
+                "tell which requests are of pages. Have the server log them, or leave out the file"
+                if missing
+                else f"{self._path}: line {number} names {len(fields)} fields, at most {_MAX_FIELDS} are read"
+            )
+        self._fields = fields
+
+    def _rows(self, lines: Lines, rows: Ints, first: int, clicks: Clicks) -> Iterator[Block]:
+        rows = rows[lines.end[rows] > lines.start[rows]]
+        cut = _Cut(lines, rows, max(1, len(self._fields)))
+        slow = np.flatnonzero(~cut.quick)
+        bad: list[int] = []
+        odd: list[tuple[int, list[bytes]]] = []
+        for row in rows[slow].tolist():
+            line = lines.block[lines.start[row] : lines.end[row]].strip()
+            tokens = [a or b for a, b in _TOKEN.findall(line)] if self._fields else []
+            if line and len(tokens) != len(self._fields) or not self._fields:
+                bad.append(row)
+            elif line:
+                odd.append((row, tokens))
+        if bad:
+            reason = "column_count" if self._fields else "no_fields"
+            texts = [lines.block[lines.start[row] : lines.end[row]][:200] for row in bad]
+            samples = [text.decode("utf-8", "replace") for text in texts]
+            yield rejected_rows(self._path, [first + row for row in bad], reason, samples)
+        if not self._fields:
+            return
+        quick = {name: cut.field(i) for i, name in enumerate(self._fields) if name in _USED}
+        found = self._requests(rows[cut.quick], quick, cut.tabs[cut.quick], clicks)
+        if odd:
+            columns = {
+                name: pa.array([tokens[i] for _, tokens in odd], pa.binary())
+                for i, name in enumerate(self._fields)
+                if name in _USED
+            }
+            of = np.array([row for row, _ in odd], np.int64)
+            found = found.merge(self._requests(of, columns, np.zeros(len(of), np.bool_), clicks))
+        if len(found.line):
+            found.line[:] += first
+            yield from clicks.rows(found)
+
+    def _requests(self, line: Ints, columns: dict[str, pa.Array], tabs: Mask, clicks: Clicks) -> Requests:
+        get = np.asarray(pc.equal(columns["cs-method"], b"GET"))
+        named = np.asarray(pc.match_substring_regex(columns["cs-method"], r"^[A-Za-z]+$"))
+        clicks.leave_out("method", int((~get & named).sum()))
+        clicks.leave_out("no_request", int((~get & ~named).sum()))
+        good = good_status(_numbers(columns["sc-status"]))
+        clicks.leave_out("status", int((get & ~good).sum()))
+        use = pa.array(np.flatnonzero(get & good))
+        columns = {name: column.take(use) for name, column in columns.items()}
+        tabs = tabs[use]
+        day = columns.get("date", pa.scalar(self._date, pa.binary()))
+        return Requests(
+            line=line[use],
+            target=_target(columns, tabs),
+            at=pc.binary_join_element_wise(day, columns["time"], b"T"),
+            agent=_agent(columns.get(_AGENT), tabs),
+            host=_host(columns, len(use)),
+        )
+
+
+_USED = {"date", "time", "cs-method", "sc-status", "cs-uri-stem", "cs-uri-query", "cs-uri", _AGENT, *_HOSTS}
+_USED |= {"cs-protocol", "s-port"}
+
+
+class _Cut:
+    """Lines of as many columns as there are fields.
+
+    Attributes
+    ----------
+    quick : bool (n,)
+        Lines that have them, separated by tabs or by blanks, and no quotes.
+    tabs : bool (n,)
+    """
+
+    def __init__(self, lines: Lines, rows: Ints, fields: int) -> None:
+        self._lines, self._fields = lines, fields
+        tabs, blanks = (np.flatnonzero(lines.data == byte) for byte in (_TAB, _BLANK))
+        start, end = lines.start[rows], lines.end[rows]
+        first_tab, first_blank = np.searchsorted(tabs, start), np.searchsorted(blanks, start)
+        self.tabs = np.searchsorted(tabs, end) - first_tab == fields - 1
+        self.quick = self.tabs | (np.searchsorted(blanks, end) - first_blank == fields - 1)
+        if b'"' in lines.block:
+            quotes = np.flatnonzero(lines.data == _QUOTE)
+            self.quick &= np.searchsorted(quotes, start) == np.searchsorted(quotes, end)
+        self._at = np.concatenate([tabs, blanks])
+        self._first = np.where(self.tabs, first_tab, len(tabs) + first_blank)[self.quick]
+        self._start, self._end = start[self.quick], end[self.quick]
+
+    def field(self, i: int) -> pa.Array:
+        """The column `i` of quick lines."""
+        start = self._at.take(self._first + i - 1, mode="clip") + 1 if i else self._start
+        last = i == self._fields - 1
+        return self._lines.texts(start, self._end if last else self._at.take(self._first + i, mode="clip"))
+
+
+def _numbers(texts: pa.Array) -> Ints:
+    """Statuses; 0 for what is none."""
+    good = np.asarray(pc.match_substring_regex(texts, r"^[0-9]{3}$"))
+    out = np.zeros(len(texts), np.int64)
+    out[good] = texts.filter(pa.array(good)).cast(pa.string()).cast(pa.int64()).to_numpy()
+    return out
+
+
+def _target(columns: dict[str, pa.Array], tabs: Mask) -> pa.Array:
+    if "cs-uri-stem" not in columns:
+        return columns["cs-uri"]
+    stem, query = columns["cs-uri-stem"], columns.get("cs-uri-query")
+    # IIS refuses paths with a plus sign: there is a blank.
+    odd = np.asarray(pc.match_substring(stem, b"+")) & ~tabs
+    if odd.any():
+        stem = pc.replace_with_mask(
+            stem, pa.array(odd), pc.replace_substring(stem.filter(pa.array(odd)), b"+", b"%20")
+        )
+    if query is None:
+        return stem
+    rows = np.flatnonzero(~np.asarray(pc.is_in(query, pa.array([b"-", b""], pa.binary()))))
+    index = np.full(len(stem), len(rows))
+    index[rows] = np.arange(len(rows))
+    more = pc.binary_join_element_wise(b"?", query.take(pa.array(rows)), b"")
+    more = pa.concat_arrays([more, pa.array([b""], pa.binary())])
+    return pc.binary_join_element_wise(stem, more.take(pa.array(index)), b"")
+
+
+def _agent(agents: pa.Array | None, tabs: Mask) -> pa.Array:
+    """User agents as they were sent; null where they are not logged."""
+    if agents is None:
+        return pa.nulls(len(tabs), pa.binary())
+    encoded = agents.dictionary_encode()
+    distinct = encoded.dictionary.to_pylist()
+    plain = [
+        *(a.replace(b"+", b" ") for a in distinct),
+        *(unquote_to_bytes(unquote_to_bytes(a)) for a in distinct),
+    ]
+    index = encoded.indices.to_numpy() + np.where(tabs, len(distinct), 0)
+    return pa.array(plain, pa.binary()).take(pa.array(index))
+
+
+def _host(columns: dict[str, pa.Array], n: int) -> pa.Array:
+    """Host and port, null where they are not logged."""
+    names = [columns[name] for name in _HOSTS if name in columns]
+    if not names:
+        return pa.nulls(n, pa.binary())
+    nothing = pa.array([b"-", b""], pa.binary())
+    host = pc.coalesce(
+        *(pc.replace_with_mask(c, pc.is_in(c, nothing), pa.scalar(None, c.type)) for c in names)
+    )
+    ports = pa.nulls(n, pa.binary())
+    if "s-port" in columns:
+        known = pc.is_in(columns["s-port"], pa.array([b"80", b"443"], pa.binary()))
+        ports = pc.replace_with_mask(columns["s-port"], pc.invert(known), pa.scalar(None, pa.binary()))
+    if "cs-protocol" in columns:
+        secure = pc.index_in(columns["cs-protocol"], pa.array([b"https", b"http"], pa.binary()))
+        ports = pc.coalesce(pa.array([b"443", b"80"], pa.binary()).take(secure), ports)
+    whole = pc.binary_join_element_wise(host, ports, b":")
+    own = pc.or_kleene(pc.is_null(ports), pc.match_substring_regex(host, r":\d+$"))
+    return pc.if_else(pc.fill_null(own, True), host, whole)
+
+
+DIALECT = Dialect("w3c", "requests", "W3C extended logs: IIS, CloudFront", _looks_like, _read)
