@@ -34,7 +34,7 @@ def test_files_of_many_formats_one_object_each(tmp_path, capsys):
     log = (
         "2026-01-01T02:03:05.010Z   200       5120 https://shop.test/p/1 L https://shop.test/ text/html #012 "
         "20260101020304500+310 sha1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA - -\n"
-        "2026-01-01T02:03:05.010Z   200       5120 dns:shop.test P - text/dns #012 20260101020304500+9 - - -\n"
+        "2026-01-01T02:03:05.010Z   200       5120 dns:shop.test P - text/dns #01 20260101020304500+9 - - -\n"
     )
     (tmp_path / "crawl.log").write_text(log)
     (tmp_path / "clicks.csv").write_text(
