@@ -34,6 +34,7 @@ __all__ = (
 COMMANDS = {
     "nightly": "the nightly job: logs in, tomorrow's schedule out",
     "night": "the nightly job on a store of nights, for a scheduler: new logs in, tonight's folder out",
+    "convert": "logs and dumps of any known format as Parquet with recrawl's columns",
     "inspect": "what logs and dumps hold, and what of them would be rejected",
     "synthesize": "make a realistic corpus of logs of any size",
     "diff": "two nights side by side: what moved, and why",

@@ -125,6 +125,7 @@ def test_the_readme_names_commands_that_exist() -> None:
 
 
 PAGES = {
+    "convert": "formats.md",
     "inspect": "formats.md",
     "backtest": "backtest.md",
     "frontier": "backtest.md",
