@@ -33,6 +33,7 @@ _MODULES: tuple[str, ...] = (
     "scrapy",
     "w3c",
     "access_log",
+    "search_console",
 )
 """In the order in which they are asked whether a file is theirs."""
 

@@ -78,12 +78,14 @@ class _Log:
             missing.append("cs-uri-stem")
         if "date" not in fields and not self._date:
             missing.append("date")
-        if missing or len(fields) > _MAX_FIELDS:
+        if len(fields) > _MAX_FIELDS:
             raise InputError(
-                f"{self._path}: the fields of line {number} lack {', '.join(missing)}: without them nobody can "
+                f"{self._path}: line {number} names {len(fields)} fields, at most {_MAX_FIELDS} are read"
+            )
+        if missing:
+            raise InputError(
+                f"{self._path}: the fields of line {number} lack {', '.join(missing)}, without which nobody can "
                 "tell which requests are of pages. Have the server log them, or leave out the file"
-                if missing
-                else f"{self._path}: line {number} names {len(fields)} fields, at most {_MAX_FIELDS} are read"
             )
         self._fields = fields
 
@@ -96,7 +98,7 @@ class _Log:
         for row in rows[slow].tolist():
             line = lines.block[lines.start[row] : lines.end[row]].strip()
             tokens = [a or b for a, b in _TOKEN.findall(line)] if self._fields else []
-            if line and len(tokens) != len(self._fields) or not self._fields:
+            if (line and len(tokens) != len(self._fields)) or not self._fields:
                 bad.append(row)
             elif line:
                 odd.append((row, tokens))
@@ -210,27 +212,25 @@ def _agent(agents: pa.Array | None, tabs: Mask) -> pa.Array:
         return pa.nulls(len(tabs), pa.binary())
     encoded = agents.dictionary_encode()
     distinct = encoded.dictionary.to_pylist()
-    plain = [
-        *(a.replace(b"+", b" ") for a in distinct),
-        *(unquote_to_bytes(unquote_to_bytes(a)) for a in distinct),
-    ]
+    plain = [a.replace(b"+", b" ") for a in distinct]
+    # CloudFront encodes some of it twice.
+    plain += [unquote_to_bytes(unquote_to_bytes(a)) for a in distinct]
     index = encoded.indices.to_numpy() + np.where(tabs, len(distinct), 0)
     return pa.array(plain, pa.binary()).take(pa.array(index))
 
 
 def _host(columns: dict[str, pa.Array], n: int) -> pa.Array:
     """Host and port, null where they are not logged."""
-    names = [columns[name] for name in _HOSTS if name in columns]
-    if not names:
-        return pa.nulls(n, pa.binary())
-    nothing = pa.array([b"-", b""], pa.binary())
-    host = pc.coalesce(
-        *(pc.replace_with_mask(c, pc.is_in(c, nothing), pa.scalar(None, c.type)) for c in names)
-    )
+    host = pa.nulls(n, pa.binary())
+    none, nothing = pa.scalar(None, pa.binary()), pa.array([b"-", b""], pa.binary())
+    for name in _HOSTS:
+        if name in columns:
+            known = pc.replace_with_mask(columns[name], pc.is_in(columns[name], nothing), none)
+            host = pc.coalesce(host, known)
     ports = pa.nulls(n, pa.binary())
     if "s-port" in columns:
         known = pc.is_in(columns["s-port"], pa.array([b"80", b"443"], pa.binary()))
-        ports = pc.replace_with_mask(columns["s-port"], pc.invert(known), pa.scalar(None, pa.binary()))
+        ports = pc.replace_with_mask(columns["s-port"], pc.invert(known), none)
     if "cs-protocol" in columns:
         secure = pc.index_in(columns["cs-protocol"], pa.array([b"https", b"http"], pa.binary()))
         ports = pc.coalesce(pa.array([b"443", b"80"], pa.binary()).take(secure), ports)

@@ -1,0 +1,212 @@
+"""Exports of Google Search Console: the ZIP of its web pages or the table of pages in it, in any language,
+and tables of page, date, clicks and impressions as its API and its bulk export give.
+
+The tables of a ZIP are told apart by what they hold: names of files and columns are translated.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import unicodedata
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
+
+import numpy as np
+import pyarrow as pa
+
+from transforms import formats
+from transforms.dialects import Dialect, Source
+from transforms.formats import Block, How, RawBlock, Split
+from transforms.inputs import InputError, open_file
+from transforms.normalise import rejected_file, rejected_rows
+from transforms.textformats import Problem, gunzip, stored
+
+ROW_LIMIT = 1000
+"""Of rows that the web pages export: what has no row then may well have clicks."""
+MAX_BYTES = 64 << 20
+_ZIP = b"PK\x03\x04"
+_URL = re.compile(r"https?://", re.IGNORECASE)
+_DAY = re.compile(r"(20\d\d-\d\d-\d\d)")
+_BLANKS = dict.fromkeys(map(ord, " \u00a0\u2009\u202f'\u2019\u066c"), None)
+_GROUPED = re.compile(r"\d{1,3}(?:([.,])\d{2,3}(?:\1\d{2,3})*)?")
+# Columns of the web pages' tables: the page, clicks, impressions, the share, the position.
+_COLUMNS = 5
+_PAGE, _DATE, _COUNTS = ("page", "url"), ("date", "data_date"), ("clicks", "impressions")
+
+
+def _looks_like(path: str, text: bytes) -> bool:
+    if text.startswith(_ZIP):
+        size = int.from_bytes(text[26:28], "little")
+        return text[30 : 30 + size].lower().endswith(b".csv")
+    if _named(text) is not None:
+        return True
+    # The end may be cut.
+    whole = text[: text.rfind(b"\n") + 1] or text
+    return _is_pages(_table(whole.decode("utf-8", "replace"))[:50])
+
+
+def _named(text: bytes) -> tuple[str, dict[str, str]] | None:
+    """Of a table with dates: its form, and its names for our columns."""
+    line = text.lstrip().split(b"\n", 1)[0].decode("utf-8", "replace").strip()
+    form = "csv"
+    if line.startswith("{"):
+        try:
+            names, form = list(json.loads(line)), "jsonl"
+        except (ValueError, RecursionError):
+            return None
+    else:
+        names = next(csv.reader([line]), [])
+        names = [name.strip() for name in names]
+    page = next((n for n in _PAGE if n in names), None)
+    date = next((n for n in _DATE if n in names), None)
+    canonical = "url" in names and ("day" in names or "at" in names)
+    if page is None or date is None or canonical or not any(n in names for n in _COUNTS):
+        return None
+    return form, {"url": page, "day": date}
+
+
+Row = tuple[int, list[str]]
+
+
+def _table(text: str) -> list[Row]:
+    """Records with the number of their line; the first one that is not empty tells the separator."""
+    text = text.removeprefix("\ufeff")
+    head = text.lstrip().split("\n", 1)[0]
+    delimiter = max(",;\t", key=head.count)
+    # A table has no line ends in its values: a stray quote ends with its line.
+    rows = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            rows.append((number, next(csv.reader([line.rstrip("\r")], delimiter=delimiter), [])))
+    return rows
+
+
+def _is_pages(rows: Sequence[Row]) -> bool:
+    """A header and URLs with two counts, or a header alone with as many columns."""
+    if not rows or len(rows[0][1]) < _COLUMNS or _URL.match(rows[0][1][0]):
+        return False
+    names = rows[0][1]
+    if "url" in names or any(_integer(name) is not None for name in names[1:]):
+        return False
+    good = [
+        len(record) == len(names) and bool(_URL.match(record[0])) and None not in map(_integer, record[1:3])
+        for _, record in rows[1:]
+    ]
+    return 2 * sum(good) >= len(good) if good else len(names) == _COLUMNS
+
+
+def _integer(text: str) -> int | None:
+    """A count as people of any language write it: `1,234`, `1.234`, `1 234`, `12,34,567`."""
+    text = unicodedata.normalize("NFKC", text).translate(_BLANKS)
+    if text.isdecimal() and len(text) <= 18:
+        return int(text)
+    if len(text) > 24 or not _GROUPED.fullmatch(text) or len(re.split("[.,]", text)[-1]) != 3:
+        return None
+    return int(re.sub("[.,]", "", text))
+
+
+def _read(source: Source) -> Iterator[Block]:
+    with open_file(source.path) as f:
+        head = f.read(1 << 16)
+    if head.startswith(_ZIP):
+        yield from _read_zip(source)
+        return
+    if source.gzip:
+        head = next(gunzip(iter([head]), Problem()), b"")
+    found = _named(head.removeprefix(b"\xef\xbb\xbf"))
+    if found is not None:
+        form, names = found
+        split = Split(source.path, form, source.gzip, how=How(columns=tuple(names.items())))
+        yield from formats.read(split, source.kind, notes=source.notes)
+        return
+    problem = Problem()
+    packed = stored(source.path)
+    text = _bounded(gunzip(packed, problem) if source.gzip else packed, source.path)
+    if problem.reason:
+        yield rejected_file(source.path, problem.reason, problem.sample)
+    yield from _rows(source, _table(text.decode("utf-8", "replace")), "")
+
+
+def _bounded(chunks: Iterator[bytes], path: str) -> bytes:
+    held = bytearray()
+    for chunk in chunks:
+        held += chunk
+        if len(held) > MAX_BYTES:
+            raise InputError(
+                f"{path}: more than {MAX_BYTES} bytes, which no export of Search Console's pages has. Tables "
+                "with dates (page, date, clicks, impressions) may have any size"
+            )
+    return bytes(held)
+
+
+def _read_zip(source: Source) -> Iterator[Block]:
+    tables: dict[str, list[Row]] = {}
+    try:
+        with open_file(source.path) as f, zipfile.ZipFile(f) as archive:
+            for member in archive.infolist():
+                if member.filename.lower().endswith(".csv"):
+                    with archive.open(member) as part:
+                        text = _bounded(iter(lambda: part.read(1 << 20), b""), source.path)
+                    tables[member.filename] = _table(text.decode("utf-8", "replace"))
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError, OSError) as e:
+        yield rejected_file(source.path, "unreadable_file", f"{type(e).__name__}: {e}")
+        return
+    days = [
+        record[0].strip()
+        for rows in tables.values()
+        for _, record in rows[1:]
+        if record and _DAY.fullmatch(record[0].strip())
+    ]
+    for rows in tables.values():
+        if len(rows) > 1 and any(_URL.match(record[0]) for _, record in rows[1:] if record):
+            yield from _rows(source, rows, max(days, default=""))
+
+
+def _day(source: Source, last: str) -> str:
+    """The day on which undated clicks count: as told, the last one of the chart, or that of the name."""
+    given = source.options.get("requests_day", "")
+    if given and not _DAY.fullmatch(given):
+        raise InputError(f"--requests_day={given}: expected a day, such as 2026-06-30")
+    if given or last:
+        return given or last
+    for name in (PurePosixPath(source.path).name, PurePosixPath(source.path).parent.name):
+        if found := _DAY.findall(name):
+            return str(found[-1])
+    raise InputError(
+        f"{source.path}: this export does not say of which days its clicks are. Give the whole ZIP, a name "
+        "with the day in it (Pages-2026-06-30.csv), or --requests_day 2026-06-30"
+    )
+
+
+def _rows(source: Source, rows: list[Row], last: str) -> Iterator[Block]:
+    if len(rows) < 2:
+        return
+    day, names = _day(source, last), rows[0][1]
+    if len(names) > _COLUMNS:
+        raise InputError(
+            f"{source.path}: {len(names)} columns, expected {_COLUMNS}: page, clicks, impressions, CTR, "
+            "position. Export without comparing periods"
+        )
+    bad = [(number, record) for number, record in rows[1:] if len(record) != len(names)]
+    good = [(number, record) for number, record in rows[1:] if len(record) == len(names)]
+    if len(rows) - 1 == ROW_LIMIT and source.notes is not None:
+        source.notes.add(f"{source.kind.name}_gsc_truncated", 1)
+    if bad:
+        samples = [f"{len(r)} columns, expected {len(names)}: {','.join(r)}" for _, r in bad]
+        yield rejected_rows(source.path, [number for number, _ in bad], "column_count", samples)
+    if not good:
+        return
+    columns = {"url": [record[0] for _, record in good], "day": [day] * len(good)}
+    for i, name in enumerate(_COUNTS, 1):
+        counts = ((record[i], _integer(record[i])) for _, record in good)
+        columns[name] = [text if n is None else str(n) for text, n in counts]
+    batch = pa.RecordBatch.from_pydict({name: pa.array(c, pa.string()) for name, c in columns.items()})
+    numbers = np.array([number for number, _ in good], np.int64)
+    yield RawBlock(batch, lambda: numbers)
+
+
+DIALECT = Dialect("search_console", "requests", "exports of Google Search Console", _looks_like, _read)
