@@ -13,6 +13,11 @@ from transforms.normalise import KINDS
 KINDS_WITH_FORMATS = ("observations", "requests")
 # Of dialects: what files do not say of themselves. By name: the kinds of input, what it means.
 DIALECT_OPTIONS: dict[str, tuple[str, str]] = {
+    "repair_cdx00": (
+        "observations",
+        "in indexes of archives read times with a stray 00 before the month or the day, and seconds cut off, "
+        "as what they were (default: such rows are rejected)",
+    ),
     "nutch_sync_delta_rate": (
         "observations",
         "share of a page's age by which Nutch' adaptive schedule brings fetches forward (its "
@@ -37,6 +42,9 @@ DIALECT_OPTIONS: dict[str, tuple[str, str]] = {
     ),
 }
 
+FLAGS = ("repair_cdx00",)
+"""Of `DIALECT_OPTIONS` those that take no value."""
+
 
 def add_arguments(parser: Any) -> None:
     """Declare them, in an argparse parser or group."""
@@ -53,7 +61,8 @@ def add_arguments(parser: Any) -> None:
             + ("fetched_at=crawl_time,digest=sha1" if kind == "observations" else "day=date,clicks=visits"),
         )
     for name, (_, help_text) in DIALECT_OPTIONS.items():
-        parser.add_argument(f"--{name}", help=help_text)
+        action = "store_true" if name in FLAGS else "store"
+        parser.add_argument(f"--{name}", action=action, help=help_text)
 
 
 def names() -> list[str]:

@@ -152,7 +152,7 @@ def test_the_readme_lists_every_option() -> None:
 
 
 def _options_in(text: str) -> set[str]:
-    return set(re.findall(r"(?<![\w-])--[a-z][a-z_]+", text))
+    return set(re.findall(r"(?<![\w-])--[a-z][a-z0-9_]+", text))
 
 
 def test_ci_runs_the_readmes_test_command_from_anywhere() -> None:

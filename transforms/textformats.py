@@ -172,7 +172,7 @@ def _blocks(
                 held, skipping = b"", True
         if end:
             yield held[:end], line
-            line += held.count(b"\n", 0, end)
+            line += int(np.count_nonzero(np.frombuffer(held, np.uint8, end) == 10))  # faster than bytes.count
             held = held[end:]
     if problem.reason:
         end = last_end(held, False) or last_end(held, True)

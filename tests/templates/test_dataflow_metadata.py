@@ -42,6 +42,7 @@ EXAMPLES: dict[str, tuple[list[str], list[str]]] = {
     "requests_site": (["https://shop.test", "http://shop.test:8080"], ["shop.test", "https://shop.test/", ""]),
     "requests_day": (["2026-06-30"], ["30.06.2026", "2026-6-30", ""]),
     "own_user_agent": (["OurBot", "OurBot/1.0,Our other bot"], ["", "OurBot,"]),
+    "repair_cdx00": (["true", "false"], ["yes", "1"]),
     "nutch_timezone": (["Europe/Berlin", "UTC"], ["", "Mid Europe"]),
     "nutch_sync_delta_rate": (["0.3", "0"], ["1", "30%"]),
     "pages": (["gs://site/pages.parquet"], ["pages.parquet"]),

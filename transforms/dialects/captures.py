@@ -25,11 +25,17 @@ from transforms.times import from_integers
 
 REPAIR = "repair_cdx00"
 REVISIT = "warc/revisit"
+OTHER_METHOD = "__wb_method="
+"""In keys of captures of answers to POST and the like."""
 # What archives index beside pages; a name with a port (a.test:80) must not pass for one.
 NOT_A_PAGE = (
     r"^(?i:dns|filedesc|warcinfo|metadata|urn|whois|ftps?|mailto|data|about|blob|javascript|screenshot"
     r"|gopher|news|nntp|sftp|rtmp|mms|file):"
 )
+RESUME_KEY = re.compile(
+    rb"[^\s%),]{0,300}(?:%29|\)|%2c|,)\S{0,8000}(?:\+|%20)\d{4,17}[^\s+]{0,40}", re.IGNORECASE
+)
+"""What a CDX server says last where there is more: the key and the time to go on from."""
 _RECORDS = pa.array(["text/dns", "application/warc-fields", "alexa/dns", "alexa/dat"])
 ROBOTS = "/robots.txt"
 _ROBOTS_URL = r"^(?i:https?)://[^/?#]*/robots\.txt(?:[?#].*)?$"

@@ -1,8 +1,8 @@
 """CDX, the index of web archives: one capture a line, fields between blanks, named by letters in a header.
 
 A header holds until the next one: files that were put together have several. Without a header the first
-sound line tells the layout; all common ones, from 7 to 11 fields, begin with the same six. A line with another
-number of fields is never read: a blank in a URL would shift all that follow.
+sound line tells the layout; all common ones, from 7 to 11 fields, begin with the same six. A line with
+another number of fields is never read: a blank in a URL would shift all that follow.
 """
 
 from __future__ import annotations
@@ -17,7 +17,16 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from transforms.dialects import Dialect, Source
-from transforms.dialects.captures import Captures, Mask, Rows, observations, true, url_of_key
+from transforms.dialects.captures import (
+    OTHER_METHOD,
+    RESUME_KEY,
+    Captures,
+    Mask,
+    Rows,
+    observations,
+    true,
+    url_of_key,
+)
 from transforms.formats import Block
 from transforms.inputs import InputError
 from transforms.normalise import rejected_rows
@@ -31,9 +40,7 @@ _HEADER = re.compile(rb"[ \t,;|]?CDX(?:([ \t,;|])[A-Za-z](?:\1[A-Za-z])*)[ \t]*"
 _TIME = re.compile(rb"\d{8,18}")
 _URL = re.compile(rb"(?i)[a-z][a-z0-9+.-]*:")
 _STATUS = re.compile(rb"-?\d{1,4}|[-=]?")
-RESUME_KEY = re.compile(rb"\S*(?:%29|\)|%2c)\S*(?:\+|%20)\d{4,17}\S*", re.IGNORECASE)
 _ZIPNUM = re.compile(rb"[^\t\n]+ \d{8,17}\t[^\t\n]+\t\d+\t\d+(?:\t\d+)?\r?")
-_OTHER_METHOD = "__wb_method="
 
 
 @dataclass(frozen=True)
@@ -104,8 +111,8 @@ def read(source: Source) -> Iterator[Block]:
             block = block.removeprefix(b"\xef\xbb\xbf")
             if source.path.lower().endswith(".loc") or _is_zipnum(block.lstrip().split(b"\n", 1)[:1]):
                 raise InputError(
-                    f"{source.path}: this lists the blocks of a ZipNum cluster, not captures. Give the .cdx.gz "
-                    "(or cdx-*.gz) files beside it"
+                    f"{source.path}: this lists the blocks of a ZipNum cluster, not captures. Give the "
+                    ".cdx.gz (or cdx-*.gz) files beside it"
                 )
         if b"\r" in block:
             block = block.replace(b"\r\n", b"\n").replace(b"\r", b" ")
@@ -261,7 +268,7 @@ def _observe(source: Source, layout: _Layout, table: pa.Table | None, row: int |
         url = pa.array([url_of_key(k.decode("utf-8", "replace")) for k in raw], pa.string())
     not_get = None
     if key is not None:
-        not_get = true(pc.match_substring(key, _OTHER_METHOD))
+        not_get = true(pc.match_substring(key, OTHER_METHOD))
     yield from observations(
         source,
         Captures(

@@ -12,9 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms.dialects import Dialect, Source
-from transforms.dialects.captures import Captures, observations, url_of_key
-from transforms.dialects.cdxj import OTHER_METHOD, lines_with
-from transforms.dialects.json_captures import LINE_FIELDS, loads, of_dicts, read_records
+from transforms.dialects.captures import OTHER_METHOD, RESUME_KEY, Captures, observations, true, url_of_key
+from transforms.dialects.json_captures import LINE_FIELDS, lines_of, loads, of_dicts, read_records
 from transforms.formats import Block
 from transforms.normalise import rejected_rows
 from transforms.textformats import line_blocks
@@ -113,8 +112,7 @@ class _Lists:
             yield rejected_rows(self._source.path, bad, reason, samples)
         if records:
             columns = of_dicts(records, LINE_FIELDS)
-            posts = [OTHER_METHOD.decode() in str(record.get("urlkey", "")) for record in records]
-            yield from _observe(self._source, np.array(numbers, np.int64), columns, np.array(posts, np.bool_))
+            yield from _observe(self._source, np.array(numbers, np.int64), columns)
 
 
 def _rows(text: bytes) -> list[Any] | None:
@@ -156,34 +154,28 @@ def _read_objects(source: Source, block: bytes, line: int) -> Iterator[Block]:
     good = (data.take(start, mode="clip") == 123) & (end > start)
     bad: list[int] = []
     odd = np.flatnonzero(~good).tolist()
-    copy = data.copy() if odd else data
+    begin = start.copy()
     for i in odd:
-        raw = block[start[i] : end[i]]
-        text = raw.strip()
+        text = block[start[i] : end[i]].strip()
         if text in (b"", b"[", b"]", b",") or text.startswith(b"#"):
-            good[i] = False
-        elif text.lstrip(b"[, \t").startswith(b"{"):
+            continue
+        if text.lstrip(b"[, \t").startswith(b"{"):
             good[i] = True
-            copy[start[i] : start[i] + raw.index(b"{")] = 32
-        elif RESUME.fullmatch(text):
+            begin[i] += block[start[i] : end[i]].index(b"{")
+        elif RESUME_KEY.fullmatch(text):
             source.leave_out("resume_key", 1)
         else:
             bad.append(i)
-        if not good[i]:
-            copy[start[i] : end[i]] = 32
     if bad:
         yield _rejected(source, block, start, end, bad, line)
     use = np.flatnonzero(good)
-    posts = lines_with(block, OTHER_METHOD, start)
-    for found in read_records(copy, start[use], end[use], LINE_FIELDS):
+    whole = block if block.endswith(b"\n") else block + b"\n"
+    for found in read_records(lines_of(whole, begin[use], end[use] + 1)[0], LINE_FIELDS):
         index = use[found.index]
         if found.columns is None:
             yield from _of_array(source, block, start, end, index, line)
             continue
-        yield from _observe(source, line + index, found.columns, np.isin(index, posts))
-
-
-RESUME = re.compile(rb"\S*(?:%29|\)|%2c)\S*(?:\+|%20)\d{4,17}\S*", re.IGNORECASE)
+        yield from _observe(source, line + index, found.columns)
 
 
 def _of_array(source: Source, block: bytes, start: Any, end: Any, index: Any, line: int) -> Iterator[Block]:
@@ -201,20 +193,26 @@ def _of_array(source: Source, block: bytes, start: Any, end: Any, index: Any, li
     if bad:
         yield _rejected(source, block, start, end, bad, line)
     if records:
-        posts = [OTHER_METHOD.decode() in str(record.get("urlkey", "")) for record in records]
-        columns = of_dicts(records, LINE_FIELDS)
-        yield from _observe(source, np.array(numbers, np.int64), columns, np.array(posts, np.bool_))
+        yield from _observe(source, np.array(numbers, np.int64), of_dicts(records, LINE_FIELDS))
 
 
-def _observe(source: Source, row: Any, columns: Any, not_get: Any) -> Iterator[Block]:
+def _observe(source: Source, row: Any, columns: Any) -> Iterator[Block]:
     url = columns["url"]
     if url.null_count:
         made = pc.coalesce(
-            url, pa.array([url_of_key(key) for key in columns["key"].to_pylist()], pa.string())
+            url,
+            pa.array(
+                [
+                    key and url_of_key(key.decode("utf-8", "replace"))
+                    for key in columns["key"].cast(pa.large_binary()).to_pylist()
+                ],
+                pa.string(),
+            ),
         )
         if source.notes is not None:
             source.notes.add(f"{source.kind.name}_urls_from_keys", url.null_count - made.null_count)
         url = made
+    not_get = true(pc.match_substring(columns["key"], OTHER_METHOD))
     yield from observations(
         source,
         Captures(row, url, columns["at"], columns["mime"], columns["status"], columns["digest"], not_get),

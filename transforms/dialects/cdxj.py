@@ -1,4 +1,4 @@
-"""CDXJ: a key, a time of 14 to 17 digits and a JSON object a line, as pywb, ipwb and Common Crawl write it."""
+"""CDXJ of pywb, ipwb, Common Crawl: a key, a time of 14 to 17 digits and a JSON object a line."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from transforms.dialects import Dialect, Source
-from transforms.dialects.captures import Captures, observations, url_of_key
-from transforms.dialects.json_captures import FIELDS, read_records
+from transforms.dialects.captures import OTHER_METHOD, Captures, observations, true, url_of_key
+from transforms.dialects.json_captures import FIELDS, lines_of, read_records
 from transforms.formats import Block
 from transforms.normalise import rejected_rows
 from transforms.textformats import line_blocks
@@ -21,10 +21,8 @@ from transforms.textformats import line_blocks
 # Keys may hold blanks and braces: the first time in front of an object ends one.
 _TIME = re.compile(rb"(?:^|[ \t])(\d{4,18})[ \t]+(?=\{)")
 _HEADER = re.compile(rb"[!@#]|[ \t]?CDXJ?(?:[ \t]\S+)*$")
-OTHER_METHOD = b"__wb_method="
 
 Ints = NDArray[np.int64]
-Bytes = NDArray[np.uint8]
 
 
 def looks_like(path: str, text: bytes) -> bool:
@@ -48,8 +46,6 @@ class _Lines:
 
     Attributes
     ----------
-    data : uint8
-        The block; in front of objects it becomes blank.
     start, end : int64 (n,)
     brace : int64 (n,)
         Where the object of a line begins, -1 if it has none.
@@ -57,7 +53,6 @@ class _Lines:
         Its time as a number.
     """
 
-    data: Bytes
     start: Ints
     end: Ints
     brace: Ints
@@ -87,9 +82,10 @@ def _read_block(source: Source, block: bytes, line: int) -> Iterator[Block]:
     use = np.flatnonzero(lines.brace >= 0)
     if not len(use):
         return
-    posts = lines_with(block, OTHER_METHOD, lines.start)
-    blanked = _blanked(lines)
-    for found in read_records(blanked, lines.brace[use], lines.end[use], FIELDS):
+    whole = block if block.endswith(b"\n") else block + b"\n"
+    objects, keys = lines_of(whole, lines.brace[use], lines.end[use] + 1)
+    not_get = true(pc.match_substring(keys.view(pa.string()), OTHER_METHOD))
+    for found in read_records(objects, FIELDS):
         index = use[found.index]
         if found.columns is None:
             yield _rejected(source, block, lines, index.tolist(), line)
@@ -107,7 +103,7 @@ def _read_block(source: Source, block: bytes, line: int) -> Iterator[Block]:
                 columns["mime"],
                 columns["status"],
                 columns["digest"],
-                np.isin(index, posts) if len(posts) else None,
+                not_get[found.index],
             ),
         )
 
@@ -139,7 +135,7 @@ def _find(block: bytes) -> _Lines:
         done = todo[good]
         brace[done], at[done] = first[done], number[good]
         todo = todo[~good]
-    return _Lines(data, start, end, brace, at)
+    return _Lines(start, end, brace, at)
 
 
 def _read_oddly(block: bytes, lines: _Lines, i: int) -> bool:
@@ -152,29 +148,6 @@ def _read_oddly(block: bytes, lines: _Lines, i: int) -> bool:
         return False
     lines.brace[i], lines.at[i] = lines.start[i] + match.end(), int(match[1])
     return True
-
-
-def _blanked(lines: _Lines) -> Bytes:
-    """The block with blanks for all that is not an object."""
-    edge = np.zeros(len(lines.data) + 1, np.int8)
-    edge[lines.start] = 1
-    has = lines.brace >= 0
-    # Lines do not overlap, and an object never begins where its line does.
-    edge[np.where(has, lines.brace, lines.end)[lines.end > lines.start]] -= 1
-    edge[lines.start[lines.end == lines.start]] = 0
-    inside = np.cumsum(edge[:-1], dtype=np.int8)
-    out = lines.data.copy()
-    np.copyto(out, np.uint8(32), where=inside.view(np.bool_))
-    return out
-
-
-def lines_with(block: bytes, mark: bytes, start: Ints) -> Ints:
-    """Indices of the lines that hold a mark."""
-    found, at = [], block.find(mark)
-    while at >= 0:
-        found.append(at)
-        at = block.find(mark, at + len(mark))
-    return np.unique(np.searchsorted(start, np.array(found, np.int64), side="right") - 1)
 
 
 def _urls(source: Source, url: pa.Array, block: bytes, lines: _Lines, index: Ints) -> pa.Array:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from transforms import columns
 from transforms.formats import scalars
+from transforms.hashing import Texts
 
 # The usual name first. "s" is the status, but a length in records that have an offset and no other length.
 FIELDS: dict[str, tuple[str, ...]] = {
@@ -50,70 +51,87 @@ class Records:
     columns: Mapping[str, pa.Array] | None
 
 
-def read_records(
-    text: NDArray[np.uint8], starts: Ints, ends: Ints, fields: Mapping[str, tuple[str, ...]]
-) -> Iterator[Records]:
-    """Read lines that hold an object each, with blanks around it.
+def read_records(objects: pa.Array, fields: Mapping[str, tuple[str, ...]]) -> Iterator[Records]:
+    """Read lines that hold an object each.
 
     Parameters
     ----------
-    text : uint8, contiguous
-    starts, ends : int64 (n,)
-        Where lines begin and end in it; what lies between them is blank.
+    objects : pa.Array of n binary values
+        The lines, with their ends; in one buffer, one after the other.
     fields : mapping of str to tuple of str
         Columns, and the names that they may have.
     """
-    n = len(starts)
+    n = len(objects)
     if not n:
         return
-    whole = _by_arrow(text, starts, ends, fields)
+    whole = _by_arrow(objects, fields)
     if whole is not None:
         yield Records(np.arange(n), whole)
         return
     for a in range(0, n, _PIECE):
-        index = np.arange(a, min(n, a + _PIECE))
-        found = _by_arrow(text, starts[index], ends[index], fields)
+        piece = objects.slice(a, _PIECE)
+        found = _by_arrow(piece, fields)
         if found is not None:
-            yield Records(index, found)
+            yield Records(np.arange(a, a + len(piece)), found)
         else:
-            yield from _one_by_one(text, starts, ends, index, fields)
+            yield from _one_by_one(piece, a, fields)
 
 
-def _by_arrow(
-    text: NDArray[np.uint8], starts: Ints, ends: Ints, fields: Mapping[str, tuple[str, ...]]
-) -> dict[str, pa.Array] | None:
+def lines_of(block: bytes, starts: Ints, ends: Ints) -> tuple[pa.Array, pa.Array]:
+    """Pieces of a block as `read_records` takes them, and what lies before each of them.
+
+    Parameters
+    ----------
+    block : bytes
+    starts, ends : int64 (n,), ascending
+        Where pieces begin and end; they do not overlap.
+    """
+    n = len(starts)
+    edges = np.empty(2 * n + 1, np.int32)
+    edges[0], edges[1::2], edges[2::2] = 0, starts, ends
+    buffers = [None, pa.py_buffer(edges), pa.py_buffer(block)]
+    both = pa.BinaryArray.from_buffers(pa.binary(), 2 * n, buffers)
+    # Gaps and pieces take turns. Taking the pieces puts them one after the other, in one copy.
+    turns = np.arange(0, 2 * n, 2)
+    return both.take(pa.array(turns + 1)), both.take(pa.array(turns))
+
+
+def _bytes_of(objects: pa.Array) -> pa.Buffer:
+    texts = Texts(objects)
+    return objects.buffers()[2][int(texts.start[0]) : int(texts.start[-1] + texts.size[-1])]
+
+
+def _by_arrow(objects: pa.Array, fields: Mapping[str, tuple[str, ...]]) -> dict[str, pa.Array] | None:
     """All lines in one call; None if some line is no object or a field is of several types."""
-    block = pa.py_buffer(text)[int(starts[0]) : int(ends[-1])]
     for status in (pa.string(), pa.int64()):
         try:
-            return _coalesced(block, len(starts), status, fields)
+            return _coalesced(objects, status, fields)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
             continue
     return None
 
 
 def _coalesced(
-    block: pa.Buffer, n: int, status: pa.DataType, fields: Mapping[str, tuple[str, ...]]
+    objects: pa.Array, status: pa.DataType, fields: Mapping[str, tuple[str, ...]]
 ) -> dict[str, pa.Array] | None:
     usual = {names[0]: status if field == "status" else pa.string() for field, names in fields.items()}
+    block = _bytes_of(objects)
     table = _parse(block, usual)
-    if table.num_rows != n:
+    if table.num_rows != len(objects):
         return None
     # Other names are looked for only where the usual one does not say it all.
-    lacking = [f for f, names in fields.items() if table.column(names[0]).null_count]
-    other = [name for f in lacking for name in fields[f][1:]]
-    if other:
-        raw = memoryview(block).tobytes()
-        other = [name for name in other if f'"{name}"'.encode() in raw]
+    other: list[str] = []
+    for names in fields.values():
+        null = np.flatnonzero(np.asarray(_array(table, names[0]).is_null()))
+        if len(null) and len(names) > 1:
+            lacking = block if len(null) == len(objects) else _bytes_of(objects.take(pa.array(null)))
+            raw = lacking.to_pybytes()
+            other += [name for name in names[1:] if f'"{name}"'.encode() in raw]
     if other:
         types = {name: status if name in fields["status"] else pa.string() for name in other}
         if "s" in other:
-            # Their types are of no interest; text that is a number would stop the parser.
             types |= {name: pa.string() for name in (_OFFSET, *_LENGTHS)}
-        try:
-            table = _parse(block, usual | types)
-        except pa.ArrowInvalid:
-            return None
+        table = _parse(block, usual | types)
     made = {}
     for field, names in fields.items():
         there = [name for name in names if name in table.schema.names]
@@ -149,19 +167,17 @@ def _first(arrays: Sequence[pa.Array]) -> pa.Array:
     return arrays[0] if len(arrays) == 1 or not arrays[0].null_count else pc.coalesce(*arrays)
 
 
-def _one_by_one(
-    text: NDArray[np.uint8], starts: Ints, ends: Ints, index: Ints, fields: Mapping[str, tuple[str, ...]]
-) -> Iterator[Records]:
+def _one_by_one(objects: pa.Array, first: int, fields: Mapping[str, tuple[str, ...]]) -> Iterator[Records]:
     good: list[int] = []
     bad: list[int] = []
     records: list[dict[str, Any]] = []
-    for i in index.tolist():
-        record = loads(text[starts[i] : ends[i]].tobytes())
+    for i, raw in enumerate(objects.to_pylist()):
+        record = loads(raw)
         if isinstance(record, dict):
-            good.append(i)
+            good.append(first + i)
             records.append(record)
         else:
-            bad.append(i)
+            bad.append(first + i)
     if good:
         yield Records(np.array(good, np.int64), of_dicts(records, fields))
     if bad:
