@@ -120,25 +120,21 @@ class ScheduledShard:
         tables = solver_tables(estimated, shares is not None)
         if shares is not None:
             tables = share_limits(tables, shares, night.objective, night.budget_per_day)
-        block, signals = tables_to_block(tables), estimated.tables.get("signals")
+        block, days = tables_to_block(tables), night.horizon_us / DAY_US
         if without is not None:
-            days = night.horizon_us / DAY_US
-            signals = follow_useful(estimated, without, days, block).tables.get("signals")
+            estimated = follow_useful(estimated, without, days, block)
             block = tables_to_block(follow_useful(tables, without, days, block))
         self._allocation = search.allocate(block, objective, result)
         self._rate = self._allocation.crawl_rate_per_day
         change, weight = block.change_rate_per_day, block.request_rate_per_day
         self._change, self._weight = change, weight
         self._fresh = objective.freshness(self._rate, change)
-        self._fresh_without = None
-        if without is not None:
-            self._fresh_without = freshness_without(block, without)
+        self._fresh_without = None if without is None else freshness_without(block, without)
         self._trust, self._forecasts = estimated.tables.get("trust"), estimated.tables.get("forecasts")
         policy = search.signal_policy(block, objective, result, self._allocation)
         self._clocks = None
         if policy is not None:
-            self._clocks = SignalClocks.of(signals, weight, policy)
-            days = night.horizon_us / DAY_US
+            self._clocks = SignalClocks.of(estimated.tables["signals"], weight, policy)
             lost = lost_waiting(self._clocks.pages, policy.threshold, self._rate[policy.row], 0.5 * days)
             # The same crawls without a look at the signals are the least that there is.
             self._fresh[policy.row] = np.maximum(policy.freshness - lost, self._fresh[policy.row])

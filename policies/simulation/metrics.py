@@ -261,7 +261,9 @@ def harmonic_cost(
     rank = change - history.position(of, at_us[crawl]) + 1
     stop = np.minimum(_until_next_crawl(page, at_us)[crawl], until_us)
     stale = np.maximum(stop - np.maximum(history.change_us[change], after_us), 0)
-    return _sums(of, stale / US_PER_DAY / rank, len(history))
+    # A crawl at the very instant of a change has seen it: no change since.
+    since = rank > 0
+    return _sums(of[since], stale[since] / US_PER_DAY / rank[since], len(history))
 
 
 @dataclass(frozen=True)

@@ -79,6 +79,14 @@ def test_last_crawls() -> None:
     assert found.tolist() == [NO_TIME, *at(1, 2.25, 0), NO_TIME]
 
 
+def test_a_crawl_at_the_instant_of_a_change_has_seen_it() -> None:
+    history = ChangeHistory.from_events(
+        START, START + 4 * US_PER_DAY, at(-1), np.array([0, 0]), at(1, 3), np.array([1, 2])
+    )
+    cost = metrics.harmonic_cost(history, np.array([0, 0]), at(0, 1), START, history.end_us)
+    assert cost.tolist() == [1.0]  # a day behind by the second change
+
+
 def test_harmonic_cost_by_hand() -> None:
     history, page, when = by_hand()
     # Page 0: 0.5 to 1 behind by one; 1.25 to 1.5 by one, 1.5 to 2.25 by two. Page 1: from 2.5 on by one.
