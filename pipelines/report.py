@@ -218,6 +218,23 @@ def _of_hosts(siblings: dict[str, Any]) -> str:
     return f" ({', '.join(names)}{f' and {_n(more)} more' if more > 0 else ''})" if names else ""
 
 
+def _joined(counters: dict[str, int]) -> list[str]:
+    """Of how many requests the page is known."""
+    for name in ("clicks", "impressions"):
+        if n := counters.get(f"requests_{name}", 0):
+            share = counters.get(f"requests_{name}_joined", 0) / n
+            return [f"{share:.1%} of {_n(n)} {name} are of known pages"]
+    return []
+
+
+def _left_out(kind: str, counters: dict[str, int]) -> list[str]:
+    """What was read and is of no use, by reason."""
+    mark = f"{kind}_left_out_"
+    reasons = {k.removeprefix(mark): n for k, n in counters.items() if k.startswith(mark) and n}
+    said = (f"{_n(n)} {k.replace('_', ' ')}" for k, n in sorted(reasons.items(), key=lambda r: (-r[1], r[0])))
+    return [f"{_n(sum(reasons.values()))} left out ({', '.join(said)})"] if reasons else []
+
+
 def _of_sitemaps(counters: dict[str, int]) -> str:
     """What became of the dates of sitemaps, in a line."""
     counts = {name: counters.get(name, 0) for name in _DATES}
@@ -297,6 +314,8 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
         if f"{kind}_accepted" in counters:
             found = {f"{kind}_{what}": note for what, note in _NOTES.items()}
             said = [f"{_n(counters[k])} {_OWN_NOTES.get(k, v)}" for k, v in found.items() if counters.get(k)]
+            said += _joined(counters) if kind == "requests" else []
+            said += _left_out(kind, counters)
             row(f"{kind} rows", ", ".join([f"{_n(counters[f'{kind}_accepted'])} read", *said]))
     if counters.get("sitemaps_files"):
         row("sitemaps", _of_sitemaps(counters))

@@ -193,6 +193,11 @@ def warnings_of(counters: dict[str, int], guards: Guards, damaged: Sequence[str]
             found.append(f"{rejected} of {rejected + accepted} {kind} rows were rejected: see rejected/")
     found += sitemap_warnings(counters)
     found += stranger_warnings(counters)
+    if n := counters.get("requests_gsc_truncated", 0):
+        found.append(
+            f"gsc_truncated: {n} exports of Search Console have exactly 1,000 rows, the most that it writes: "
+            "pages without a row may have clicks, too. Its API or bulk export gives them all"
+        )
     if counters.get("hosts_unmatched", 0):
         found.append(
             f"{counters['hosts_unmatched']} of {counters['hosts_accepted']} rows of --hosts name a host "
@@ -259,13 +264,17 @@ def sitemap_warnings(counters: dict[str, int]) -> list[str]:
 
 
 def stranger_warnings(counters: dict[str, int]) -> list[str]:
-    """Signals and sitemaps without a single known page: most likely their URLs are written in another way."""
+    """Requests, signals or sitemaps without a known page: their URLs are most likely written otherwise."""
     unknown = {
+        "requests": counters.get("requests_unmatched", 0),
         "signals": counters.get("signals_unmatched", 0),
         "sitemaps": counters.get("sitemap_unknown_pages", 0),
     }
     # Of signals that wait for the next night nobody has asked whether their page is known.
     found = {
+        "requests": counters.get("requests_accepted", 0)
+        - counters.get("requests_after_as_of", 0)
+        - unknown["requests"],
         "signals": counters.get("signals_accepted", 0)
         - counters.get("signals_after_as_of", 0)
         - unknown["signals"],

@@ -355,6 +355,11 @@ class ShardFold:
             late = early.copy()
             late[early] = day[early] <= self._requests.last_day[page[early]]
             old = early & ~late & (day // 7 < oldest)
+            for name, count in (("clicks", clicks), ("impressions", impressions)):
+                # Whole ones, row by row: the same however pages are cut into shards.
+                whole = np.rint(count * schemas.COUNT_UNIT).astype(np.int64)
+                self.counts.add(f"requests_{name}", int(whole[over].sum()))
+                self.counts.add(f"requests_{name}_joined", int(whole[early].sum()))
             self.counts.add("requests_unmatched", int((over & (page < 0)).sum()))
             self.counts.add("requests_before_known", int((over & ~known & (page >= 0)).sum()))
             self.counts.add("requests_after_as_of", int((~over).sum()))

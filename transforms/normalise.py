@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from policies.lastmods import BAD
 from transforms import columns, schemas, times
 from transforms.inputs import InputError
+from transforms.joining import page_urls
 from transforms.lastmods import parse_lastmods
 from transforms.urls import REASONS, HostTable, canonical_host, locate, stable_hash
 
@@ -331,11 +332,11 @@ def _sample(array: pa.Array | None, index: pa.Array, size: int) -> pa.Array:
 Made = tuple[dict[str, pa.Array], dict[str, pa.Array]]
 
 
-def _url(block: _Block, table: HostTable | None) -> tuple[pa.Array, dict[str, pa.Array]]:
+def _url(block: _Block, table: HostTable | None, join: bool = False) -> tuple[pa.Array, dict[str, pa.Array]]:
     raw = block.column("url")
     assert raw is not None
     url, broken = columns.text(raw)
-    found = locate(url, table)
+    found = locate(page_urls(url) if join else url, table)
     if found.reason.any():
         for code, reason in enumerate(REASONS):
             if code:
@@ -379,7 +380,7 @@ def _observations(block: _Block, table: HostTable | None) -> Made:
 
 
 def _requests(block: _Block, table: HostTable | None) -> Made:
-    url, keys = _url(block, table)
+    url, keys = _url(block, table, join=True)
     day = block.column("day")
     at = block.column("at")
     if day is None:

@@ -59,8 +59,7 @@ def _named(text: bytes) -> tuple[str, dict[str, str]] | None:
         except (ValueError, RecursionError):
             return None
     else:
-        names = next(csv.reader([line]), [])
-        names = [name.strip() for name in names]
+        names = [name.strip() for name in _record(line, ",")]
     page = next((n for n in _PAGE if n in names), None)
     date = next((n for n in _DATE if n in names), None)
     canonical = "url" in names and ("day" in names or "at" in names)
@@ -81,8 +80,15 @@ def _table(text: str) -> list[Row]:
     rows = []
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
-            rows.append((number, next(csv.reader([line.rstrip("\r")], delimiter=delimiter), [])))
+            rows.append((number, _record(line.rstrip("\r"), delimiter)))
     return rows
+
+
+def _record(line: str, delimiter: str) -> list[str]:
+    try:
+        return next(csv.reader([line], delimiter=delimiter), [])
+    except csv.Error:
+        return [line]
 
 
 def _is_pages(rows: Sequence[Row]) -> bool:

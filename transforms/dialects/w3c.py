@@ -84,7 +84,7 @@ class _Log:
             )
         if missing:
             raise InputError(
-                f"{self._path}: the fields of line {number} lack {', '.join(missing)}, without which nobody can "
+                f"{self._path}: the fields of line {number} lack {', '.join(missing)}: nobody can "
                 "tell which requests are of pages. Have the server log them, or leave out the file"
             )
         self._fields = fields
