@@ -27,6 +27,8 @@ FORMATS = {
 }
 # Of --sitemaps; the ending says nothing else.
 SITEMAPS = (".xml", ".txt", ".rss", ".atom", ".rdf")
+# In folders of other inputs, beside `FORMATS`: logs of servers, exports of Search Console, robots.txt files.
+ALSO = {"requests": (".log", ".zip"), "hosts": (".txt",)}
 MATCH_THREADS = 16
 _GLOB = re.compile(r"[*?\[]")
 _GZIP = b"\x1f\x8b"
@@ -68,7 +70,7 @@ def match_files(patterns: str, option: str = "input", required: bool = True) -> 
     found: dict[str, InputFile] = {}
     wanted = split_patterns(patterns)
     # A list of thousands of files is as many questions to an object store.
-    known = SITEMAPS if option == "sitemaps" else tuple(sorted(FORMATS))
+    known = SITEMAPS if option == "sitemaps" else tuple(sorted([*FORMATS, *ALSO.get(option, ())]))
     with ThreadPoolExecutor(MATCH_THREADS) as pool:
         matched = list(pool.map(lambda p: _match(p, known), wanted))
     for pattern, files in zip(wanted, matched, strict=True):

@@ -18,6 +18,8 @@ from transforms.urls import HostTable
 
 ROWS, REJECTED = "rows", "rejected"
 PLAN_THREADS = 16
+# Files of others, of which one may be of no use: that host has no limit of its own then.
+ROBOTS = "robots"
 # Rejected rows of a sitemap that are shown, for each reason: its writer decides how many there are.
 MAX_SHOWN = 100
 
@@ -43,7 +45,7 @@ def read_split(
     shown = _Shown() if kind.name == "sitemaps" else None
     for block in read(split, kind, metadata, notes):
         if isinstance(block, pa.RecordBatch):
-            if kind.name == "hosts":
+            if kind.name == "hosts" and split.form != ROBOTS:
                 row, reason, sample = (block.column(c)[0].as_py() for c in ("row", "reason", "sample"))
                 where = f"row {row}: " if row >= 0 else ""
                 raise InputError(

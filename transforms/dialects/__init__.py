@@ -34,6 +34,7 @@ _MODULES: tuple[str, ...] = (
     "w3c",
     "access_log",
     "search_console",
+    "robots",
 )
 """In the order in which they are asked whether a file is theirs."""
 

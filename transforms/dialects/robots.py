@@ -1,0 +1,99 @@
+"""Files of robots.txt as limits of hosts: `Crawl-delay` is the least gap between two crawls.
+
+Such a file does not name its host: its name does, or that of its folder.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+import pyarrow as pa
+
+from transforms.dialects import Dialect, Source
+from transforms.formats import Block, RawBlock
+from transforms.normalise import rejected_file, rejected_rows
+from transforms.textformats import Problem, gunzip, stored
+from transforms.urls import canonical_host
+
+MAX_BYTES = 500 << 10
+"""Of a file, read: as the search engines do, which ignore the rest."""
+MAX_DELAY_SECONDS = 86400.0
+_DIRECTIVE = re.compile(rb"\s*(?:user-?agent|disallow|allow|sitemap|crawl-delay|host)\s*:", re.IGNORECASE)
+_DELAY = re.compile(r"\s*crawl-delay\s*:\s*([^#]*)", re.IGNORECASE)
+
+
+def _name(path: str) -> str:
+    """What a file is called without `.gz`, `.txt` and `robots`; its folder's name if nothing is left."""
+    file = PurePosixPath(path.replace("\\", "/"))
+    name = re.sub(r"(?i)\.gz$", "", file.name)
+    name = re.sub(r"(?i)(^|[._-])robots\.txt$|\.txt$", "", name)
+    return name or file.parent.name
+
+
+def _looks_like(path: str, text: bytes) -> bool:
+    file = re.sub(r"(?i)\.gz$", "", PurePosixPath(path).name).lower()
+    if not file.endswith(".txt"):
+        return False
+    if file.endswith("robots.txt"):
+        return True
+    lines = (line for line in text.splitlines() if line.strip() and not line.lstrip().startswith(b"#"))
+    return "." in _name(path) and _DIRECTIVE.match(next(lines, b"")) is not None
+
+
+def _read(source: Source) -> Iterator[Block]:
+    from protego import Protego
+
+    problem = Problem()
+    packed = stored(source.path, MAX_BYTES)
+    held = b""
+    for chunk in gunzip(packed, problem) if source.gzip else packed:
+        held += chunk
+        if len(held) >= MAX_BYTES:
+            break
+    if problem.reason:
+        yield rejected_file(source.path, problem.reason, problem.sample)
+        return
+    text = held[:MAX_BYTES].decode("utf-8-sig", "replace")
+    name = _name(source.path)
+    host = canonical_host(f"http://{name}") if name else None
+    if host is None:
+        yield rejected_rows(source.path, [1], "host", [f"{name!r} is no host name"])
+        return
+    rules = Protego.parse(text)
+    own = [agent.strip() for agent in source.options.get("own_user_agent", "").split(",") if agent.strip()]
+    delays = [rules.crawl_delay(agent) for agent in own or ["*"]]
+    delay = max((d for d in delays if d is not None), default=None)
+    bad = _unreadable(text)
+    if delay is not None and delay > MAX_DELAY_SECONDS:
+        sample = f"{host}: Crawl-delay of {delay:g} s, at most {MAX_DELAY_SECONDS:g} s are believed"
+        yield rejected_rows(source.path, [1], "crawl_delay", [sample])
+    elif delay:
+        columns = {"host": pa.array([host]), "min_gap_seconds": pa.array([delay], pa.float64())}
+        yield RawBlock(pa.RecordBatch.from_pydict(columns), 1)
+    elif delay is None and bad is not None:
+        # Which of the groups it stands in does not matter: somebody meant something.
+        yield rejected_rows(source.path, [bad[0]], "crawl_delay", [f"{host}: Crawl-delay: {bad[1]}"])
+    else:
+        source.leave_out("no_delay", 1)
+
+
+def _unreadable(text: str) -> tuple[int, str] | None:
+    """Line and value of the first delay that is no number of seconds."""
+    for number, line in enumerate(text.splitlines(), 1):
+        found = _DELAY.match(line)
+        if found is None:
+            continue
+        value = found[1].strip()
+        try:
+            good = math.isfinite(float(value)) and float(value) >= 0
+        except ValueError:
+            good = False
+        if not good:
+            return number, value
+    return None
+
+
+DIALECT = Dialect("robots", "hosts", "folders of robots.txt files", _looks_like, _read)
