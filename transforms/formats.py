@@ -128,10 +128,15 @@ def head_of(path: str, gzip: bool) -> bytes:
 def _unpack(head: bytes) -> bytes:
     import zlib
 
-    try:
-        return zlib.decompressobj(31).decompress(head, HEAD_BYTES)
-    except zlib.error:
-        return b""
+    text = b""
+    while head and len(text) < HEAD_BYTES:
+        unpacker = zlib.decompressobj(31)
+        try:
+            text += unpacker.decompress(head, HEAD_BYTES)
+        except zlib.error:
+            break
+        head = unpacker.unused_data.lstrip(b"\0")
+    return text
 
 
 def open_parquet(path: str) -> pq.ParquetFile:

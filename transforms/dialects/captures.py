@@ -241,7 +241,7 @@ _HEX = np.full(256, 255, np.uint8)
 _HEX[np.frombuffer(b"0123456789", np.uint8)] = np.arange(10)
 _HEX[np.frombuffer(b"ABCDEF", np.uint8)] = np.arange(10, 16)
 _HEX[np.frombuffer(b"abcdef", np.uint8)] = np.arange(10, 16)
-_PREFIX = r"^(?i:urn:)?(?i:sha-?1)[:=-]"
+_PREFIX = r"^(?i:urn:)?(?i:sha-?1|sha-?256|sha-?512|md5)[:=-]"
 
 
 def canonical_digests(digest: pa.Array) -> pa.Array:
