@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from transforms.sinks import read_json
 
 _AVRO_ROWS = 1 << 16
 _BLOCK_BYTES = 16 << 20
+_STREAMED_BYTES = 1 << 20
+_PIECE_BYTES = 1 << 16
 _NEEDED = {"options", "files", "multiplier", "budget_per_day", "counters"}
 
 
@@ -117,11 +120,19 @@ class Night:
         """Rows that the manifest says some shards have."""
         return sum(f["rows"] for f in self._files(kind, shards))
 
+    def files(self, kind: str) -> list[tuple[int, str, int]]:
+        """Shard, path and rows of each file of a kind that has rows, in order of shards."""
+        found = self._files(kind, range(self.num_shards))
+        return sorted(
+            (_shard_of(f["path"]), FileSystems.join(self.folder, *f["path"].split("/")), f["rows"])
+            for f in found
+            if f["rows"]
+        )
+
     def _files(self, kind: str, shards: Iterable[int]) -> Iterator[dict[str, Any]]:
         wanted = set(shards)
         for file in self.manifest["files"]:
-            folder, _, name = file["path"].rpartition("/")
-            if folder == kind and int(name.removeprefix("shard-").split("-")[0]) in wanted:
+            if file["path"].rpartition("/")[0] == kind and _shard_of(file["path"]) in wanted:
                 yield file
 
     def read(self, kind: str, shards: Iterable[int], columns: pa.Schema) -> pa.Table:
@@ -156,6 +167,57 @@ class Night:
                 f"{path}: the manifest lists it, but it cannot be read: {e}. Restore the file, or run that "
                 "night again"
             ) from None
+
+
+def _shard_of(name: str) -> int:
+    return int(name.rpartition("/")[2].removeprefix("shard-").split("-")[0])
+
+
+def stream(path: str, columns: pa.Schema, batch_rows: int) -> Iterator[pa.RecordBatch]:
+    """A shard's rows in order, a batch at a time; what is held does not grow with the file.
+
+    Parameters
+    ----------
+    path : str
+    columns : Schema
+        What to read, all of which the file must have.
+    batch_rows : int
+        Of JSON Lines a batch is 1 MiB of text, whatever its rows.
+
+    Raises
+    ------
+    NightError
+        The file is missing or damaged.
+    """
+    try:
+        local = local_path(path)
+        with open_file(path) if local is None else pa.OSFile(local) as source:
+            for batch in _batches(path, source, columns, batch_rows):
+                typed = [_as(pa.chunked_array([batch.column(f.name)]), f.type) for f in columns]
+                yield from pa.table(typed, schema=columns).to_batches()
+    except (OSError, BeamIOError, pa.ArrowException, ValueError, EOFError, KeyError) as e:
+        raise NightError(
+            f"{path}: the manifest lists it, but it cannot be read: {e}. Restore the file, or run that "
+            "night again"
+        ) from None
+
+
+def _batches(path: str, source: Any, columns: pa.Schema, batch_rows: int) -> Iterator[pa.RecordBatch]:
+    if path.endswith(".parquet"):
+        # A row group is as large as a file: its columns are read a piece at a time.
+        file = pq.ParquetFile(source, buffer_size=_PIECE_BYTES, pre_buffer=False)
+        yield from file.iter_batches(batch_rows, columns=columns.names, use_threads=False)
+    elif path.endswith(".avro"):
+        import fastavro
+
+        records = fastavro.reader(source)
+        while rows := [[r[n] for n in columns.names] for r in itertools.islice(records, batch_rows)]:
+            yield from _columns(rows, columns.names).to_batches()
+    else:
+        known = pa.schema([_text(f) for f in columns])
+        options = pyarrow.json.ParseOptions(explicit_schema=known, unexpected_field_behavior="ignore")
+        blocks = pyarrow.json.ReadOptions(use_threads=False, block_size=_STREAMED_BYTES)
+        yield from pyarrow.json.open_json(source, blocks, options)
 
 
 def _read(path: str, columns: pa.Schema) -> pa.Table:
