@@ -27,8 +27,8 @@ FORMATS = {
 }
 # Of --sitemaps; the ending says nothing else.
 SITEMAPS = (".xml", ".txt", ".rss", ".atom", ".rdf")
-# In folders of other inputs, beside `FORMATS`: logs of servers, exports of Search Console, robots.txt files.
-ALSO = {"requests": (".log", ".zip"), "hosts": (".txt",)}
+# In folders, beside `FORMATS`: indexes of archives, logs of servers, exports of Search Console, robots.txt.
+ALSO = {"observations": (".cdx", ".cdxj"), "requests": (".log", ".zip"), "hosts": (".txt",)}
 MATCH_THREADS = 16
 _GLOB = re.compile(r"[*?\[]")
 _GZIP = b"\x1f\x8b"

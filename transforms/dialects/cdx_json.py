@@ -20,6 +20,7 @@ from transforms.textformats import line_blocks
 
 _UNNAMED = ["urlkey", "timestamp", "original", "mimetype", "statuscode", "digest", "length"]
 _TIME = re.compile(r"\d{8,17}")
+_WRITTEN_OUT = re.compile(r"(?:19|20)\d{12}(?:\d{3})?")
 _PAGES = {"url", "original", "urlkey"}
 _BOM = b"\xef\xbb\xbf"
 
@@ -32,7 +33,9 @@ def looks_like(path: str, text: bytes) -> bool:
         names = loads(inner[: inner.find(b"]") + 1])
         return isinstance(names, list) and _is_header(names)
     record = loads(text.split(b"\n", 1)[0]) if text.startswith(b"{") else None
-    if not isinstance(record, dict) or "timestamp" not in record or "fetched_at" in record:
+    if not isinstance(record, dict) or "fetched_at" in record:
+        return False
+    if not _WRITTEN_OUT.fullmatch(str(record.get("timestamp"))):
         return False
     others = {"mime", "mimetype", "digest", "filename"} & record.keys()
     return "urlkey" in record or ("url" in record and len(others) >= 2)

@@ -290,6 +290,15 @@ def test_the_order_of_lines_and_files_does_not_matter(tmp_path):
     assert together == {"baseline": 1, "unchanged": 2, "changed_undated": 1}
 
 
+def test_a_folder_of_a_zipnum_cluster(tmp_path):
+    write(tmp_path, gzip.compress(capture().encode()), "part-0.cdx.gz")
+    write(tmp_path, f'test,a)/x 20260101020304 {{"url": "https://a.test/x", "digest": "{A}"}}', "index.cdxj")
+    write(tmp_path, "test,a)/ 20260101020304\tpart-0\t0\t275\t1\n", "part-0.idx")
+    write(tmp_path, "part-0\tpart-0.cdx.gz\n", "part-0.loc")
+    found = read(tmp_path)
+    assert (found.forms, len(found.rows)) == (["cdxj", "cdx"], 2)
+
+
 def test_variants_of_a_url_stay_pages_of_their_own(tmp_path):
     urls = ["http://a.test/x", "https://a.test/x", "https://www.a.test/x", "https://a.test:443/x"]
     assert folded(write(tmp_path, "\n".join(map(capture, [20260101000000] * 4, urls)))) == {"baseline": 4}
