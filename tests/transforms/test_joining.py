@@ -68,11 +68,13 @@ def test_laws(made: list[tuple[list[str], str]]):
 
 def test_only_requests_are_joined_so():
     url = f"{P}?utm_source=x"
-    batch = pa.RecordBatch.from_pydict({"url": [url], "day": ["2026-01-01"], "clicks": [1], "fetched_at": [None]})
+    batch = pa.RecordBatch.from_pydict(
+        {"url": [url], "day": ["2026-01-01"], "clicks": [1], "fetched_at": ["2026-01-01"]}
+    )
     done = normalise(KINDS["requests"], batch, "a")
     assert done.rows.column("url").to_pylist() == [P]
     plain = pa.RecordBatch.from_pydict({"url": [P], "fetched_at": ["2026-01-01"]})
     hashes = normalise(KINDS["observations"], plain, "a").rows.column("url_hash").to_numpy()
     assert np.array_equal(done.rows.column("url_hash").to_numpy(), hashes)
-    seen = normalise(KINDS["observations"], batch.set_column(3, "fetched_at", pa.array(["2026-01-01"])), "a")
+    seen = normalise(KINDS["observations"], batch, "a")
     assert seen.rows.column("url").to_pylist() == [url]

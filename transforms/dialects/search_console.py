@@ -33,6 +33,7 @@ _URL = re.compile(r"https?://", re.IGNORECASE)
 _DAY = re.compile(r"(20\d\d-\d\d-\d\d)")
 _BLANKS = dict.fromkeys(map(ord, " \u00a0\u2009\u202f'\u2019\u066c"), None)
 _GROUPED = re.compile(r"\d{1,3}(?:([.,])\d{2,3}(?:\1\d{2,3})*)?")
+_PERCENT = "%\u066a"
 # Columns of the web pages' tables: the page, clicks, impressions, the share, the position.
 _COLUMNS = 5
 _PAGE, _DATE, _COUNTS = ("page", "url"), ("date", "data_date"), ("clicks", "impressions")
@@ -92,17 +93,21 @@ def _record(line: str, delimiter: str) -> list[str]:
 
 
 def _is_pages(rows: Sequence[Row]) -> bool:
-    """A header and URLs with two counts, or a header alone with as many columns."""
+    """A header and a row of a URL, two counts and a share, or a header alone with as many columns."""
     if not rows or len(rows[0][1]) < _COLUMNS or _URL.match(rows[0][1][0]):
         return False
     names = rows[0][1]
     if "url" in names or any(_integer(name) is not None for name in names[1:]):
         return False
-    good = [
-        len(record) == len(names) and bool(_URL.match(record[0])) and None not in map(_integer, record[1:3])
+    if len(rows) == 1:
+        return len(names) == _COLUMNS
+    return any(
+        len(record) == len(names)
+        and bool(_URL.match(record[0]))
+        and None not in map(_integer, record[1:3])
+        and any(mark in "".join(record[3:]) for mark in _PERCENT)
         for _, record in rows[1:]
-    ]
-    return 2 * sum(good) >= len(good) if good else len(names) == _COLUMNS
+    )
 
 
 def _integer(text: str) -> int | None:
@@ -192,7 +197,7 @@ def _rows(source: Source, rows: list[Row], last: str) -> Iterator[Block]:
     if len(rows) < 2:
         return
     day, names = _day(source, last), rows[0][1]
-    if len(names) > _COLUMNS:
+    if len(names) != _COLUMNS:
         raise InputError(
             f"{source.path}: {len(names)} columns, expected {_COLUMNS}: page, clicks, impressions, CTR, "
             "position. Export without comparing periods"

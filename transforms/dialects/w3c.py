@@ -57,21 +57,24 @@ class _Log:
         self._date = b""
 
     def read(self, block: bytes, first: int, clicks: Clicks) -> Iterator[Block]:
-        lines = Lines(block)
-        directives = np.flatnonzero(lines.has(lines.start, _HASH) & (lines.end > lines.start))
-        done = 0
-        for at in [*directives.tolist(), len(lines.start)]:
-            if at > done:
-                yield from self._rows(lines, np.arange(done, at), first, clicks)
-            if at < len(lines.start):
-                self._direct(block[lines.start[at] : lines.end[at]], first + at)
-            done = at + 1
+        lines = _Columns(block)
+        hash_first = lines.has(lines.start, _HASH) & (lines.end > lines.start)
+        rows, done = np.flatnonzero(~hash_first & (lines.end > lines.start)), 0
+        for at in np.flatnonzero(hash_first).tolist():
+            said = self._said(block[lines.start[at] : lines.end[at]], first + at)
+            if said != (self._fields, self._date):
+                end = int(np.searchsorted(rows, at))
+                yield from self._rows(lines, rows[done:end], first, clicks)
+                done = end
+                self._fields, self._date = said
+        yield from self._rows(lines, rows[done:], first, clicks)
 
-    def _direct(self, line: bytes, number: int) -> None:
+    def _said(self, line: bytes, number: int) -> tuple[list[str], bytes]:
+        """Fields and date after a directive."""
         if date := _DATE.match(line):
-            self._date = date[1]
+            return self._fields, date[1]
         if not line.startswith(b"#Fields:"):
-            return
+            return self._fields, self._date
         fields = line[len(b"#Fields:") :].decode("latin-1").lower().split()
         missing = [name for name in ("time", "cs-method", "sc-status") if name not in fields]
         if "cs-uri-stem" not in fields and "cs-uri" not in fields:
@@ -87,20 +90,23 @@ class _Log:
                 f"{self._path}: the fields of line {number} lack {', '.join(missing)}: nobody can "
                 "tell which requests are of pages. Have the server log them, or leave out the file"
             )
-        self._fields = fields
+        return fields, self._date
 
-    def _rows(self, lines: Lines, rows: Ints, first: int, clicks: Clicks) -> Iterator[Block]:
-        rows = rows[lines.end[rows] > lines.start[rows]]
-        cut = _Cut(lines, rows, max(1, len(self._fields)))
+    def _rows(self, lines: _Columns, rows: Ints, first: int, clicks: Clicks) -> Iterator[Block]:
+        if not len(rows):
+            return
+        cut = _Cut(lines, rows, len(self._fields))
         slow = np.flatnonzero(~cut.quick)
         bad: list[int] = []
         odd: list[tuple[int, list[bytes]]] = []
         for row in rows[slow].tolist():
             line = lines.block[lines.start[row] : lines.end[row]].strip()
             tokens = [a or b for a, b in _TOKEN.findall(line)] if self._fields else []
-            if (line and len(tokens) != len(self._fields)) or not self._fields:
+            if not line:
+                continue
+            if not self._fields or len(tokens) != len(self._fields):
                 bad.append(row)
-            elif line:
+            else:
                 odd.append((row, tokens))
         if bad:
             reason = "column_count" if self._fields else "no_fields"
@@ -147,6 +153,23 @@ _USED = {"date", "time", "cs-method", "sc-status", "cs-uri-stem", "cs-uri-query"
 _USED |= {"cs-protocol", "s-port"}
 
 
+class _Columns(Lines):
+    """Lines, and where their separators and quotes are."""
+
+    def __init__(self, block: bytes) -> None:
+        super().__init__(block)
+        tabs, blanks = np.flatnonzero(self.data == _TAB), np.flatnonzero(self.data == _BLANK)
+        self.separators, self.blanks_from = np.concatenate([tabs, blanks]), len(tabs)
+        self.first_tab, self.tabs = self._count(tabs)
+        self.first_blank, self.blanks = self._count(blanks)
+        self.quotes = self._count(np.flatnonzero(self.data == _QUOTE))[1]
+
+    def _count(self, at: Ints) -> tuple[Ints, Ints]:
+        """Of sorted places the first one of each line, and how many a line has."""
+        first = np.searchsorted(at, self.start)
+        return first, np.searchsorted(at, self.end) - first
+
+
 class _Cut:
     """Lines of as many columns as there are fields.
 
@@ -157,25 +180,20 @@ class _Cut:
     tabs : bool (n,)
     """
 
-    def __init__(self, lines: Lines, rows: Ints, fields: int) -> None:
+    def __init__(self, lines: _Columns, rows: Ints, fields: int) -> None:
         self._lines, self._fields = lines, fields
-        tabs, blanks = (np.flatnonzero(lines.data == byte) for byte in (_TAB, _BLANK))
-        start, end = lines.start[rows], lines.end[rows]
-        first_tab, first_blank = np.searchsorted(tabs, start), np.searchsorted(blanks, start)
-        self.tabs = np.searchsorted(tabs, end) - first_tab == fields - 1
-        self.quick = self.tabs | (np.searchsorted(blanks, end) - first_blank == fields - 1)
-        if b'"' in lines.block:
-            quotes = np.flatnonzero(lines.data == _QUOTE)
-            self.quick &= np.searchsorted(quotes, start) == np.searchsorted(quotes, end)
-        self._at = np.concatenate([tabs, blanks])
-        self._first = np.where(self.tabs, first_tab, len(tabs) + first_blank)[self.quick]
-        self._start, self._end = start[self.quick], end[self.quick]
+        self.tabs = lines.tabs[rows] == fields - 1
+        self.quick = (self.tabs | (lines.blanks[rows] == fields - 1)) & (lines.quotes[rows] == 0)
+        first = np.where(self.tabs, lines.first_tab[rows], lines.blanks_from + lines.first_blank[rows])
+        self._first = first[self.quick]
+        self._start, self._end = lines.start[rows][self.quick], lines.end[rows][self.quick]
 
     def field(self, i: int) -> pa.Array:
         """The column `i` of quick lines."""
-        start = self._at.take(self._first + i - 1, mode="clip") + 1 if i else self._start
+        at = self._lines.separators
+        start = at.take(self._first + i - 1, mode="clip") + 1 if i else self._start
         last = i == self._fields - 1
-        return self._lines.texts(start, self._end if last else self._at.take(self._first + i, mode="clip"))
+        return self._lines.texts(start, self._end if last else at.take(self._first + i, mode="clip"))
 
 
 def _numbers(texts: pa.Array) -> Ints:
