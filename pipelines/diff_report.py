@@ -427,7 +427,7 @@ def _one_host_text(out: _Text, row: dict[str, Any]) -> None:
         out.row("", f"  one more crawl a day here is worth {_arrow(worth)}")
 
 
-_VOLATILE = "yes, new at every visit"
+_FLAGS = {"volatile": "yes, new at every visit", "soft_404": "yes, like many of its host"}
 
 
 def _page_text(out: _Text, document: dict[str, Any]) -> None:
@@ -436,11 +436,11 @@ def _page_text(out: _Text, document: dict[str, Any]) -> None:
     out.row("main cause", _main_cause(document))
     out.lines.append("")
     for name, pair in found["columns"].items():
-        rarely = name in ("host_price", "volatile") or name.startswith("signal")
+        rarely = name in ("host_price", "volatile", "soft_404") or name.startswith("signal")
         if not rarely or any(pair):
             shown = [_short(v) if isinstance(v, float) else v for v in pair]
-            if name == "volatile":
-                shown = [_VOLATILE if v else "no" if v is False else None for v in pair]
+            if name in _FLAGS:
+                shown = [_FLAGS[name] if v else "no" if v is False else None for v in pair]
             out.lines.append(f"  {name.replace('_', ' '):<28}{_arrow(shown)}")
     out.lines.append(f"  {'multiplier':<28}{_arrow([one['multiplier'], two['multiplier']])}")
     out.differing("options", document["options"], 12)

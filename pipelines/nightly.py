@@ -97,6 +97,7 @@ def fold_settings(
         sitemap_pages=settings.sitemap_pages,
         signal_delay_us=round(settings.signal_delay_minutes * 60_000_000),
         clock_factors=clock_factors,
+        lower_soft_404=settings.lower_soft_404,
     )
 
 

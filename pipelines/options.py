@@ -119,6 +119,12 @@ class NightlyOptions(PipelineOptions):
             "clicks where there is a request log, else importance (default: %(default)s)",
         )
         plan.add_argument(
+            "--lower_soft_404",
+            action="store_true",
+            help="pages of a host that look like one error page, soft_404 in pages/, weigh together what one "
+            "of them does; not for digests that pages may have in common, such as of a price (default: off)",
+        )
+        plan.add_argument(
             "--host_max_per_day", help="crawls per day and host, where --hosts has none (default: no limit)"
         )
         plan.add_argument(
@@ -321,6 +327,7 @@ class Settings:
         self.split_hosts_above: int = check.number("split_hosts_above", 0, 1e15, "pages", whole=True)
         self.rows_per_batch: int = check.number("rows_per_batch", 1, 1e8, "rows", whole=True)
         self.allow_shrink: bool = bool(values["allow_shrink"])
+        self.lower_soft_404: bool = bool(values["lower_soft_404"])
         self.group_columns: tuple[str, ...] = tuple(
             c.strip() for c in (values["group_columns"] or "").split(",") if c.strip()
         )

@@ -288,6 +288,11 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
             f", {_n(counters['pages_volatile'])} volatile (new at every visit)"
             if counters.get("pages_volatile")
             else ""
+        )
+        + (
+            f", {_n(counters['pages_soft_404'])} alike on their hosts (soft_404)"
+            if counters.get("pages_soft_404")
+            else ""
         ),
     )
     row(

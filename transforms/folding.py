@@ -35,6 +35,7 @@ from transforms.sharding import Layout
 from transforms.siblings import ShardSiblings
 from transforms.signal_forecasts import signal_forecast_of
 from transforms.signals import read_signals, signal_tables, signals_batch
+from transforms.soft_404 import soft_404_columns
 from transforms.state import microseconds, read_state, state_batch, times
 from transforms.tally import Counts
 
@@ -64,6 +65,8 @@ class FoldSettings:
         Whether what sitemaps list are pages, as if the catalogue had them.
     clock_factors : (c,) float64, or None
         Of the night before, see `policies.recalibration.Track.factors`.
+    lower_soft_404 : bool
+        Whether pages that look like error pages weigh less, see `policies.soft_404`.
     """
 
     as_of_us: int
@@ -78,6 +81,7 @@ class FoldSettings:
     signal_delay_us: int = 0
     sitemap_pages: bool = False
     clock_factors: FloatArray | None = None
+    lower_soft_404: bool = False
 
 
 class FoldHistory(beam.DoFn):
@@ -443,6 +447,7 @@ class ShardFold:
         )
         if (volatile_weight >= 0.0).any():
             columns["volatile_weight"] = pa.array(volatile_weight)
+        columns |= soft_404_columns(pages, self._history, settings.lower_soft_404)
         names = [*schemas.PAGES_TABLE.names, *(n for n in columns if n not in schemas.PAGES_TABLE.names)]
         bins = pa.RecordBatch.from_arrays(
             [pa.array(evidence.bin_weight), pa.array(evidence.bin_days), pa.array(evidence.bin_days_squared)],

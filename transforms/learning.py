@@ -297,6 +297,7 @@ DROPPED = (
     "group_hash",
     "first_seen_day",
     "volatile_weight",
+    "weight_share",
 )
 
 
@@ -357,16 +358,19 @@ def estimate_shard(
         days = clock.exposure_days(learned, pages.column("first_seen_day").to_numpy())
         clicks = _request_rate(pages.column("clicks"), days, learned.clicks)
         impressions = _request_rate(pages.column("impressions"), days, learned.impressions)
+    weight = _weight(pages, learned, clicks, impressions)
+    if "weight_share" in pages.schema.names:
+        weight = weight * pages.column("weight_share").to_numpy()
     columns = {n: pages.column(n) for n in pages.schema.names if n not in DROPPED}
     columns |= {
         "change_rate_per_day": pa.array(rate),
         "information": pa.array(information),
         "request_rate_per_day": pa.array(clicks),
         "impression_rate_per_day": pa.array(impressions),
-        "weight": pa.array(_weight(pages, learned, clicks, impressions)),
+        "weight": pa.array(weight),
     }
     if "volatile_weight" in pages.schema.names:
-        flag = _volatile(folded, columns["weight"].to_numpy(), evidence, rate, signalled, learned)
+        flag = _volatile(folded, weight, evidence, rate, signalled, learned)
         cap, floor = (pages.column(f"{name}_per_day").to_numpy() for name in ("cap", "floor"))
         columns |= {"volatile": pa.array(flag), "cap_per_day": pa.array(volatile.capped(flag, cap, floor))}
     return ShardTables(folded.shard, {"pages": pa.RecordBatch.from_pydict(columns), "hosts": hosts, **more})

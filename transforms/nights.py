@@ -305,12 +305,12 @@ DETAILS = pa.schema(
         *_some(
             schemas.PAGES_OUT,
             "request_rate_per_day impression_rate_per_day last_crawl_at expected_freshness "
-            "signal_rate_per_day signals_since_crawl volatile",
+            "signal_rate_per_day signals_since_crawl volatile soft_404",
         ),
     ]
 )
 """With those that are shown of one page, or stand in where the weight is missing."""
-MAY_LACK = frozenset(n for n in DETAILS.names if n.startswith("signal") or n == "volatile")
+MAY_LACK = frozenset(n for n in DETAILS.names if n.startswith("signal") or n in ("volatile", "soft_404"))
 """Columns that older nights have not: what lacks them follows no signals, and flags no page."""
 SCHEDULE = _some(schemas.SCHEDULE, "url host reason")
 

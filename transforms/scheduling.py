@@ -33,6 +33,7 @@ from transforms.trust_report import TrustSums, hosts_batch, trust_sums
 
 MAX_NAMED_HOSTS = 20
 RETRY_NEW_DAYS = 7
+FLAGS = ("volatile", "soft_404")
 SHIFT_OF_ALL = 10.0
 """What signals of all hosts together may take beyond what they lately did, in units of what one host may."""
 
@@ -219,10 +220,10 @@ class ScheduledShard:
         """How much faster than the days the clock of each page ran, for what its siblings found."""
         return self._pages.column(name).to_numpy() if name in self._pages.schema.names else 1.0
 
-    def _volatile(self) -> BoolArray:
-        if "volatile" not in self._pages.schema.names:
+    def _flag(self, name: str) -> BoolArray:
+        if name not in self._pages.schema.names:
             return np.zeros(self._pages.num_rows, np.bool_)
-        return self._pages.column("volatile").to_numpy(zero_copy_only=False)
+        return self._pages.column(name).to_numpy(zero_copy_only=False)
 
     def _sequence_all(self, plan: Quotas) -> sequencing.Sequence:
         horizon_us, pages = self._night.horizon_us, self._shard_pages()
@@ -314,7 +315,7 @@ class ScheduledShard:
             "owed": pa.array(self._owed()),
             "limit": pa.array(limit, pa.string()),
             "boundary": pa.array((intervals > 0) & ((changes == 0) | (changes == intervals))),
-            "volatile": pa.array(self._volatile()),
+            **{name: pa.array(self._flag(name)) for name in FLAGS},
             "weight": pa.array(self._weight),
             **self._signals(),
         }
@@ -388,9 +389,8 @@ class ScheduledShard:
     def _due(self) -> tuple[IntArray, IntArray]:
         """Used slots: page and time, UTC microseconds."""
         used = self._sequence.page >= 0
-        return self._sequence.page[used].astype(np.int64), self._sequence.due_offset_us[
-            used
-        ] + self._night.as_of_us
+        page, due = self._sequence.page[used], self._sequence.due_offset_us[used]
+        return page.astype(np.int64), due + self._night.as_of_us
 
     def slots_pages(self) -> pa.RecordBatch:
         """Last slot of every page that was given one since it was last attempted."""
@@ -435,10 +435,9 @@ class ScheduledShard:
         )
 
     def _gain(self) -> FloatArray:
-        names = self._hosts.schema.names
-        return (
-            self._hosts.column("forecast_gain").to_numpy() if "forecast_gain" in names else self._window * 0.0
-        )
+        if "forecast_gain" not in self._hosts.schema.names:
+            return self._window * 0.0
+        return self._hosts.column("forecast_gain").to_numpy()
 
     def report(self) -> ShardReport:
         """Sums for the manifest."""
@@ -448,7 +447,8 @@ class ScheduledShard:
         counts.add("slots_used", int((sequence.page >= 0).sum()))
         counts.add("pages_new", int(self._is_new.sum()))
         counts.add("pages_never_crawled", int((self._attempt == NO_TIME).sum()))
-        counts.add("pages_volatile", int(self._volatile().sum()))
+        for name in FLAGS:
+            counts.add(f"pages_{name}", int(self._flag(name).sum()))
         counts.add("hosts_bursting", 0 if self._whole is None else int(self._whole.sum()))
         for code, name in enumerate(search.LIMIT_NAMES):
             counts.add(f"pages_limit_{name}", int((limit == code).sum()))
