@@ -25,7 +25,7 @@ from transforms.times import from_integers
 
 REPAIR = "repair_cdx00"
 REVISIT = "warc/revisit"
-OTHER_METHOD = "__wb_method="
+OTHER_METHOD = b"__wb_method="
 """In keys of captures of answers to POST and the like."""
 # What archives index beside pages; a name with a port (a.test:80) must not pass for one.
 NOT_A_PAGE = (
@@ -37,7 +37,7 @@ RESUME_KEY = re.compile(
 )
 """What a CDX server says last where there is more: the key and the time to go on from."""
 _RECORDS = pa.array(["text/dns", "application/warc-fields", "alexa/dns", "alexa/dat"])
-ROBOTS = "/robots.txt"
+ROBOTS = b"/robots.txt"
 _ROBOTS_URL = r"^(?i:https?)://[^/?#]*/robots\.txt(?:[?#].*)?$"
 
 Mask = NDArray[np.bool_]
@@ -120,9 +120,28 @@ def true(array: pa.Array) -> Mask:
     return np.asarray(pc.fill_null(array, False))
 
 
+def rows_with(array: pa.Array, mark: bytes) -> Mask | None:
+    """Which texts hold a mark, None if none does: one search through all bytes, for most have it nowhere."""
+    texts = Texts(columns.plain(array))
+    raw = texts.span().tobytes()
+    at = raw.find(mark)
+    if at < 0:
+        return None
+    found = []
+    while at >= 0:
+        found.append(at)
+        at = raw.find(mark, at + len(mark))
+    begin = np.array(found, np.int64) + texts.start[0]
+    rows = np.searchsorted(texts.start, begin, side="right") - 1
+    mask = np.zeros(len(array), np.bool_)
+    mask[rows[begin + len(mark) <= texts.start[rows] + texts.size[rows]]] = True
+    return mask
+
+
 def robots(url: pa.Array) -> Mask | None:
     """URLs of robots.txt files, None if there are none."""
-    return _subset(url, true(pc.match_substring(url, ROBOTS)), _ROBOTS_URL)
+    suspects = rows_with(url, ROBOTS)
+    return None if suspects is None else _subset(columns.plain(url), suspects, _ROBOTS_URL)
 
 
 def _no_page(rows: Captures, revisit: Mask) -> Mask | None:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv
 
 from transforms.dialects import Dialect, Source
@@ -24,7 +23,7 @@ from transforms.dialects.captures import (
     Mask,
     Rows,
     observations,
-    true,
+    rows_with,
     url_of_key,
 )
 from transforms.formats import Block
@@ -266,9 +265,7 @@ def _observe(source: Source, layout: _Layout, table: pa.Table | None, row: int |
         assert key is not None
         raw = key.cast(pa.large_binary()).to_pylist()
         url = pa.array([url_of_key(k.decode("utf-8", "replace")) for k in raw], pa.string())
-    not_get = None
-    if key is not None:
-        not_get = true(pc.match_substring(key, OTHER_METHOD))
+    not_get = None if key is None else rows_with(key, OTHER_METHOD)
     yield from observations(
         source,
         Captures(

@@ -12,7 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms.dialects import Dialect, Source
-from transforms.dialects.captures import OTHER_METHOD, RESUME_KEY, Captures, observations, true, url_of_key
+from transforms.dialects.captures import (
+    OTHER_METHOD,
+    RESUME_KEY,
+    Captures,
+    observations,
+    rows_with,
+    url_of_key,
+)
 from transforms.dialects.json_captures import LINE_FIELDS, lines_of, loads, of_dicts, read_records
 from transforms.formats import Block
 from transforms.normalise import rejected_rows
@@ -215,7 +222,7 @@ def _observe(source: Source, row: Any, columns: Any) -> Iterator[Block]:
         if source.notes is not None:
             source.notes.add(f"{source.kind.name}_urls_from_keys", url.null_count - made.null_count)
         url = made
-    not_get = true(pc.match_substring(columns["key"], OTHER_METHOD))
+    not_get = rows_with(columns["key"], OTHER_METHOD)
     yield from observations(
         source,
         Captures(row, url, columns["at"], columns["mime"], columns["status"], columns["digest"], not_get),

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from transforms.dialects import Dialect, Source
-from transforms.dialects.captures import OTHER_METHOD, Captures, observations, true, url_of_key
+from transforms.dialects.captures import OTHER_METHOD, Captures, observations, rows_with, url_of_key
 from transforms.dialects.json_captures import FIELDS, lines_of, read_records
 from transforms.formats import Block
 from transforms.normalise import rejected_rows
@@ -84,7 +84,7 @@ def _read_block(source: Source, block: bytes, line: int) -> Iterator[Block]:
         return
     whole = block if block.endswith(b"\n") else block + b"\n"
     objects, keys = lines_of(whole, lines.brace[use], lines.end[use] + 1)
-    not_get = true(pc.match_substring(keys.view(pa.string()), OTHER_METHOD))
+    not_get = rows_with(keys, OTHER_METHOD)
     for found in read_records(objects, FIELDS):
         index = use[found.index]
         if found.columns is None:
@@ -103,7 +103,7 @@ def _read_block(source: Source, block: bytes, line: int) -> Iterator[Block]:
                 columns["mime"],
                 columns["status"],
                 columns["digest"],
-                not_get[found.index],
+                None if not_get is None else not_get[found.index],
             ),
         )
 
