@@ -105,9 +105,7 @@ def _weblogs(folder: Path, data: pa.Table) -> list[Row]:
     rng = np.random.Generator(np.random.Philox(key=3))
     n = len(data)
     version = pc.cast(pa.array(rng.integers(0, max(n // 100, 1), n)), pa.string())
-    platform = (
-        "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/126.0."
-    )
+    platform = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/1."
     browser = pc.binary_join_element_wise(platform, version, " Safari/537.36", "")
     crawler = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"
     agent = pc.if_else(pa.array(rng.random(n) < 0.1), crawler, browser)

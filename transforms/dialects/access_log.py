@@ -197,10 +197,10 @@ class _Lines(Lines):
         host = self.texts(np.where(front, start, bracket), np.where(front, token, bracket), ~front)
         behind = np.flatnonzero(~front & (end - last > 2))
         if len(behind):
-            more = self.texts(last[behind], end[behind])
-            found = pc.struct_field(pc.extract_regex(more, _BEHIND_RE2), [0])
+            more = self.texts(last[behind], end[behind]).dictionary_encode()
+            found = pc.struct_field(pc.extract_regex(more.dictionary, _BEHIND_RE2), [0])
             index = np.full(len(rows), -1)
-            index[behind] = np.arange(len(behind))
+            index[behind] = more.indices.to_numpy()
             taken = found.take(pa.array(index, mask=index < 0))
             host = pc.coalesce(host, taken)
         return host

@@ -25,6 +25,7 @@ _TOKEN = re.compile(rb'"((?:[^"]|"")*+)"|([^ \t]+)')
 _DATE = re.compile(rb"#Date:\s*(\d{4}-\d\d-\d\d)")
 _HOSTS = ("x-host-header", "cs-host", "cs(host)")
 _AGENT = "cs(user-agent)"
+_GOOD = pa.array([b"%d" % code for code in np.arange(1000)[good_status(np.arange(1000))]], pa.binary())
 _TAB, _BLANK, _QUOTE, _HASH = 9, 32, 34, 35
 _HEAD_LINES = 20
 # `#Fields:` of a hostile file.
@@ -131,10 +132,11 @@ class _Log:
 
     def _requests(self, line: Ints, columns: dict[str, pa.Array], tabs: Mask, clicks: Clicks) -> Requests:
         get = np.asarray(pc.equal(columns["cs-method"], b"GET"))
-        named = np.asarray(pc.match_substring_regex(columns["cs-method"], r"^[A-Za-z]+$"))
-        clicks.leave_out("method", int((~get & named).sum()))
-        clicks.leave_out("no_request", int((~get & ~named).sum()))
-        good = good_status(_numbers(columns["sc-status"]))
+        others = columns["cs-method"].filter(pa.array(~get))
+        named = pc.sum(pc.match_substring_regex(others, r"^[A-Za-z]+$")).as_py() or 0
+        clicks.leave_out("method", named)
+        clicks.leave_out("no_request", len(others) - named)
+        good = np.asarray(pc.is_in(columns["sc-status"], _GOOD))
         clicks.leave_out("status", int((get & ~good).sum()))
         use = pa.array(np.flatnonzero(get & good))
         columns = {name: column.take(use) for name, column in columns.items()}
@@ -158,11 +160,14 @@ class _Columns(Lines):
 
     def __init__(self, block: bytes) -> None:
         super().__init__(block)
-        tabs, blanks = np.flatnonzero(self.data == _TAB), np.flatnonzero(self.data == _BLANK)
+        tabs, blanks, quotes = (self._all(byte) for byte in (_TAB, _BLANK, _QUOTE))
         self.separators, self.blanks_from = np.concatenate([tabs, blanks]), len(tabs)
         self.first_tab, self.tabs = self._count(tabs)
         self.first_blank, self.blanks = self._count(blanks)
-        self.quotes = self._count(np.flatnonzero(self.data == _QUOTE))[1]
+        self.quotes = self._count(quotes)[1]
+
+    def _all(self, byte: int) -> Ints:
+        return np.flatnonzero(self.data == byte) if byte in self.block else np.empty(0, np.int64)
 
     def _count(self, at: Ints) -> tuple[Ints, Ints]:
         """Of sorted places the first one of each line, and how many a line has."""
@@ -194,14 +199,6 @@ class _Cut:
         start = at.take(self._first + i - 1, mode="clip") + 1 if i else self._start
         last = i == self._fields - 1
         return self._lines.texts(start, self._end if last else at.take(self._first + i, mode="clip"))
-
-
-def _numbers(texts: pa.Array) -> Ints:
-    """Statuses; 0 for what is none."""
-    good = np.asarray(pc.match_substring_regex(texts, r"^[0-9]{3}$"))
-    out = np.zeros(len(texts), np.int64)
-    out[good] = texts.filter(pa.array(good)).cast(pa.string()).cast(pa.int64()).to_numpy()
-    return out
 
 
 def _target(columns: dict[str, pa.Array], tabs: Mask) -> pa.Array:
