@@ -42,9 +42,22 @@ def test_rows_after_as_of_are_ignored_and_counted() -> None:
     assert state.digest[0] == 1 and state.last_attempt_at_us[0] == START + DAY
 
 
-def test_same_digest_is_unchanged_although_last_modified_moves() -> None:
-    rows = [day(d, digest=7, last_modified=START + round((d - 0.5) * DAY)) for d in range(3)]
-    assert outcomes(rows) == {"baseline": 1, "unchanged": 2}
+@pytest.mark.parametrize(
+    "modified_days",
+    [(-0.5, 0.5, 1.5), (0.0, 1.0, 2.0), (-1.0, -2.0, -3.0), (-1.0, None, -0.5), (9.0, 9.0, -1.0)],
+)
+def test_same_digest_is_unchanged_although_last_modified_moves(modified_days: tuple) -> None:
+    """Full answers say nothing of a change: forward, to the fetch itself, back, missing, or in the future."""
+    times = [NO_TIME if m is None else START + round(m * DAY) for m in modified_days]
+    rows = [day(d, digest=7, last_modified=m) for d, m in enumerate(times)]
+    found = outcomes(rows)
+    found.pop("last_modified_ignored", None)
+    assert found == {"baseline": 1, "unchanged": 2}
+
+
+def test_another_digest_is_a_change_although_last_modified_stands() -> None:
+    rows = [day(d, digest=d + 1, last_modified=START - DAY) for d in range(3)]
+    assert outcomes(rows) == {"baseline": 1, "changed_undated": 2}
 
 
 def test_revisit_without_status_and_with_minus_one() -> None:

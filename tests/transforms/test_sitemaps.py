@@ -435,6 +435,28 @@ def test_rows_come_while_the_file_is_read(tmp_path, monkeypatch):
     assert seen == 50_000 and taken == path.stat().st_size > 5 << 20
 
 
+def test_memory_does_not_grow_with_the_number_of_sitemaps(tmp_path):
+    """Files of 20,000 URLs, gzipped: parsed as a whole, and all at once, they took gigabytes elsewhere."""
+    item = "<loc>https://a.test/{}</loc><lastmod>2026-01-02T03:04:05Z</lastmod>"
+    data = gzip.compress(urlset(*(item.format(f"{i}/{'x' * 200}") for i in range(20_000))), 1)
+    for name in "abc":
+        (tmp_path / f"{name}.xml.gz").write_bytes(data)
+    pool, peaks = pa.default_memory_pool(), []
+    for pattern in ("a.xml.gz", "*.gz"):
+        rows, arrow, before = 0, 0, pool.bytes_allocated()
+        tracemalloc.start()
+        for file in match_files(f"{tmp_path}/{pattern}", "sitemaps"):
+            for split in plan(file, "sitemaps"):
+                for _, batch in read_split(split, KINDS["sitemaps"]):
+                    rows += batch.num_rows
+                    arrow = max(arrow, pool.bytes_allocated() - before)
+        peaks.append(tracemalloc.get_traced_memory()[1] + arrow)
+        tracemalloc.stop()
+        del batch
+    assert rows == 60_000
+    assert peaks[1] < 1.2 * peaks[0] < 60 << 20
+
+
 @pytest.mark.skipif(not SAMPLES.is_dir(), reason="the folder of format samples is not beside the project")
 def test_samples_of_others_are_read():
     """Every page once, by a count of the tags; nothing is rejected."""

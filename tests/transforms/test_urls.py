@@ -19,6 +19,12 @@ from transforms.urls import HostTable, canonical_host, hash_urls, locate, trim
         ("http://xn--exampl-gva.test/", "xn--exampl-gva.test"),
         ("http://exampl%C3%A9.test./", "xn--exampl-gva.test"),
         ("https://exampl%c3%a9.TEST:8443/a?b#c", "xn--exampl-gva.test"),
+        ("http://exa\u00admpl\u00e9.test/", "xn--exampl-gva.test"),
+        ("http://EXAMPL\u00c9\u3002test/", "xn--exampl-gva.test"),
+        ("http://\uff45xampl\u00e9.test/", "xn--exampl-gva.test"),
+        ("http://exampl%65%CC%81.test/", "xn--exampl-gva.test"),
+        ("http://XN--EXAMPL-GVA.test:443/", "xn--exampl-gva.test"),
+        ("http://a.test%2E/", "a.test"),
         # IP literals.
         ("http://0x7f.1/", "127.0.0.1"),
         ("http://127.0.0.1.:80/", "127.0.0.1"),

@@ -110,6 +110,34 @@ def test_the_last_fetch_is_found_again_behind_sync_delta(tmp_path, changed):
         read(path, nutch_sync_delta_rate="30%")
 
 
+def test_modified_time_is_when_a_change_was_found_not_when_it_happened(tmp_path):
+    """Nutch sets it to a fetch: as Last-Modified it would date changes to the visit before."""
+    due = "Sun Feb 01 03:00:00 UTC 2026"
+    dump = HEAD + "".join(
+        row(f"https://a.test/{i}", 2, "fetched", due, modified=modified)
+        for i, modified in enumerate(("Fri Jan 02 03:00:00 UTC 2026", "Thu Dec 04 03:00:00 UTC 2025"))
+    )
+    found = read(write(tmp_path, dump))
+    assert found.seen("fetched_at", "last_modified", "changed") == [(JAN_2, None, None)] * 2
+
+
+@pytest.mark.parametrize("interval", [2**31 - 1, 2**31 - 2, 2**31, 90 * 86_400, 91 * 86_400])
+def test_intervals_that_mean_never_do_not_wrap(tmp_path, interval):
+    """The largest 32-bit number of seconds, and intervals about Nutch' maximum."""
+    due = (JAN_2 + timedelta(seconds=interval)).strftime("%a %b %d %H:%M:%S UTC %Y")
+    soon = "Sun Feb 01 03:00:00 UTC 2026"
+    dump = HEAD + row("https://a.test/1", 2, "fetched", due, float(interval))
+    dump += row("https://a.test/2", 2, "fetched", soon, float(interval))
+    found = read(write(tmp_path, dump))
+    assert found.rows[0]["fetched_at"] == JAN_2
+    if interval > 2**30:  # a fetch before there was a web is none
+        assert found.reasons == [(3, "bad_timestamp")]
+    else:
+        assert found.rows[1]["fetched_at"] == datetime(2026, 2, 1, 3, tzinfo=UTC) - timedelta(
+            seconds=interval
+        )
+
+
 def test_a_page_that_was_not_fetched_again_gives_the_same_row(tmp_path):
     first, second = (read(write(tmp_path, DUMP, name)).rows for name in ("a", "b"))
     assert first == second
