@@ -36,6 +36,7 @@ COMMANDS = {
     "night": "the nightly job on a store of nights, for a scheduler: new logs in, tonight's folder out",
     "convert": "logs and dumps of any known format as Parquet with recrawl's columns",
     "inspect": "what logs and dumps hold, and what of them would be rejected",
+    "export": "a schedule in the words of a crawler: seeds, status documents, queues, lists of URLs",
     "synthesize": "make a realistic corpus of logs of any size",
     "diff": "two nights side by side: what moved, and why",
     "backtest": "which policy, and what budget, for your pages: a replay of your own log",

@@ -70,7 +70,7 @@ def run(parsed: argparse.Namespace, rest: list[str], arguments: list[str]) -> in
         return _nightly(arguments, rest)
     if command == "night":
         return _night(arguments)
-    if command in ("convert", "diff", "inspect", "reproduce", "synthesize"):
+    if command in ("convert", "diff", "export", "inspect", "reproduce", "synthesize"):
         return _local(parsed, rest)
     return _experiment(parsed, rest)
 

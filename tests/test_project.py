@@ -126,6 +126,7 @@ def test_the_readme_names_commands_that_exist() -> None:
 
 PAGES = {
     "convert": "formats.md",
+    "export": "exports.md",
     "inspect": "formats.md",
     "backtest": "backtest.md",
     "frontier": "backtest.md",

@@ -1,0 +1,41 @@
+"""Nights for tests of what is made of a schedule: rows in, a committed folder out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from transforms import schemas
+from transforms.nights import Night
+from transforms.sinks import write_json, write_shard
+
+START_US = 1_782_864_000_000_000  # 2026-07-01T00:00:00Z
+HOUR_US = 3_600_000_000
+Shards = Sequence[Sequence[dict[str, Any]]]
+
+
+def crawl(url: str, due_us: int = 0, **more: Any) -> dict[str, Any]:
+    """A row of schedule/, due `due_us` microseconds after the start."""
+    host = more.pop("host", url.split("/")[2] if url.count("/") > 1 else "shop.test")
+    row = {"url": url, "due_at": START_US + due_us, "host": host, "reason": "due"}
+    return row | {"crawl_rate_per_day": 0.5, "weight": 1.0, "value": 0.25} | more
+
+
+def write_night(folder: Path, shards: Shards, file_format: str = "parquet") -> Night:
+    """A night with these rows, which are in order of time within a shard unless a test wants otherwise."""
+    schema = schemas.SCHEDULE.remove_metadata()
+    files = []
+    for shard, rows in enumerate(shards):
+        columns = []
+        for f in schema:
+            values = [{"shard": shard, "slot": slot, **row}[f.name] for slot, row in enumerate(rows)]
+            columns.append(pa.array(values, pa.int64() if f.name == "due_at" else f.type).cast(f.type))
+        batch = pa.RecordBatch.from_arrays(columns, schema=schema)
+        files.append(write_shard(str(folder), "schedule", shard, len(shards), batch, file_format).as_dict())
+    options = {"num_shards": len(shards), "objective": "periodic", "as_of": "2026-07-01T00:00:00Z"}
+    rest = {"multiplier": 0.1, "budget_per_day": 1.0, "counters": {}}
+    write_json(str(folder), "manifest.json", {"options": options, "files": files, **rest})
+    return Night.open(str(folder))
