@@ -1,0 +1,98 @@
+"""Small dumps of crawlers, of one shop, with its last fetches in June 2026."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+PAGES = [f"https://shop.test/p/{i}" for i in range(6)] + ["https://other.test/?q=a&b=c"]
+NUTCH_HEAD = (
+    "Url,Status code,Status name,Fetch Time,Modified Time,Retries since fetch,Retry interval seconds,"
+    "Retry interval days,Score,Signature,Metadata\n"
+)
+
+
+def fetched_at(page: int, visit: int = 0) -> datetime:
+    return datetime(2026, 6, 20 + visit, page, 30, tzinfo=UTC)
+
+
+def digest(page: int, visit: int = 0) -> str:
+    """Odd pages change at every visit."""
+    return hashlib.md5(f"{page}/{visit * (page % 2)}".encode()).hexdigest()
+
+
+def nutch(folder: Path) -> int:
+    """`readdb -dump` as CSV, one row a page."""
+    lines = [NUTCH_HEAD]
+    for i, url in enumerate(PAGES):
+        due = fetched_at(i) + timedelta(days=30)
+        lines.append(
+            f'"{url}",2,"db_fetched",{due:%a %b %d %H:%M:%S} UTC {due:%Y},Thu Jan 01 00:00:00 UTC 1970,0,'
+            f'2592000.0,30.0,1.0,"{digest(i)}","_pst_:success(1), lastModified=0|||"\n'
+        )
+    (folder / "dump").mkdir()
+    (folder / "dump" / "part-r-00000").write_text("".join(lines))
+    return len(PAGES)
+
+
+def stormcrawler(folder: Path) -> int:
+    """The status index, one document a page."""
+    lines = []
+    for i, url in enumerate(PAGES):
+        kept = {"fetch%2EstatusCode": "200", "signature": digest(i), "lastProcessedDate": _iso(fetched_at(i))}
+        document = {
+            "url": url,
+            "status": "FETCHED",
+            "key": url.split("/")[2],
+            "nextFetchDate": "2026-07-20T00:00:00.000Z",
+        }
+        document["metadata"] = {k: [v] for k, v in kept.items()}
+        lines.append(json.dumps({"_index": "status", "_id": url, "_source": document}) + "\n")
+    (folder / "status").mkdir()
+    (folder / "status" / "2026-06-30.jsonl").write_text("".join(lines))
+    return len(PAGES)
+
+
+def heritrix(folder: Path) -> int:
+    """A job with a log of three visits to each page, and the lock that Java's logging lays beside it."""
+    logs = folder / "jobs" / "shop" / "20260620000000" / "logs"
+    logs.mkdir(parents=True)
+    (folder / "jobs" / "shop" / "latest").symlink_to("20260620000000")
+    (folder / "jobs" / "shop" / "action").mkdir()
+    lines = []
+    for visit in range(3):
+        for i, url in enumerate(PAGES):
+            at = fetched_at(i, visit)
+            lines.append(
+                f"{_iso(at)}   200       5120 {url} L https://shop.test/ text/html #012 "
+                f"{at:%Y%m%d%H%M%S}500+310 sha1:{digest(i, visit)} - -\n"
+            )
+    (logs / "crawl.log").write_text("".join(lines))
+    (logs / "crawl.log.lck").write_text("")
+    return len(lines)
+
+
+def scrapy(folder: Path) -> int:
+    """Feeds of two days."""
+    (folder / "feeds").mkdir()
+    n = 0
+    for visit in range(2):
+        rows = [
+            {
+                "url": url,
+                "crawled_at": _iso(fetched_at(i, visit)),
+                "status": 200,
+                "body_sha1": digest(i, visit),
+            }
+            for i, url in enumerate(PAGES)
+        ]
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (folder / "feeds" / f"{visit}.jsonl").write_text(text)
+        n += len(rows)
+    return n
+
+
+def _iso(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
