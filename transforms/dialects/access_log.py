@@ -36,6 +36,7 @@ _TARGET = re.compile(rb"/|https?://", re.IGNORECASE)
 _BEHIND = re.compile(NAME + rb"(?::(?:80|443))?")
 _BEHIND_RE2 = '(?:^|[ "])(?P<host>' + NAME.decode() + '(?::(?:80|443))?)(?:[ "]|$)'
 _HEAD_LINES = 20
+_GOOD = frozenset(b"%d" % code for code in np.flatnonzero(good_status(np.arange(1000))))
 # Of methods of which none is a click, the first letters.
 _OTHERS = np.array(
     [
@@ -44,8 +45,8 @@ _OTHERS = np.array(
     ],
     np.uint32,
 )
-# `[01/Jan/2026:03:04:05 +0100] ` in front of the request.
-_TIME = 26
+# `[01/Jan/2026:03:04:05 +0100] ` or `[2026-01-01T03:04:05+01:00] ` in front of the request.
+_TIMES = (26, 25)
 
 
 def _looks_like(path: str, text: bytes) -> bool:
@@ -102,6 +103,11 @@ class _Lines(Lines):
     def _quote(self, rows: Ints, number: int) -> Ints:
         return self.quotes.take(self.first_quote[rows] + number, mode="clip")
 
+    def _bracket(self, quote: Ints) -> Ints:
+        """Where the time would begin in front of a request."""
+        long, short = (quote - size - 3 for size in _TIMES)
+        return np.where(self.has(long, 91), long, short)
+
     def quick(self) -> Mask:
         """Lines of which the quotes say it all: bool (lines,)."""
         found = (self.count >= 2) & (self.count % 2 == 0)
@@ -112,9 +118,10 @@ class _Lines(Lines):
         if not len(rows):
             return found
         q0, q1 = self._quote(rows, 0), self._quote(rows, 1)
-        good = q0 - self.start[rows] > _TIME + 3
-        good &= self.has(q0 - 1, 32) & self.has(q0 - 2, 93) & self.has(q0 - _TIME - 3, 91)
-        good &= self.has(q0 - _TIME - 4, 32) & self.has(q1 + 1, 32) & self.has(q1 + 5, 32)
+        bracket = self._bracket(q0)
+        good = (bracket > self.start[rows]) & self.has(bracket, 91) & self.has(bracket - 1, 32)
+        good &= self.has(q0 - 1, 32) & self.has(q0 - 2, 93)
+        good &= self.has(q1 + 1, 32) & self.has(q1 + 5, 32)
         good &= q1 + 6 < self.end[rows]
         for i in (2, 3, 4):
             good &= self.data.take(q1 + i, mode="clip") - np.uint8(48) < 10
@@ -157,6 +164,7 @@ class _Lines(Lines):
         use = np.flatnonzero(known & good)
         rows, begin, ends, q1 = rows[use], q0[use] + 5, ends[use], q1[use]
         q0 = self._quote(rows, 0)
+        bracket = self._bracket(q0)
         named = self.count[rows] >= 6
         q4, q5 = self._quote(rows, 4), self._quote(rows, 5)
         agent = self.texts(np.where(named, q4 + 1, q1), np.where(named, q5, q1), ~named)
@@ -164,9 +172,9 @@ class _Lines(Lines):
         return Requests(
             line=rows,
             target=self.texts(begin, ends),
-            at=self.texts(q0 - _TIME - 2, q0 - 2),
+            at=self.texts(bracket + 1, q0 - 2),
             agent=agent,
-            host=self._hosts(rows, q0 - _TIME - 3, last),
+            host=self._hosts(rows, bracket, last),
         )
 
     def _word(self, at: Ints) -> NDArray[np.uint32]:
@@ -243,7 +251,7 @@ class _Slow:
         if kind != "GET":
             clicks.leave_out("method" if kind else "no_request", 1)
             return
-        if not good_status(np.array([int(found["status"].replace(b"-", b"0"))]))[0]:
+        if found["status"] not in _GOOD:
             clicks.leave_out("status", 1)
             return
         quoted = [i for i, (has_quotes, _) in enumerate(fields) if has_quotes]
