@@ -17,7 +17,7 @@ KINDS = ("pages", "schedule", "state", "state/signals", "slots/pages", "slots/ho
 
 
 class TestNoInput:
-    """E16: an exit code of its own, valid empty outputs, and the reason."""
+    """A job that crashes on nothing, or passes it by: an exit code, valid empty outputs, and the reason."""
 
     @staticmethod
     def check(night: Night, reason: str) -> None:
@@ -213,14 +213,14 @@ def _urls_of(night: Night, host: str) -> set[str]:
 
 
 def test_spellings_of_a_host_share_one_key_and_keep_their_urls(spelled):
-    """F1: upper case, punycode, percent-encoding, trailing dot, a decomposed letter, a port."""
+    """Each spelling has a queue: upper case, punycode, percent-encoding, final dot, decomposed, a port."""
     assert len(_urls_of(spelled, "xn--exampl-gva.test")) == 4
     assert "http://EXAMPLÉ.test/1" in _urls_of(spelled, "xn--exampl-gva.test")
     assert _urls_of(spelled, "a.test") == {"http://a.test:80/", "https://A.TEST.:443/"}
 
 
 def test_numeric_hosts_are_canonical(spelled):
-    """F3: forms of IPv4; IPv6 with brackets; the port stays in the URL."""
+    """Forms of IPv4; IPv6 with brackets; the port stays in the URL."""
     assert _urls_of(spelled, "127.0.0.1") == {"http://0x7f.1/", "http://127.0.0.1:8080/x"}
     assert _urls_of(spelled, "[2001:db8::1]") == {"http://[2001:db8::1]:8080/", "http://[2001:DB8:0:0::1]/y"}
 

@@ -134,14 +134,14 @@ def _state(night: Night, url: str) -> Row:
 
 
 def test_short_times_are_read_and_a_minute_holds_one_visit(night):
-    """A3."""
+    """Times without seconds are refused, or count as visits of their own."""
     assert _learned(night, "https://short.test/") == (3, 1)
     assert _last_crawl_us(night, "https://short.test/") == _us(3, 2 * 3600 + 3 * 60)
     assert not [r for r in night.rejected() if "short.test" in r["sample"]]
 
 
 def test_offsets_without_colon_count(night):
-    """A5, A7: 03:00-0500 is 08:00 UTC; an offset that cannot be is a bad time, not a guess."""
+    """Offsets are lost: 03:00-0500 is 08:00 UTC, and one that cannot be is a bad time, not a guess."""
     assert _learned(night, "https://offset.test/") == (2, 0)
     assert _state(night, "https://offset.test/")["baseline_at"] == datetime(2026, 6, 3, 8, tzinfo=UTC)
     assert (
@@ -156,7 +156,7 @@ def _exposure(night: Night, host: str) -> float:
 
 
 def test_times_without_zone_are_utc(night):
-    """A9; that the zone of the machine does not matter is tested with the runners."""
+    """They are taken for local ones. The zone of the machine is tested with the runners."""
     state = _state(night, "https://naive.test/")
     assert state["baseline_at"] == datetime(2026, 6, 2, tzinfo=UTC)
     assert state["last_modified_at"] == datetime(2026, 6, 1, tzinfo=UTC)
@@ -164,18 +164,18 @@ def test_times_without_zone_are_utc(night):
 
 
 def test_same_digest_is_unchanged_though_last_modified_moves(night):
-    """A11."""
+    """Servers that never answer 304 make every full answer look like a change."""
     assert _learned(night, "https://moving.test/") == (2, 0)
 
 
 def test_rows_out_of_order_give_positive_gaps(night):
-    """A13."""
+    """Gaps below zero."""
     assert _learned(night, "https://swapped.test/") == (1, 1)
     assert _last_crawl_us(night, "https://swapped.test/") == _us(2)
 
 
 def test_rows_after_as_of_wait(night):
-    """A13: what was fetched after `as_of` is counted, and is not known yet; its very instant is."""
+    """What was fetched after `as_of` is counted, and is not known yet; its very instant is."""
     assert night.counters["after_as_of"] == 2
     assert _learned(night, "https://later.test/") == (1, 0)
     assert _last_crawl_us(night, "https://later.test/") == _us(30)
@@ -183,20 +183,20 @@ def test_rows_after_as_of_wait(night):
 
 
 def test_order_within_and_between_files_is_irrelevant(night):
-    """C4: days 3, 1 in one file, 2, 0 in the other: A A A B."""
+    """Unsorted or joined files lose rows: days 3, 1 in one file, 2, 0 in the other: A A A B."""
     assert _learned(night, "https://files.test/") == (3, 1)
     assert _exposure(night, "files.test") == pytest.approx(2.0, abs=1e-12)
 
 
 def test_revisits_have_no_status(night):
-    """C6."""
+    """Rows of revisits are dropped for their missing status."""
     assert _learned(night, "https://revisit.test/same") == (3, 0)
     assert _learned(night, "https://revisit.test/other") == (1, 1)
     assert not [r for r in night.rejected() if "revisit.test" in r["sample"]]
 
 
 def test_repeated_lines_and_double_fetches_are_one_visit(night):
-    """C7: no gap of zero or of two seconds."""
+    """Gaps of zero or of two seconds."""
     assert _learned(night, "https://repeat.test/") == (1, 0)
     assert _exposure(night, "repeat.test") == pytest.approx(1.0, abs=1e-12)
     assert night.counters["duplicate"] == 3 + 2  # and one each of short.test and offset.test
@@ -213,12 +213,12 @@ def test_blanks_around_a_url_make_no_other_page(night):
 
 
 def test_not_modified_is_unchanged_whatever_digest_comes_along(night):
-    """D1."""
+    """A 304 is counted as a change, for the signatures beside it."""
     assert _learned(night, "https://unmodified.test/") == (2, 0)
 
 
 def test_not_modified_is_no_baseline(night):
-    """D2: the first 200 is the baseline, not a change; a page of which only a 304 is known has none."""
+    """A 304 on the first fetch: the first 200 is the baseline, no change; without one there is none."""
     assert _learned(night, "https://unmodified.test/first") == (1, 0)
     assert _learned(night, "https://unmodified.test/only") == (0, 0)
     assert _state(night, "https://unmodified.test/only")["baseline_at"] is None
@@ -226,7 +226,7 @@ def test_not_modified_is_no_baseline(night):
 
 
 def test_without_digests_last_modified_decides_else_nothing_is_learned(night):
-    """D4, and the digest of an empty body."""
+    """Signatures are not kept, so nothing is learned and nobody notices; also digests of empty bodies."""
     assert _learned(night, "https://mute.test/dated") == (2, 1)
     assert _learned(night, "https://mute.test/nothing") == (0, 0)
     assert _learned(night, "https://mute.test/empty-body") == (0, 0)
@@ -241,7 +241,7 @@ def test_without_digests_last_modified_decides_else_nothing_is_learned(night):
 
 
 def test_there_and_back_unseen_is_unchanged(night):
-    """D12: the likelihood asks whether a difference was seen."""
+    """The likelihood asks whether a difference was seen."""
     assert _learned(night, "https://aba.test/") == (2, 2)
     assert _learned(night, "https://aba.test/unseen") == (1, 0)
 

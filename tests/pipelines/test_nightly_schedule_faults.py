@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
@@ -34,14 +35,14 @@ def overdue(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Night]:
 
 
 def test_overdue_pages_fill_the_budget(overdue):
-    """E1, E8: no new page, all overdue."""
+    """A queue once stood empty for weeks while all was overdue; a crawl once ended when no page was new."""
     night = overdue[100]
     assert night.code == 0 and len(night.rows("schedule")) == 100
     assert {r["reason"] for r in night.rows("schedule")} <= {"due", "overdue"}
 
 
 def test_a_changed_budget_counts_the_same_night(overdue):
-    """E4."""
+    """A setting that is read and then not used."""
     night = overdue[50]
     assert len(night.rows("schedule")) == night.counters["slots_used"] == 50
     assert night.manifest["budget_per_day"] == night.manifest["options"]["budget_per_day"] == 50
@@ -51,7 +52,7 @@ def test_a_changed_budget_counts_the_same_night(overdue):
 
 @pytest.mark.parametrize("budget", [0, 0.4])
 def test_an_empty_schedule_is_no_success(budget, tmp_path):
-    """E1: never silently nothing."""
+    """Nothing is queued, and nobody is told."""
     night = nightly(tmp_path, observations=crawls("https://a.test/", "AB"), budget=budget)
     assert night.code == 3 and night.rows("schedule") == []
     assert night.manifest["status"] == "empty_schedule"
@@ -60,7 +61,7 @@ def test_an_empty_schedule_is_no_success(budget, tmp_path):
 
 
 def test_a_host_that_allows_no_crawl_leaves_slots_empty_and_says_so(tmp_path):
-    """E1 and politeness: the only host is closed."""
+    """The only host is closed: nothing is queued, and it says why."""
     night = nightly(
         tmp_path,
         observations=crawls("https://a.test/", "AB"),
@@ -71,7 +72,7 @@ def test_a_host_that_allows_no_crawl_leaves_slots_empty_and_says_so(tmp_path):
 
 
 def test_due_pages_are_spread_over_the_window(tmp_path):
-    """E2: 600 overdue pages in 6 hours, politely."""
+    """All pages due at once make a spike: 600 of them have 6 hours."""
     rows = [r for i in range(600) for r in crawls(f"https://h{i % 30}.test/{i}", "AB")]
     night = nightly(tmp_path, observations=rows, budget=2400, horizon_hours=6, host_min_gap_seconds=20)
     minutes = _minutes(night)
@@ -111,7 +112,7 @@ def bounds(tmp_path_factory: pytest.TempPathFactory) -> Night:
 
 
 def test_importance_that_is_no_number_is_rejected(bounds):
-    """E13: NaN, -1 and infinity, each with its line."""
+    """NaN, -1 and infinity, each with its line: one of them spoils every sum that it is in."""
     bad = {r["row"]: r for r in bounds.rejected() if r["reason"] == "bad_importance"}
     assert sorted(bad) == [2, 3, 4]
     assert bounds.counters["pages_rejected_bad_importance"] == 3
@@ -120,7 +121,7 @@ def test_importance_that_is_no_number_is_rejected(bounds):
 
 
 def test_importance_zero_is_visited_by_its_floor_only(bounds):
-    """E13."""
+    """Importance 0 is a value, not one that is missing."""
     assert bounds.page("https://a.test/d")["crawl_rate_per_day"] == 0
     assert bounds.slots_of("https://a.test/d") == []
     assert bounds.page("https://a.test/e")["crawl_rate_per_day"] == 2
@@ -130,7 +131,7 @@ def test_importance_zero_is_visited_by_its_floor_only(bounds):
 
 
 def test_rates_add_up_to_the_budget(bounds):
-    """E13, E10: nothing is NaN or infinite, bounds hold."""
+    """Odd importance or bounds of one page upset the others: nothing is NaN or infinite, bounds hold."""
     rows = bounds.rows("pages")
     rates = [r["crawl_rate_per_day"] for r in rows]
     assert all(math.isfinite(r) and r >= 0 for r in rates)
@@ -149,7 +150,7 @@ def test_rates_add_up_to_the_budget(bounds):
 
 
 def test_a_cap_of_almost_nothing_is_not_due(bounds):
-    """E10: once in a billion days is neither now nor a number that wrapped."""
+    """Once in a billion days is taken for now, or wraps."""
     page = bounds.page("https://a.test/f")
     assert page["crawl_rate_per_day"] == pytest.approx(1e-9, rel=1e-12) and page["limit"] == "cap"
     assert bounds.slots_of("https://a.test/f") == []
@@ -159,20 +160,20 @@ def test_a_cap_of_almost_nothing_is_not_due(bounds):
 
 
 def test_bounds_that_contradict_each_other_are_rejected_with_their_line(bounds):
-    """E6: a floor above its cap, a negative floor, a cap that no arithmetic can hold."""
+    """They fall back to something: a floor above its cap, a negative one, a cap beyond numbers."""
     found = {(r["row"], r["reason"]) for r in bounds.rejected() if r["reason"] != "bad_importance"}
     assert found == {(9, "floor_above_cap"), (10, "bad_rate"), (13, "bad_rate")}
 
 
 def test_a_gap_of_thirty_years_is_a_long_gap(bounds):
-    """E10: no overflow of an interval."""
+    """An interval overflows."""
     page = bounds.page("https://old.test/")
     assert (page["n_intervals"], page["n_changes"]) == (1, 1)
     assert 0 < page["change_rate_per_day"] < 1
 
 
 def test_floors_above_the_budget_name_both(tmp_path):
-    """E10."""
+    """Floors that no budget can serve."""
     pages = [{"url": "https://a.test/", "min_rate_per_day": 90_000.5}]
     night = nightly(tmp_path, observations=crawls("https://a.test/", "AB"), pages=pages)
     assert night.code == 2 and not night.committed
@@ -181,7 +182,7 @@ def test_floors_above_the_budget_name_both(tmp_path):
 
 
 def test_limits_of_hosts_fall_back_one_by_one(tmp_path):
-    """E6: a gap of its own with the default maximum, a maximum of its own with the default gap."""
+    """A host with one limit of its own loses the default of the other."""
     hosts = [
         {"host": "A.test.", "max_per_day": None, "min_gap_seconds": 7200},
         {"host": "b.test", "max_per_day": 5, "min_gap_seconds": None},
@@ -202,7 +203,7 @@ def test_limits_of_hosts_fall_back_one_by_one(tmp_path):
 
 @pytest.mark.parametrize("row", ["b.test,90 60,", "b.test,-1,", "b.test,,soon", ",5,5"])
 def test_a_host_row_that_cannot_be_read_stops_the_job(row, tmp_path):
-    """E6: a limit that is skipped would be a limit that is broken. Names file and line."""
+    """A limit that is skipped would be a limit that is broken. Names file and line."""
     hosts = tmp_path / "hosts.csv"
     hosts.write_text(f"host,max_per_day,min_gap_seconds\na.test,5,5\n{row}\n")
     night = nightly(tmp_path, observations=crawls("https://a.test/", "AB"), hosts=hosts)
@@ -212,7 +213,7 @@ def test_a_host_row_that_cannot_be_read_stops_the_job(row, tmp_path):
 
 
 def test_all_unchanged_and_all_changed_stay_finite(tmp_path):
-    """E11: the maximum likelihood rates would be 0 and infinite."""
+    """The maximum likelihood rates would be 0 and infinite."""
     rows = crawls("https://still.test/", "AAAAAA", 24) + crawls("https://busy.test/", "ABCDEF", 24)
     # A site around them, from which the prior is learned.
     pace = ("AAAAAAA", "AAAABBB", "ABCCDEE", "AAAAAAB", "ABCDEFG")
@@ -227,7 +228,7 @@ def test_all_unchanged_and_all_changed_stay_finite(tmp_path):
 
 
 def test_a_budget_beyond_what_politeness_allows(tmp_path):
-    """E14: 10,000 slots in an hour for one host with 10 seconds between crawls."""
+    """A budget breaks politeness: 10,000 slots in an hour for one host with 10 seconds between crawls."""
     rows = [r for i in range(50) for r in crawls(f"https://a.test/{i}", "ABCDE", 25)]
     night = nightly(tmp_path, observations=rows, budget=240_000, horizon_hours=1, host_min_gap_seconds=10)
     assert night.code == 0
@@ -240,7 +241,7 @@ def test_a_budget_beyond_what_politeness_allows(tmp_path):
 
 
 def test_limits_beyond_reason_do_not_wrap(tmp_path):
-    """E10: a gap of 30 million years, a crawl in a billion days; last crawled yesterday."""
+    """A gap of 30 million years, a crawl in a billion days; last crawled yesterday."""
     rows = [r for h in "abc" for r in crawls(f"https://{h}.test/", "ABCD", 26)]
     hosts = [{"host": "a.test", "min_gap_seconds": 1e15}, {"host": "b.test", "max_per_day": 1e-9}]
     night = nightly(tmp_path, observations=rows, hosts=hosts, budget=30)
@@ -249,7 +250,7 @@ def test_limits_beyond_reason_do_not_wrap(tmp_path):
 
 
 def test_a_crawl_delay_binds_its_host_only(tmp_path):
-    """F9: 120 seconds on one host."""
+    """One slow host, 120 seconds between crawls, holds up all others."""
     rows = [r for i in range(60) for r in crawls(f"https://slow.test/{i}", "ABCD", 26)]
     rows += [r for i in range(60) for r in crawls(f"https://h{i % 10}.test/{i}", "ABCD", 26)]
     hosts = [{"host": "slow.test", "min_gap_seconds": 120}]
@@ -262,7 +263,7 @@ def test_a_crawl_delay_binds_its_host_only(tmp_path):
 
 
 def test_a_signal_moves_no_sibling(tmp_path):
-    """E9: a ping for /a, read and carried for an objective without signals, changes no page beside it."""
+    """A ping for /a raises its whole site: here it is read and carried for an objective without signals."""
     rows = [r for name in "abcd" for r in crawls(f"https://a.test/{name}", "AABB")]
     log = write_rows(tmp_path / "log.csv", rows)
     signals = [{"url": "https://a.test/a", "signalled_at": at(29), "source": "ping"}]
@@ -275,7 +276,7 @@ def test_a_signal_moves_no_sibling(tmp_path):
 
 
 def test_requests_for_one_page_raise_one_page(tmp_path):
-    """E9: what is asked for is /a, not its site."""
+    """One page in demand raises its whole site."""
     rows = [r for name in "abcd" for r in crawls(f"https://a.test/{name}", "AABB")]
     clicks = [{"url": "https://a.test/a", "day": at(d)[:10], "clicks": 50} for d in range(30)]
     clicks += [
@@ -289,7 +290,7 @@ def test_requests_for_one_page_raise_one_page(tmp_path):
 
 
 def test_the_same_inputs_give_the_same_schedule(tmp_path):
-    """E7."""
+    """Crawls that start all over at random: unchanged inputs, another schedule."""
     log = write_rows(
         tmp_path / "log.csv", [r for i in range(20) for r in crawls(f"https://h{i}.test/", "AABB")]
     )
@@ -300,7 +301,7 @@ def test_the_same_inputs_give_the_same_schedule(tmp_path):
 
 
 def test_a_page_crawled_a_moment_ago_waits(tmp_path):
-    """E7: nothing is fetched before its time. Two pages alike, one crawled just before the night."""
+    """Pages are fetched before their time: of two alike one was crawled just before the night."""
     rows = crawls("https://a.test/1", "AAAAAAAA", 22) + crawls("https://b.test/1", "AAAAAAAA", 22.99)
     night = nightly(tmp_path, observations=rows, budget=1)
     (slot,) = night.rows("schedule")
@@ -318,7 +319,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Night:
 
 
 class TestHistoryShrunk:
-    """E7: the loss of history is loud."""
+    """The loss of history is silent, and all begins anew."""
 
     def _next(self, first: Night, folder: Path, n: int, flags: tuple[str, ...] = ()) -> Night:
         return nightly(
@@ -378,3 +379,100 @@ def test_the_day_is_the_unit(tmp_path):
         r["crawl_rate_per_day"] for r in week.rows("pages")
     ]
     assert (len(day.rows("schedule")), len(week.rows("schedule"))) == (10, 70)
+
+
+def test_an_urgent_page_is_never_put_off_by_more_than_its_interval(tmp_path):
+    """Elsewhere a random delay of an hour was added to intervals of minutes. Here nothing is random."""
+    per_day = {"minute": 1440, "five": 288, "hour": 24, "quarter": 4}
+    rows = [r for name in per_day for r in crawls(f"https://{name}.test/", "ABCD", 26)]
+    rows += [r for i in range(60) for r in crawls(f"https://h{i % 9}.test/{i}", "AABB", 26)]
+    pages = [
+        {"url": f"https://{name}.test/", "min_rate_per_day": n, "max_rate_per_day": n}
+        for name, n in per_day.items()
+    ]
+    night = nightly(
+        tmp_path, observations=rows, pages=pages, budget=sum(per_day.values()) + 40, host_min_gap_seconds=10
+    )
+    assert night.code == 0, night.complaints
+    slot_seconds = 86_400 / min(Counter(r["shard"] for r in night.rows("schedule")).values())
+    for name, n in per_day.items():
+        slots = night.slots_of(f"https://{name}.test/")
+        interval = 86_400 / n
+        assert abs(len(slots) - n) <= 1
+        assert (
+            slots[0]["due_at"] - datetime(2026, 7, 1, tzinfo=UTC)
+        ).total_seconds() < interval + slot_seconds
+        assert max(_gaps_seconds(slots)) < 2 * interval + slot_seconds
+        assert min(_gaps_seconds(slots)) >= 10
+
+
+def test_every_setting_that_changes_counts_the_same_night(tmp_path):
+    """Elsewhere new settings waited until each page was due by the old ones, or were read and not used."""
+    rows = [r for host in "abc" for i in range(8) for r in crawls(f"https://{host}.test/{i}", "ABCD", 26)]
+    first = nightly(tmp_path, "first", observations=rows, budget=100, host_max_per_day=60)
+    again = [seen(r["url"], r["due_at"].isoformat(), "E") for r in first.rows("schedule")]
+    hosts = [{"host": "a.test", "max_per_day": 3}, {"host": "b.test", "min_gap_seconds": 7200}]
+    pages = [
+        {"url": "https://c.test/0", "max_rate_per_day": 0},
+        {"url": "https://c.test/1", "min_rate_per_day": 20},
+        {"url": "https://c.test/2", "max_rate_per_day": 2},
+    ]
+    night = nightly(
+        tmp_path,
+        "second",
+        observations=again,
+        state=first.folder / "state",
+        as_of=at(31),
+        hosts=hosts,
+        pages=pages,
+        budget=50,
+        host_max_per_day=40,
+        horizon_hours=24,
+    )
+    assert night.code == 0, night.complaints
+    slots = {h: [r for r in night.rows("schedule") if r["host"] == f"{h}.test"] for h in "abc"}
+    assert len(first.rows("schedule")) == 100 and night.counters["slots"] == 50
+    # Of b's twelve by its gap some may find no slot of their own.
+    assert night.counters["slots_empty"] <= 2 and sum(map(len, slots.values())) >= 48
+    assert len(slots["a"]) == 3 and len(slots["c"]) <= 40
+    assert len(slots["b"]) <= 12 and min(_gaps_seconds(slots["b"])) >= 7200
+    assert night.slots_of("https://c.test/0") == []
+    assert len(night.slots_of("https://c.test/1")) >= 19
+    assert len(night.slots_of("https://c.test/2")) <= 3
+    options = night.manifest["options"]
+    assert (options["budget_per_day"], options["host_max_per_day"]) == (50, 40)
+
+
+@pytest.mark.parametrize("other", ["http://a.test:8080", "https://a.test:8443", "https://A.test."])
+def test_ports_and_schemes_of_a_host_share_its_gap(other, tmp_path):
+    """One server behind several ports would else get several times what it can bear."""
+    rows = [r for i in range(6) for r in crawls(f"http://a.test/{i}", "ABCD", 26)]
+    rows += [r for i in range(6) for r in crawls(f"{other}/{i}", "ABCD", 26)]
+    hosts = [{"host": "a.test", "min_gap_seconds": 600}]
+    night = nightly(tmp_path, observations=rows, hosts=hosts, budget=100)
+    slots = night.rows("schedule")
+    assert {r["host"] for r in slots} == {"a.test"} and min(_gaps_seconds(slots)) >= 600
+    assert {r["url"][:-2] for r in slots} == {"http://a.test", other}
+
+
+def test_the_order_can_be_told_from_the_rows(tmp_path):
+    """Overdue pages come by their value, and each row has what it takes to see that."""
+    rows = [r for i in range(12) for r in crawls(f"https://h{i}.test/", "ABCDEFGH"[: 2 + i % 6] * 2, 2)]
+    clicks = [
+        {"url": f"https://h{i}.test/", "day": at(d)[:10], "clicks": 20 + i}
+        for i in range(12)
+        for d in range(20, 30)
+    ]
+    night = nightly(tmp_path, observations=rows, requests=clicks, budget=12, num_shards=1)
+    slots = sorted(night.rows("schedule"), key=lambda r: r["slot"])
+    first = [r for n, r in enumerate(slots) if r["url"] not in {s["url"] for s in slots[:n]}]
+    assert {r["reason"] for r in first} == {"overdue"} and len(first) > 6
+    values = [r["value"] for r in first]
+    assert values == sorted(values, reverse=True)
+    for row in slots:
+        page = night.page(row["url"])
+        assert (row["weight"], row["value"], row["crawl_rate_per_day"]) == (
+            page["request_rate_per_day"],
+            page["crawl_value"],
+            page["crawl_rate_per_day"],
+        )

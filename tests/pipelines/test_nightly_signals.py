@@ -15,7 +15,7 @@ def _column(night: Night, name: str, host: str) -> dict[str, float]:
     return {r["url"]: r[name] for r in night.rows("pages") if r["host"] == host}
 
 
-# ---- B3: a lastmod that is never touched
+# ---- a lastmod that is never touched
 
 
 WEEKLY = 1 / 7
@@ -66,7 +66,7 @@ def test_a_stale_lastmod_does_not_suppress_crawls(stale):
     assert row["signal_recall"] - 3 * row["signal_recall_stderr"] < 5 / 107
 
 
-# ---- B11: two hosts, one to be trusted
+# ---- two hosts, one to be trusted
 
 
 PAGES, CRAWLS = 40, 40
@@ -149,7 +149,7 @@ def test_signals_of_a_move_slots_and_those_of_b_do_not(hosts_a_and_b):
     assert min(values[u] for u in signalled["a"]) > max(others)
 
 
-# ---- E9: one ping, one page
+# ---- one ping, one page
 
 
 def test_a_ping_moves_its_page_alone(tmp_path):

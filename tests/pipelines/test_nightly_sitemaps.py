@@ -33,7 +33,8 @@ def night_with(folder: Path, name: str, files: dict[str, bytes], **options: obje
     for file, data in files.items():
         (home / file).write_bytes(data)
     options = {"observations": LOG, **options}
-    done = nightly(folder, name, sitemaps=f"{home}/*" if files else None, flags=["--allow_shrink"], **options)
+    flags = ["--allow_shrink", *options.pop("flags", [])]
+    done = nightly(folder, name, sitemaps=f"{home}/*" if files else None, flags=flags, **options)
     assert done.code == 0, done.complaints
     return done
 
@@ -172,7 +173,7 @@ def test_shards_batches_and_the_order_of_files_change_nothing(nights, tmp_path):
         assert (carried(again), signals(again)) == expected
 
 
-def test_b1_what_sites_say_of_the_future_and_of_priorities_moves_nothing(tmp_path):
+def test_what_sites_say_of_the_future_and_of_priorities_moves_nothing(tmp_path):
     """The same plan, to the byte, as without the sitemap: no signal, and no importance of 0 or NaN."""
     pages = [(f"<loc>{url}</loc><lastmod>2999-01-0{i % 9 + 1}</lastmod><priority>{p}</priority>"
               "<changefreq>never</changefreq>")
@@ -184,7 +185,33 @@ def test_b1_what_sites_say_of_the_future_and_of_priorities_moves_nothing(tmp_pat
     assert told.digests("pages", "schedule", "slots") == alone.digests("pages", "schedule", "slots")
 
 
-def test_a9_the_zone_of_the_machine_moves_nothing(tmp_path, monkeypatch):
+def test_news_sitemaps_are_news_and_no_mark_against_their_host(tmp_path):
+    """38 pages of two days look like a site that dates everything with now. The next day some are gone."""
+
+    def news(numbers: range) -> bytes:
+        items = "".join(
+            f"<url><loc>https://n.test/{i}</loc><lastmod>{at(28 + i // 20)[:10]}</lastmod><news:news>"
+            f"<news:publication_date>{at(28 + i // 20)}</news:publication_date></news:news></url>"
+            for i in numbers
+        )
+        return f"<urlset xmlns:news='https://news.test/'>{items}</urlset>".encode()
+
+    def night(name: str, numbers: range, **options: object) -> Night:
+        files = {"a.xml": news(numbers)}
+        return night_with(tmp_path, name, files, budget=200, flags=["--sitemap_pages"], **options)
+
+    first = night("first", range(38))
+    second = night("second", range(8, 45), state=first.folder / "state", as_of=at(31))
+    new = {f"https://n.test/{i}" for i in range(38)}
+    assert new <= {r["url"] for r in first.rows("schedule") if r["reason"] == "new"}
+    assert {f"https://n.test/{i}" for i in range(38, 45)} <= {r["url"] for r in second.rows("schedule")}
+    for done in (first, second):
+        assert done.counters["sitemaps_news"] == 1 and "sitemaps_one_lastmod" not in done.counters
+        assert done.counters["lastmod_moved"] == 0 and not done.manifest["warnings"]
+    assert second.counters["lastmod_same"] == 30
+
+
+def test_the_zone_of_the_machine_moves_nothing(tmp_path, monkeypatch):
     """Days, months and times without zone: the same bytes wherever the job runs."""
     endings = ["", "T23:30:00", "T00:30"] * 7
     first, second = (

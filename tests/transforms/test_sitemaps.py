@@ -156,7 +156,7 @@ def test_rows_are_lines_of_the_file(tmp_path):
 # --- faults of others -----------------------------------------------------------------------------------
 
 
-def test_b5_a_date_does_not_leak_to_the_next_page(tmp_path):
+def test_a_date_does_not_leak_to_the_next_page(tmp_path):
     data = urlset("<lastmod>2026-01-05</lastmod>", "<loc>https://s.test/b</loc>", "", "<loc> </loc>")
     (row,), rejected, _ = read_bytes(tmp_path, data)
     assert (row["url"], row["lastmod"], row["precision"]) == ("https://s.test/b", None, NONE)
@@ -166,7 +166,7 @@ def test_b5_a_date_does_not_leak_to_the_next_page(tmp_path):
 
 @pytest.mark.parametrize("priority", ["NaN", "-1", "0.0", "7", "inf", "high", ""])
 @pytest.mark.parametrize("often", ["fortnightly", "Daily", "always", ""])
-def test_b7_priority_and_changefreq_are_not_read(priority, often, tmp_path):
+def test_priority_and_changefreq_are_not_read(priority, often, tmp_path):
     extra = f"<priority>{priority}</priority><changefreq>{often}</changefreq>"
     assert one(tmp_path, urlset(extra + ITEM)) == PAGE
 
@@ -174,7 +174,7 @@ def test_b7_priority_and_changefreq_are_not_read(priority, often, tmp_path):
 @pytest.mark.parametrize(
     ("dates", "expected"), [("2026-01-05T00:00:00Z 2025-12-01T00:00:00Z", 1), ("2026-01-05", 0)]
 )
-def test_a7_two_dates_are_none(dates, expected, tmp_path):
+def test_two_dates_are_none(dates, expected, tmp_path):
     (row,), rejected, _ = read_bytes(
         tmp_path, urlset(f"<loc>https://a.test/</loc><lastmod>{dates}</lastmod>")
     )
@@ -201,7 +201,7 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_b9_bombs_in_xml(name, tmp_path):
+def test_bombs_in_xml(name, tmp_path):
     rows, rejected, _ = read_bytes(tmp_path, BOMBS[name])
     assert not rows and [r["reason"] for r in rejected] == ["unsafe_xml"]
 
@@ -224,7 +224,7 @@ def packed(size: int, start: bytes, of: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("layers", [1, 2])
-def test_b9_bombs_in_gzip(layers, tmp_path):
+def test_bombs_in_gzip(layers, tmp_path):
     """What comes before the limit counts; memory does not follow what a file could become."""
     item = f"<url>{ITEM}</url><url><x/>".encode()
     data = packed(200 << 20, b"<urlset>" + item, b"<x/>" + b" " * 252)
@@ -368,7 +368,7 @@ def dated(dates, news=False):
         (["2026-01-02"] * 9, False, {}),
         (["2026-01-02"] * 19 + ["2025-01-01"], False, {"sitemaps_one_lastmod": 1}),
         (["2026-01-02"] * 18 + ["2025-01-01"], False, {}),
-        # B4: 38 news pages on 2 days, or on one.
+        # 38 news pages on 2 days, or on one: dates of now are right for news.
         (["2026-01-02"] * 20 + ["2026-01-03"] * 18, True, {"sitemaps_news": 1}),
         (["2026-01-02"] * 38, True, {"sitemaps_news": 1}),
     ],
