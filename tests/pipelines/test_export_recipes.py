@@ -93,9 +93,9 @@ def test_nutch(tmp_path):
 def test_stormcrawler(tmp_path):
     rows, called = run("StormCrawler", tmp_path)
     assert observed(tmp_path) == rows
-    sent = [a for _, words in called for a in words if a.startswith("@")]
-    assert sent == ["@bulk/stormcrawler-00000.ndjson"]
-    lines = [json.loads(line) for line in (tmp_path / sent[0][1:]).read_text().splitlines()]
+    sent = [words[words.index("-T") + 1] for _, words in called]
+    assert sent == ["bulk/stormcrawler-00000.ndjson"]
+    lines = [json.loads(line) for line in (tmp_path / sent[0]).read_text().splitlines()]
     assert sorted(line["upsert"]["url"] for line in lines[1::2]) == sorted(PAGES)
     first = {row["url"]: row["due_at"] for row in reversed(schedule(tmp_path))}
     for line in lines[1::2]:
