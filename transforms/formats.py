@@ -118,11 +118,11 @@ def plan(file: InputFile, kind: str = "", how: How | None = None) -> list[Split]
     return [Split(file.path, form, packed, how=how)]
 
 
-def head_of(path: str, gzip: bool) -> bytes:
+def head_of(path: str) -> bytes:
     """The first bytes of a file, unpacked."""
     with open_file(path) as f:
         head: bytes = f.read(HEAD_BYTES)
-    return _unpack(head) if gzip else head
+    return _unpack(head) if is_gzip(head) else head
 
 
 def _unpack(head: bytes) -> bytes:

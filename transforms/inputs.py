@@ -27,8 +27,12 @@ FORMATS = {
 }
 # Of --sitemaps; the ending says nothing else.
 SITEMAPS = (".xml", ".txt", ".rss", ".atom", ".rdf")
-# In folders, beside `FORMATS`: indexes of archives, logs of servers, exports of Search Console, robots.txt.
-ALSO = {"observations": (".cdx", ".cdxj"), "requests": (".log", ".zip"), "hosts": (".txt",)}
+# In folders, beside `FORMATS`: indexes of archives, logs of crawlers and servers, exports of Search Console,
+# robots.txt.
+ALSO = {"observations": (".cdx", ".cdxj", ".log"), "requests": (".log", ".zip"), "hosts": (".txt",)}
+ALSO["files"] = tuple(sorted({*SITEMAPS, *(ending for endings in ALSO.values() for ending in endings)}))
+# Of what Hadoop writes, such as dumps of Nutch.
+_PART = re.compile(r"part-(?:[mr]-)?\d{5}")
 MATCH_THREADS = 16
 _GLOB = re.compile(r"[*?\[]")
 _GZIP = b"\x1f\x8b"
@@ -136,7 +140,9 @@ def _is_data(inside: str, known: tuple[str, ...]) -> bool:
     """Whether a file of a folder, by its path inside it, is one to read."""
     path = PurePosixPath(inside)
     # A folder such as day=3 or year=2026 is a partition; one that begins with _ or . is a job's own.
-    return not any(_hidden(part) for part in path.parts) and _ending(path.name) in known
+    return not any(_hidden(part) for part in path.parts) and (
+        _ending(path.name) in known or _PART.fullmatch(path.name) is not None
+    )
 
 
 def _ending(path: str) -> str:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from transforms import schemas
-from transforms.formats import How, plan
+from transforms.formats import How, head_of, plan
 from transforms.inputs import InputError, InputFile
 from transforms.normalise import KINDS
 from transforms.reading import NOTED
@@ -158,7 +158,7 @@ def kinds_of(file: InputFile) -> list[str]:
 
     A format of a crawler, an archive or a server is of one kind; a file with recrawl's columns may be more.
     """
-    fits = []
+    fits: list[str] = []
     for kind in ("observations", "requests", "signals", "hosts", "pages"):
         try:
             splits = plan(file, kind)
@@ -170,4 +170,6 @@ def kinds_of(file: InputFile) -> list[str]:
             fits.append(kind)
         except InputError:
             continue
+    if not fits and head_of(file.path).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
+        return ["sitemaps"]
     return fits

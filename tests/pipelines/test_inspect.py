@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from pipelines.cli import main
+from tests.transforms.dialects.test_nutch import DUMP as NUTCH
 from tests.transforms.files import OBSERVATIONS, write_file
 from transforms.inspecting import SKETCHED, Distinct
 
@@ -57,6 +58,25 @@ def test_files_of_many_formats_one_object_each(tmp_path, capsys):
     )
     assert (found["pages.csv.gz"]["kind"], found["pages.csv.gz"]["rows"]) == ("pages", 1)
     assert (found["empty.csv"]["format"], found["empty.csv"]["rows"]) == ("empty", 0)
+
+
+def test_a_folder_is_looked_through_for_everything_that_a_night_reads(tmp_path, capsys):
+    urls = "<url><loc>https://a.test/</loc><lastmod>2026-01-01</lastmod></url>" * 2
+    (tmp_path / "sitemap.xml").write_text(f"<urlset>{urls}</urlset>")
+    (tmp_path / "part-00000").write_text(NUTCH)
+    (tmp_path / "part-r-00001").write_text(NUTCH)
+    (tmp_path / "_SUCCESS").write_text("")
+    (tmp_path / "notes").write_text("no data")
+    write_file(tmp_path / "a.jsonl", OBSERVATIONS)
+    code, said = inspect(capsys, tmp_path)
+    assert code == 0
+    assert [(s["file"].rsplit("/", 1)[1], s["format"], s["kind"]) for s in said] == [
+        ("a.jsonl", "jsonl", "observations"),
+        ("part-00000", "nutch", "observations"),
+        ("part-r-00001", "nutch", "observations"),
+        ("sitemap.xml", "sitemap", "sitemaps"),
+    ]
+    assert said[3]["rows"] == 2
 
 
 def test_a_file_that_cannot_be_read_does_not_hide_the_others(tmp_path, capsys):

@@ -36,7 +36,7 @@ def _names(text: bytes) -> dict[str, str] | None:
 
 def read(source: Source) -> Iterator[Block]:
     """Rows of a feed, under recrawl's names."""
-    names = _names(head_of(source.path, source.gzip)) or {}
+    names = _names(head_of(source.path)) or {}
     back = {theirs: ours for ours, theirs in names.items()}
     for block in read_jsonl(source.path, source.gzip, source.kind.renamed(names), None):
         if isinstance(block, RawBlock):
