@@ -185,6 +185,18 @@ def test_what_sites_say_of_the_future_and_of_priorities_moves_nothing(tmp_path):
     assert told.digests("pages", "schedule", "slots") == alone.digests("pages", "schedule", "slots")
 
 
+def test_years_and_months_are_not_filled_from_today(tmp_path):
+    """Elsewhere `2024` became today in 2024, and moved every night. Also the year of the night."""
+    coarse = ["2024", "2024-05", "2026", "2026-06", "2026-07"] * 4
+    files = {"a.xml": sitemap(dict(zip(URLS, coarse, strict=True)))}
+    first = night_with(tmp_path, "first", files, as_of=at(30))
+    for name, day in (("second", 31), ("third", 61)):
+        again = night_with(tmp_path, name, files, as_of=at(day), state=first.folder / "state")
+        for night in (first, again):
+            assert night.counters["coarse_lastmod"] == len(URLS) == night.counters["sitemap_urls"]
+            assert not carried(night) and not signals(night)
+
+
 def test_news_sitemaps_are_news_and_no_mark_against_their_host(tmp_path):
     """38 pages of two days look like a site that dates everything with now. The next day some are gone."""
 

@@ -88,6 +88,21 @@ def test_one_claim_has_one_fate(old, new, expected, at_us):
         assert kept(found) == kept(compare(carried, claims(), AS_OF))
 
 
+@pytest.mark.parametrize("hours", [-15, -14, -1, 0, 1, 14])
+def test_a_time_without_zone_that_has_passed_is_never_in_the_future(hours):
+    """It may be of any zone; what is read as UTC must not be later than the night for that."""
+    at_us = AS_OF + hours * HOUR_US
+    found = compare(claims((0, TODAY - DAY_US, INSTANT)), claims((0, at_us, LOCAL)), AS_OF)
+    assert told(found) == [(0, min(at_us, AS_OF))]
+    assert found.counts["lastmod_no_tz"] == 1 and found.counts["future_lastmod"] == 0
+
+
+def test_claims_without_zone_are_counted():
+    """Whatever becomes of them, those of unknown pages, too."""
+    rows = [(0, TODAY, LOCAL), (0, TODAY, INSTANT), (1, TODAY, DAY), (-1, TODAY, LOCAL), (2, 0, BAD)]
+    assert compare(claims(), claims(*rows), AS_OF).counts["lastmod_no_tz"] == 2
+
+
 def test_the_finer_of_two_claims_of_a_day_is_kept():
     """So that a second change on that day is seen."""
     day, noon, evening = (
