@@ -93,7 +93,9 @@ def observations(source: Source, rows: Captures) -> Iterator[Block]:
         bad = bad & ~left
         index = np.flatnonzero(bad)
         if len(index):
-            texts = [_cell(rows.url, i) + " | time=" + _cell(rows.at, i) for i in index.tolist()]
+            some = pa.array(index)
+            shown = zip(_shown(rows.url.take(some)), _shown(rows.at.take(some)), strict=True)
+            texts = [f"{url} | time={time}" for url, time in shown]
             yield rejected_rows(source.path, rows.numbers()[index].tolist(), "bad_timestamp", texts)
             left |= bad
     made = {"url": rows.url, "fetched_at": at}
@@ -163,12 +165,9 @@ def _subset(texts: pa.Array, suspects: Mask, pattern: str) -> Mask | None:
     return mask
 
 
-def _cell(array: pa.Array, row: int) -> str:
-    value = array.slice(row, 1)
-    if not columns.is_text(value.type):
-        return str(value[0].as_py())
-    raw = value.cast(pa.large_binary())[0].as_py()
-    return "(null)" if raw is None else str(raw.decode("utf-8", "replace"))
+def _shown(array: pa.Array) -> list[str]:
+    text = columns.clean(array)[0] if columns.is_text(array.type) else array
+    return ["(null)" if value is None else str(value)[:120] for value in text.to_pylist()]
 
 
 def _blank(digest: pa.Array) -> Mask:

@@ -39,6 +39,8 @@ _HEADER = re.compile(rb"[ \t,;|]?CDX(?:([ \t,;|])[A-Za-z](?:\1[A-Za-z])*)[ \t]*"
 _TIME = re.compile(rb"\d{8,18}")
 _URL = re.compile(rb"(?i)[a-z][a-z0-9+.-]*:")
 _STATUS = re.compile(rb"-?\d{1,4}|[-=]?")
+# Of a line that is to tell the layout.
+_LONGEST = 1 << 16
 _ZIPNUM = re.compile(rb"[^\t\n]+ \d{8,17}\t[^\t\n]+\t\d+\t\d+(?:\t\d+)?\r?")
 
 
@@ -161,8 +163,8 @@ def _find_layout(source: Source, part: bytes, line: int) -> tuple[int, _Layout |
     odd: list[tuple[int, bytes]] = []
     used = 0
     for i, text in enumerate(part.split(b"\n")):
-        fields = text.strip().split(b" ")
-        if _sound(fields):
+        fields = text[:_LONGEST].strip().split(b" ")
+        if _sound(fields) and len(fields) == text.strip().count(b" ") + 1:
             letters = (_FIRST + "?" * 3)[: len(fields)]
             return used, _layout(letters, b" ", source.path), list(_odd_lines(source, unknown, odd))
         odd.append((line + i, text))

@@ -20,7 +20,7 @@ from transforms.textformats import line_blocks
 
 # Keys may hold blanks and braces: the first time in front of an object ends one.
 _TIME = re.compile(rb"(?:^|[ \t])(\d{4,18})[ \t]+(?=\{)")
-_HEADER = re.compile(rb"[!@#]|[ \t]?CDXJ?(?:[ \t]\S+)*$")
+_HEADER = re.compile(rb"[!@#]|[ \t]?CDXJ?(?:[ \t]\S{1,40}){0,40}$")
 
 Ints = NDArray[np.int64]
 
