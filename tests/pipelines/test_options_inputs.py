@@ -66,3 +66,14 @@ def test_a_column_that_another_replaces_is_not_read(tmp_path):
 def test_options_that_cannot_work_are_told(given, named):
     _, problems = hows(**given)
     assert len(problems) == 1 and named in problems[0]
+
+
+def test_an_option_without_value_reaches_the_reader(tmp_path):
+    path = tmp_path / "index.cdx"
+    path.write_text("test,a)/x 20000800241623 https://a.test/x text/html 200 A - - 9 0 f\n")
+    parser = options_inputs.parser()
+    for given, expected in ((["--repair_cdx00"], 1), ([], 0)):
+        problems: list[str] = []
+        found = options_inputs.hows(vars(parser.parse_args(given)), problems)
+        assert len(rows(path, found["observations"])) == expected
+        assert problems == []
