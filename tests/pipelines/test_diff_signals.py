@@ -155,10 +155,10 @@ def test_a_night_of_an_older_version(nights):
     files = sorted((old.folder / "pages").glob("*.parquet"))
     for path in files:
         table = pq.read_table(path)
-        lacking = [n for n in table.schema.names if n.startswith("signal") or n == "volatile"]
+        lacking = [n for n in table.schema.names if n.startswith("signal") or n in ("volatile", "soft_404")]
         pq.write_table(table.drop_columns(lacking), path)
     manifest = old.manifest
-    for name in ("max_signal_shift", "signal_delay_minutes", "sitemaps", "siblings"):
+    for name in ("max_signal_shift", "signal_delay_minutes", "sitemaps", "siblings", "lower_soft_404"):
         manifest["options"].pop(name, None)
     (old.folder / "manifest.json").write_text(json.dumps(manifest))
     found = document(old.folder, nights.second.folder)

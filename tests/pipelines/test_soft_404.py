@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.pipelines.jobs import Night, at, crawls, nightly, seen, write_rows
+from tests.pipelines.jobs import Night, at, command, crawls, nightly, seen, write_rows
 
 HOME = "https://s.test/"
 LOST = [f"https://s.test/lost/{i}" for i in range(39)] + ["https://s.test/random-xyz"]
@@ -104,3 +104,11 @@ def test_a_page_that_comes_back_has_its_weight_again(nights, tmp_path):
     assert {u for u in LOST if not pages[u]["soft_404"]} == set(LOST[:5])
     assert pages[LOST[0]]["weight"] == pages[LOST[0]]["request_rate_per_day"]
     assert pages[LOST[9]]["weight"] == pytest.approx(pages[LOST[9]]["request_rate_per_day"] / 36, rel=1e-12)
+
+
+def test_what_moved_between_the_nights_says_so(nights):
+    folders = [str(nights[name].folder) for name in ("flagged", "lowered")]
+    code, printed, complaints = command("diff", *folders, f"--url={LOST[3]}")
+    assert code == 0, complaints
+    assert "soft 404" in printed and "yes, like many of its host" in printed and "lower_soft_404" in printed
+    assert "soft 404" not in command("diff", *folders, f"--url={LIVE[3]}")[1]
