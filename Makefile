@@ -13,7 +13,7 @@ AIRFLOW := tests/templates/airflow-constraints.txt
 PYTEST_ARGS ?= -n auto
 
 .PHONY: help setup nightly test lint format bench clean lock test-dataflow test-airflow
-.PHONY: prism flink test-cluster test-flink
+.PHONY: prism flink test-cluster test-flink test-consumers
 .DEFAULT_GOAL := help
 
 help:
@@ -26,6 +26,7 @@ help:
 	@echo "make flink    fetch Flink and Beam's job server for it into ~/.cache/recrawl; needs Maven"
 	@echo "make test-cluster   run the tests on Prism, its workers processes of their own"
 	@echo "make test-flink     run the tests on a Flink cluster; needs Java"
+	@echo "make test-consumers  give exports to the crawlers' own readers; needs Maven and Java, else only Scrapy's"
 	@echo "make lock     renew the lock file of the Dataflow template; UPGRADE=--upgrade takes newer versions"
 	@echo "make lint     check style (ruff) and types (mypy)"
 	@echo "make format   put the code into ruff's format"
@@ -92,6 +93,11 @@ test-flink: $(INSTALLED)
 	$(BIN)/python -m tests.cluster.fetch distribution
 	-$(BIN)/python -m tests.cluster.fetch flink
 	$(BIN)/python -m pytest tests/cluster tests/templates/test_kubernetes.py -m flink
+
+# What a registry does not give is named, and its tests are skipped.
+test-consumers: $(INSTALLED)
+	$(BIN)/python -m tests.consumers.fetch
+	$(BIN)/python -m pytest tests/consumers -m consumers
 
 lock: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --target build/uv 'uv>=0.13,<0.14'

@@ -8,10 +8,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 PAGES = [f"https://shop.test/p/{i}" for i in range(6)] + ["https://other.test/?q=a&b=c"]
-NUTCH_HEAD = (
-    "Url,Status code,Status name,Fetch Time,Modified Time,Retries since fetch,Retry interval seconds,"
-    "Retry interval days,Score,Signature,Metadata\n"
-)
 
 
 def fetched_at(page: int, visit: int = 0) -> datetime:
@@ -24,16 +20,17 @@ def digest(page: int, visit: int = 0) -> str:
 
 
 def nutch(folder: Path) -> int:
-    """`readdb -dump` as CSV, one row a page."""
-    lines = [NUTCH_HEAD]
+    """`readdb -dump` as JSON, one row a page, and the empty file that Hadoop lays beside it."""
+    lines = []
     for i, url in enumerate(PAGES):
-        due = fetched_at(i) + timedelta(days=30)
-        lines.append(
-            f'"{url}",2,"db_fetched",{due:%a %b %d %H:%M:%S} UTC {due:%Y},Thu Jan 01 00:00:00 UTC 1970,0,'
-            f'2592000.0,30.0,1.0,"{digest(i)}","_pst_:success(1), lastModified=0|||"\n'
-        )
+        row = {"url": url, "statusCode": 2, "statusName": "db_fetched"}
+        row["fetchTime"] = f"{fetched_at(i) + timedelta(days=30):%a %b %d %H:%M:%S UTC %Y}"
+        row |= {"modifiedTime": "Thu Jan 01 00:00:00 UTC 1970", "retriesSinceFetch": 0}
+        row |= {"retryIntervalSeconds": 2592000, "retryIntervalDays": 30, "score": 0.0}
+        lines.append(json.dumps(row | {"signature": digest(i), "metadata": {}}) + "\n")
     (folder / "dump").mkdir()
     (folder / "dump" / "part-r-00000").write_text("".join(lines))
+    (folder / "dump" / "_SUCCESS").write_text("")
     return len(PAGES)
 
 

@@ -1,0 +1,1 @@
+"""Exports, given to the programs that read them."""

@@ -1,0 +1,171 @@
+"""Each export as the program that it is for reads it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipelines.cli import main
+from tests.consumers.conftest import Java
+from tests.consumers.fetch import SCRAPY_PYTHON
+from tests.transforms.schedules import HOUR_US, START_US, crawl, write_night
+from transforms.export_formats import Wishes
+from transforms.exporting import export
+
+pytestmark = [pytest.mark.consumers, pytest.mark.timeout(300)]
+needs_scrapy = pytest.mark.skipif(not SCRAPY_PYTHON.exists(), reason="needs Scrapy: make test-consumers")
+URLS = [
+    'https://a.test/"q"?a=1&b=%20',
+    "https://a.test/é/中",
+    "https://b.test/back\\slash",
+    "https://b.test/a|b;c,d",
+]
+POINTS = """<plugin id="nutch-extensionpoints" name="points" version="1" provider-name="test">
+<extension-point id="org.apache.nutch.scoring.ScoringFilter" name="scoring"/></plugin>"""
+FETCHED = datetime(2026, 6, 1, 2, 3, 4, tzinfo=UTC)
+
+
+def written(tmp_path: Path, name: str, rows: list[dict], wishes: Wishes | None = None) -> Path:
+    out = tmp_path / "out"
+    out.mkdir(exist_ok=True)
+    export(write_night(tmp_path / "night", [rows]), name, str(out), wishes or Wishes())
+    return out
+
+
+class Nutch:
+    """A CrawlDb of four pages that were fetched at `FETCHED`, to be fetched again after 30 days."""
+
+    def __init__(self, java: Java, folder: Path) -> None:
+        self.java, self.folder, self.db = java, folder, folder / "crawldb"
+        (folder / "plugins" / "points").mkdir(parents=True)
+        (folder / "plugins" / "points" / "plugin.xml").write_text(POINTS)
+        seconds = round(FETCHED.timestamp())
+        pages = sorted(URLS, key=lambda url: url.encode())
+        (folder / "pages.tsv").write_text("".join(f"{u}\t{seconds}\t2592000\t{'ab' * 16}\n" for u in pages))
+        self("make", self.db, folder / "pages.tsv")
+
+    def __call__(self, *words: object) -> list[list[str]]:
+        return self.java("NutchDb", self.folder / "plugins", self.folder / "tmp", *words)
+
+    def inspected(self, capsys, form: str) -> dict:
+        """What recrawl reads of Nutch's own dump."""
+        dump = self.folder / f"dump-{len(list(self.folder.iterdir()))}"
+        self("dump", self.db, dump, form)
+        capsys.readouterr()
+        assert main(["inspect", *map(str, sorted(dump.glob("part-*"))), "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+
+def test_nutch_takes_every_seed(java, tmp_path):
+    given = [1.0, 1 / 30, 1e-9, 1e9]
+    rows = [
+        crawl(u, i, crawl_rate_per_day=r, value=r) for i, (u, r) in enumerate(zip(URLS, given, strict=True))
+    ]
+    rows += [crawl(URLS[0], HOUR_US)]
+    seeds = written(tmp_path, "nutch", rows)
+    nutch = Nutch(java, tmp_path)
+    nutch("inject", tmp_path / "new", seeds, "-")
+    found = {url: rest for url, *rest in nutch("show", tmp_path / "new")}
+    assert {u: int(rest[2]) for u, rest in found.items()} == dict(
+        zip(URLS, [86_400, 2_592_001, 2**31 - 1, 1], strict=True)
+    )
+    for url, rate in zip(URLS, given, strict=True):
+        status, score, every, fixed = found[url]
+        assert status == "db_unfetched" and float(fixed) == np.float32(int(every))
+        assert score != "1.0" and float(score) == pytest.approx(rate, rel=1e-6)
+
+
+def test_an_update_takes_values_that_are_not_nutchs_defaults(java, tmp_path):
+    """The control is what would be written without the rule: it is passed over."""
+    nutch = Nutch(java, tmp_path)
+    (tmp_path / "seeds").mkdir()
+    short = "".join(f"{u}\tnutch.score=7\tnutch.fetchInterval=100\n" for u in URLS)
+    (tmp_path / "seeds" / "short.txt").write_text(short)
+    nutch("inject", nutch.db, tmp_path / "seeds", "-update")
+    control = f"{URLS[0]}\tnutch.score=1.0\tnutch.fetchInterval=2592000\n"
+    (tmp_path / "seeds" / "short.txt").write_text(control)
+    nutch("inject", nutch.db, tmp_path / "seeds", "-update")
+    nutch(
+        "inject",
+        nutch.db,
+        written(tmp_path, "nutch", [crawl(URLS[1], crawl_rate_per_day=1 / 30, value=1.0)]),
+        "-update",
+    )
+    found = {url: rest for url, *rest in nutch("show", nutch.db)}
+    assert found[URLS[0]][1:3] == ["7.0", "100"]
+    assert found[URLS[1]][1:3] == ["1.0000001", "2592001"]
+
+
+@pytest.mark.parametrize(("form", "lost"), [("json", 0), ("csv", 1)])
+def test_recrawl_reads_nutchs_own_dump(java, tmp_path, capsys, form, lost):
+    """And why the README has JSON, and injects with -overwrite.
+
+    Nutch writes CSV by the low bytes of characters, so that a URL that is not ASCII is lost. After -update a
+    dump tells of fetches that never were.
+    """
+    nutch = Nutch(java, tmp_path)
+    said = nutch.inspected(capsys, form)
+    good = len(URLS) - lost
+    assert (said["format"], said["rows"], said["accepted"], said["pages"]) == ("nutch", 4, good, good)
+    assert said["rejected"] == ({"not_nutch": lost} if lost else {})
+    assert said["first"] == said["last"] == f"{FETCHED:%Y-%m-%dT%H:%M:%SZ}"
+    assert said["evidence"] == {"digest": good}
+    pages = [crawl(url, i, crawl_rate_per_day=1.0) for i, url in enumerate(URLS)]
+    seeds = written(tmp_path, "nutch", pages)
+    nutch("inject", nutch.db, seeds, "-update")
+    assert nutch.inspected(capsys, form)["last"] == "2026-06-30T02:03:04Z"
+    nutch("inject", nutch.db, seeds, "-overwrite")
+    said = nutch.inspected(capsys, form)
+    assert (said["rows"], said["accepted"], said["rejected"]["never_fetched"]) == (4, 0, good)
+
+
+def test_heritrix_takes_every_line(java, tmp_path):
+    longest = ["https://a.test/" + "x" * (2083 - 15), "https://a.test/" + "é" * ((2083 - 15) // 6)]
+    pages = [u for u in URLS if "\\" not in u] + longest
+    out = written(tmp_path, "heritrix", [crawl(u, i) for i, u in enumerate(pages)])
+    found = java("HeritrixLines", *out.iterdir())
+    assert len(found) == len(pages) and "refused" not in [cells[0] for cells in found]
+    assert [cells[1:] for cells in found] == [["", "null"]] * len(pages)
+    assert found[0][0].startswith("https://a.test/") and found[3][0] == longest[0]
+    # One more character, and Heritrix would not: these are left out of the files.
+    (tmp_path / "beyond.force").write_text("".join(f"F+ {u}{u[-1]}\n" for u in longest))
+    assert [cells[0] for cells in java("HeritrixLines", tmp_path / "beyond.force")] == ["refused", "refused"]
+
+
+def test_urlfrontier_takes_every_line(java, tmp_path):
+    out = written(
+        tmp_path,
+        "urlfrontier",
+        [crawl(u, i * 1_000_000) for i, u in enumerate(URLS)],
+        Wishes(crawl_id="shop"),
+    )
+    found = java("FrontierItems", out / "urlfrontier-urls.jsonl")
+    start = START_US // 1_000_000
+    assert found == [["KNOWN", u, u.split("/")[2], str(start + i), "shop"] for i, u in enumerate(URLS)]
+
+
+SPIDER = """
+import json, sys
+from scrapy.utils.request import request_from_dict
+for line in open(sys.argv[1], encoding="utf-8"):
+    request = request_from_dict(json.loads(line))
+    print(json.dumps([request.url, request.priority, request.dont_filter, request.meta]))
+"""
+
+
+@needs_scrapy
+def test_scrapy_takes_every_line(tmp_path):
+    rows = [crawl(u, i * HOUR_US, value=float("nan")) for i, u in enumerate([*URLS, "https://a.test/p"])]
+    out = written(tmp_path, "scrapy", rows)
+    command = [str(SCRAPY_PYTHON), "-c", SPIDER, str(out / "scrapy-requests.jsonl")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(priority, again) for _, priority, again, _ in found] == [(-i, True) for i in range(5)]
+    assert [meta["crawl_at"] for *_, meta in found] == [START_US // 1_000_000 + 3600 * i for i in range(5)]
+    assert found[4][0] == "https://a.test/p" and found[0][3]["recrawl_value"] is None
