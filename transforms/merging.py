@@ -7,6 +7,7 @@ wanted.
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Iterator
 
 import numpy as np
@@ -16,8 +17,9 @@ from numpy.typing import NDArray
 from transforms import schemas
 from transforms.nights import Night, NightError, stream
 
-MERGED_ROWS = 1 << 18
+MERGED_ROWS = 1 << 17
 LEAST_ROWS = 256
+_OTHER_FILES = 128
 _SCHEDULE = schemas.SCHEDULE.remove_metadata()
 
 
@@ -79,9 +81,10 @@ def merged(night: Night, first_only: bool = False) -> Iterator[pa.Table]:
     Raises
     ------
     NightError
-        A file is missing, damaged, or not in order of time.
+        A file is missing, damaged, or not in order of time; or there are more than the system lets be open.
     """
     files = night.files("schedule")
+    _open_at_once(night.folder, len(files))
     rows = max(MERGED_ROWS // max(len(files), 1), LEAST_ROWS)
     shards = [
         _Shard(path, stream(path, _SCHEDULE, rows), first_crawls(path, rows) if first_only else None)
@@ -101,6 +104,20 @@ def merged(night: Night, first_only: bool = False) -> Iterator[pa.Table]:
         due = table["due_at"].cast(pa.int64()).to_numpy()
         yield table.take(pa.array(np.argsort(due, kind="stable"))) if len(parts) > 1 else table
         shards = [shard for shard in shards if shard.fill()]
+
+
+def _open_at_once(folder: str, files: int) -> None:
+    """All shards are open while they are merged: ask the system for that many."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = files + _OTHER_FILES
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        raise NightError(
+            f"{folder}: {files} files of schedule/ are read side by side, and the system lets a process open "
+            f"{hard} at a time. Allow more (ulimit -n {wanted}), or run nights with a smaller --num_shards"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def first_crawls(path: str, batch_rows: int) -> NDArray[np.uint8]:

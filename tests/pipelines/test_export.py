@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +14,7 @@ from pipelines.cli import main
 from tests.transforms.schedules import HOUR_US, crawl, write_night
 from transforms.export_formats import FORMATS
 
+ROOT = Path(__file__).resolve().parents[2]
 ROWS = [
     crawl(f"https://shop.test/{i}", i * HOUR_US // 2, reason="new" if i == 1 else "due") for i in range(5)
 ]
@@ -110,6 +114,22 @@ def test_the_screen_names_what_was_written(tmp_path, capsys, night, name):
     assert main(["export", str(night), "--to", name, "--output", str(tmp_path / "out")]) == 0
     what = "pages" if FORMATS[name].first_only else "crawls"
     assert f"5 of 5 {what} to " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("limit", "code"), [("-Sn 200", 0), ("-n 200", 1)])
+def test_more_shards_than_open_files(tmp_path, limit, code):
+    """The soft limit is raised; the hard one is named, with what to do."""
+    write_night(tmp_path / "night", [[crawl(f"https://shop.test/{i}", i)] for i in range(220)])
+    run = f"ulimit {limit} && exec '{sys.executable}' -m pipelines.cli export night --to urls --output out"
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(["bash", "-c", run], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == code, done.stderr
+    if code:
+        assert (
+            "220 files of schedule/ are read side by side" in done.stderr and "ulimit -n 348" in done.stderr
+        )
+    else:
+        assert "220 of 220 crawls" in done.stdout
 
 
 # What recrawl reads of its own exports: never a fetch that was not there.
