@@ -214,7 +214,7 @@ def _stormcrawler(table: pa.Table, wishes: Wishes) -> bytes:
     routed = ('","routing":', key) if wishes.routing else ('"',)
     action = joined('{"update":{"_id":"', page, *routed, "}}")
     # What the topology has stored of a page stays; a page that it does not know is made.
-    body = joined('{"doc":{', due, '},"upsert":', document, "}")
+    body = joined('{"doc":{', due, ",", kept, '},"upsert":', document, "}")
     return _bytes(joined(action, "\n", body))
 
 

@@ -159,22 +159,42 @@ def test_a_schedule_that_was_kept_can_be_read_as_a_log(tmp_path, capsys, night, 
     assert (found["first"], found["last"]) == ("2026-07-01T00:00:00Z", "2026-07-01T02:00:00Z")
 
 
-def test_status_documents_after_a_fetch_are_the_fetch(tmp_path, capsys, night):
-    """The bulk requests applied to an index, and the fetch that the topology then stores."""
+def merged(stored: dict, change: dict) -> dict:
+    """An update as OpenSearch makes it: objects within objects are merged, all else is replaced."""
+    both = {k: merged(v, change[k]) for k, v in stored.items() if isinstance(v, dict) and k in change}
+    return stored | change | both
+
+
+@pytest.mark.parametrize("persisted", [False, True])
+def test_a_date_that_recrawl_has_set_is_no_sign_of_a_fetch(tmp_path, capsys, night, persisted):
+    """One interval before the next fetch there was one, but not where recrawl has moved it."""
     run(capsys, night, "--to", "stormcrawler", "--bulk", "--output", tmp_path / "out")
-    lines = (tmp_path / "out" / "stormcrawler-00000.ndjson").read_text().splitlines()
-    stored = {"lastProcessedDate": ["2026-06-30T05:06:07.000Z"], "fetchInterval": ["60"]}
+    stored = {"fetch%2EstatusCode": ["200"], "fetchInterval": ["1440"]}
+    if persisted:
+        stored["lastProcessedDate"] = ["2026-06-30T05:06:07.000Z"]
     index = []
-    for body in map(json.loads, lines[1::2]):
-        document = body["upsert"] | {"metadata": stored | body["upsert"]["metadata"]} | body["doc"]
-        index.append(document)
-    (tmp_path / "dump.jsonl").write_text("".join(json.dumps(d | {"status": "FETCHED"}) + "\n" for d in index))
+    for body in map(
+        json.loads, (tmp_path / "out" / "stormcrawler-00000.ndjson").read_text().splitlines()[1::2]
+    ):
+        document = {
+            "url": body["upsert"]["url"],
+            "status": "FETCHED",
+            "nextFetchDate": "2026-07-01T05:06:07.000Z",
+        }
+        index.append(merged(document | {"metadata": stored}, body["doc"]))
+    (tmp_path / "dump.jsonl").write_text("".join(json.dumps(d) + "\n" for d in index))
     found = inspected(capsys, tmp_path / "dump.jsonl")
-    assert (found["accepted"], found["first"], found["last"]) == (
-        5,
-        "2026-06-30T05:06:07Z",
-        "2026-06-30T05:06:07Z",
-    )
+    if persisted:
+        assert (found["accepted"], found["first"], found["last"]) == (5, *["2026-06-30T05:06:07Z"] * 2)
+    else:
+        assert (found["accepted"], found["rejected"]) == (0, {"no_fetch_time": 5})
+    # The topology stores a fetch with what metadata.persist lists: the date is its own again.
+    for document in index:
+        del document["metadata"]["recrawl%2Ereason"]
+        document["nextFetchDate"] = "2026-07-02T05:06:07.000Z"
+    (tmp_path / "dump.jsonl").write_text("".join(json.dumps(d) + "\n" for d in index))
+    if not persisted:
+        assert inspected(capsys, tmp_path / "dump.jsonl")["last"] == "2026-07-01T05:06:07Z"
 
 
 def test_lists_are_catalogues_once_they_have_a_head(tmp_path, capsys, night):

@@ -141,7 +141,7 @@ def test_bulk_requests_keep_what_the_topology_has_stored(tmp_path, monkeypatch):
         source = body["upsert"]
         page = hashlib.sha256(source["url"].encode()).hexdigest()
         assert action == {"update": {"_id": page, "routing": "a.test"}}
-        assert body == {"doc": {"nextFetchDate": source["nextFetchDate"]}, "upsert": source}
+        assert body == {"doc": {k: source[k] for k in ("nextFetchDate", "metadata")}, "upsert": source}
     texts, _ = made(tmp_path, rows, "stormcrawler", Wishes(bulk=True, routing=False))
     assert set(json.loads(texts["stormcrawler-00000.ndjson"].split("\n")[0])["update"]) == {"_id"}
 

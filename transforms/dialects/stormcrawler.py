@@ -25,7 +25,16 @@ DISCOVERED, FETCH_ERROR, ERROR, REDIRECTION = "DISCOVERED", "FETCH_ERROR", "ERRO
 STATUSES = (DISCOVERED, "FETCHED", FETCH_ERROR, ERROR, REDIRECTION)
 _MARKS = re.compile(rb'"status"\s*:\s*"(?:' + "|".join(STATUSES).encode() + rb')"')
 _LISTS = pa.list_(pa.string())
-METADATA = ("fetch%2EstatusCode", "fetch.statusCode", "signature", "lastProcessedDate", "fetchInterval")
+PLANNED = ("recrawl%2Ereason", "recrawl.reason")
+"""What `recrawl export` sets and a fetch removes: until then the due date is recrawl's own."""
+METADATA = (
+    "fetch%2EstatusCode",
+    "fetch.statusCode",
+    "signature",
+    "lastProcessedDate",
+    "fetchInterval",
+    *PLANNED,
+)
 _METADATA = pa.struct([(name, _LISTS) for name in METADATA])
 _DOCUMENT = [
     ("url", pa.string()),
@@ -47,7 +56,7 @@ def read(source: Source) -> Iterator[Block]:
     """Rows of a dump of the status index: bare documents, with `_source`, or a whole answer with hits.
 
     A page was fetched at `lastProcessedDate` (where the metadata persists it), else one `fetchInterval`, in
-    minutes, before `nextFetchDate`; without these it is left out.
+    minutes, before `nextFetchDate`; without these it is left out, as where recrawl has set that date.
     """
     for item in line_blocks(source.path, source.gzip):
         if isinstance(item, pa.RecordBatch):
@@ -124,6 +133,8 @@ def rows_of_state(
         pc.if_else(_is_number(metadata["fetchInterval"]), metadata["fetchInterval"], None), "double"
     )
     before = pc.cast(pc.round(pc.multiply(minutes, float(_MINUTE_US))), pa.int64(), safe=False)
+    planned = pc.or_(*(metadata[name].is_valid() for name in PLANNED))
+    before = pc.if_else(planned, None, before)
     seen = parse_times(metadata["lastProcessedDate"])[0].cast(pa.int64())
     at = pc.coalesce(seen, pc.subtract(due, before))
     timed = np.asarray(at.is_valid())
