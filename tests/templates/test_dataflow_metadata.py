@@ -39,7 +39,10 @@ EXAMPLES: dict[str, tuple[list[str], list[str]]] = {
     ),
     "requests_format": (["auto", "canonical"], ["Auto", ""]),
     "requests_columns": (["day=date,clicks=visits"], ["day", "day=date,"]),
-    "requests_site": (["https://shop.test", "http://shop.test:8080"], ["shop.test", "https://shop.test/", ""]),
+    "requests_site": (
+        ["https://shop.test", "http://shop.test:8080"],
+        ["shop.test", "https://shop.test/", ""],
+    ),
     "requests_day": (["2026-06-30"], ["30.06.2026", "2026-6-30", ""]),
     "own_user_agent": (["OurBot", "OurBot/1.0,Our other bot"], ["", "OurBot,"]),
     "repair_cdx00": (["true", "false"], ["yes", "1"]),
