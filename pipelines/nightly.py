@@ -88,7 +88,12 @@ def fold_settings(
         settings.as_of_us,
         Forgetting(settings.half_life_changes or None, settings.half_life_days),
         RequestClock(settings.as_of_us // DAY_MICROSECONDS, settings.request_half_life_days),
-        HostDefaults(settings.host_max_per_day, settings.host_min_gap_seconds, settings.horizon_us),
+        HostDefaults(
+            settings.host_max_per_day,
+            settings.host_min_gap_seconds,
+            settings.horizon_us,
+            settings.host_groups,
+        ),
         settings.group_columns,
         layout.num_shards,
         frozenset(layout.parts),
@@ -182,6 +187,7 @@ def build_pipeline(
     learned = overviews | "LearnPriors" >> LearnPriors(
         clock, settings.weight_by, settings.num_shards, with_signals
     )
+    shared = bool(layout.parts) or settings.host_groups
     groups = None
     if settings.group_columns:
         groups = AsSingleton(tables | "LearnGroupMeans" >> LearnGroupMeans(learned))
@@ -189,10 +195,10 @@ def build_pipeline(
         split_hosts = frozenset(layout.parts)
         groups = AsSingleton(tables | "LearnGiantMeans" >> LearnGroupMeans(learned, split_hosts))
     blocks = tables | "EstimateParameters" >> beam.ParDo(
-        EstimateParameters(clock, bool(layout.parts)), AsSingleton(learned), groups
+        EstimateParameters(clock, shared), AsSingleton(learned), groups
     ).with_output_types(ShardTables)
     shares = None
-    if layout.parts and settings.limits_hosts:
+    if shared and settings.limits_hosts:
         shares = AsSingleton(
             blocks
             | "ShareHostLimits"

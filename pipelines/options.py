@@ -119,6 +119,12 @@ class NightlyOptions(PipelineOptions):
             "clicks where there is a request log, else importance (default: %(default)s)",
         )
         plan.add_argument(
+            "--host_groups",
+            action="store_true",
+            help="hosts of --hosts with the same group, and all subdomains of a row like *.blog.test, share "
+            "one limit and one gap (default: off)",
+        )
+        plan.add_argument(
             "--lower_soft_404",
             action="store_true",
             help="pages of a host that look like one error page, soft_404 in pages/, weigh together what one "
@@ -328,6 +334,7 @@ class Settings:
         self.rows_per_batch: int = check.number("rows_per_batch", 1, 1e8, "rows", whole=True)
         self.allow_shrink: bool = bool(values["allow_shrink"])
         self.lower_soft_404: bool = bool(values["lower_soft_404"])
+        self.host_groups: bool = bool(values["host_groups"])
         self.group_columns: tuple[str, ...] = tuple(
             c.strip() for c in (values["group_columns"] or "").split(",") if c.strip()
         )

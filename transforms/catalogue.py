@@ -13,6 +13,7 @@ from policies.typing_ import FloatArray, IntArray, UIntArray
 from transforms import schemas
 from transforms.coding import ShardPages
 from transforms.hashing import hash_texts
+from transforms.host_groups import ANY, groups_of
 from transforms.inputs import InputError
 
 UNLIMITED_SLOTS = 1 << 62
@@ -23,11 +24,15 @@ META = "meta."
 
 @dataclass(frozen=True)
 class HostDefaults:
-    """Limits of hosts that the host list does not name, and the horizon they are turned into slots for."""
+    """Limits of hosts that the host list does not name, and the horizon they are turned into slots for.
+
+    `groups` tells whether hosts may share limits.
+    """
 
     max_per_day: float | None
     min_gap_seconds: float
     horizon_us: int
+    groups: bool = False
 
 
 def metadata_columns(catalogue: pa.Table | pa.RecordBatch) -> list[str]:
@@ -114,6 +119,11 @@ def _filled(column: pa.Array, value: float) -> FloatArray:
     return pc.fill_null(column, value).to_numpy(zero_copy_only=False)
 
 
+def named_hosts(limits: pa.Table) -> UIntArray:
+    """Hashes of the hosts that rows of `--hosts` name, without those for whole domains."""
+    return limits.filter(pc.invert(pc.starts_with(limits.column("host"), ANY))).column("host_hash").to_numpy()
+
+
 def join_hosts(
     pages: ShardPages,
     limits: pa.Table | None,
@@ -123,7 +133,7 @@ def join_hosts(
     as_of_us: int,
     no_time: int,
 ) -> pa.RecordBatch:
-    """The shard's `schemas.HOSTS_TABLE`.
+    """The shard's `schemas.HOSTS_TABLE`; where hosts are in groups also "unit_hash", the keys of these.
 
     Where a host is listed twice the tighter limit counts. A limit below one crawl per horizon becomes one
     slot with a gap of its interval. Slots of an earlier night from `as_of_us` on are not kept, tonight's take
@@ -146,6 +156,16 @@ def join_hosts(
             tightest = np.full(h, np.nan)
             combine.at(tightest, at[use], given[use])
             np.copyto(target, tightest, where=~np.isnan(tightest))
+    groups = None if limits is None else groups_of(pages.host.take(pa.array(first)), limits)
+    if groups is not None:
+        if not defaults.groups:
+            raise InputError("--hosts has rows with a group, or for all subdomains; give --host_groups, too")
+        mine = groups.unit_hash > 0
+        most = np.inf if defaults.max_per_day is None else defaults.max_per_day
+        shared = np.where(np.isnan(groups.max_per_day), most, groups.max_per_day)
+        max_per_day = np.where(mine, shared, max_per_day)
+        shared = np.where(np.isnan(groups.gap_seconds), defaults.min_gap_seconds, groups.gap_seconds)
+        gap_seconds = np.where(mine, shared, gap_seconds)
     gap_us = np.rint(np.minimum(gap_seconds * 1e6, _LONGEST_GAP_US)).astype(np.int64)
     with np.errstate(divide="ignore"):
         limit = np.minimum(max_per_day, np.where(gap_us > 0, DAY_US / np.maximum(gap_us, 1), np.inf))
@@ -171,7 +191,7 @@ def join_hosts(
         np.fmax.at(window, at, windows)
         given = np.where(given > as_of_us, np.minimum(given - gap_us[at], as_of_us), given)
         np.maximum.at(last_slot, at, given)
-    return pa.RecordBatch.from_arrays(
+    table = pa.RecordBatch.from_arrays(
         [
             pages.host.take(pa.array(first)),
             pa.array(host_hash),
@@ -184,6 +204,7 @@ def join_hosts(
         ],
         schema=schemas.HOSTS_TABLE,
     )
+    return table if groups is None else table.append_column("unit_hash", pa.array(groups.unit_hash))
 
 
 def _rows_of(sorted_hash: UIntArray, wanted: UIntArray) -> NDArray[np.int64]:

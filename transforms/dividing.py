@@ -14,7 +14,7 @@ from apache_beam.pvalue import AsSingleton
 from policies import giants, objectives, quotas, search
 from policies.errors import InfeasibleError
 from policies.page_state import NO_TIME
-from policies.typing_ import FloatArray, IntArray
+from policies.typing_ import FloatArray, IntArray, UIntArray
 from transforms.catalogue import DAY_US, UNLIMITED_SLOTS
 from transforms.coders import ShardTables
 from transforms.sharding import Layout
@@ -32,7 +32,8 @@ SEQUENCERS = ("lds", "greedy")
 class Carry:
     """What earlier nights owe to shards: slots given short so far, and the fraction of a slot in total.
 
-    `giants` has, by the hash of a giant host, what is owed to the host and then to each of its parts.
+    `giants` has, by the hash of a giant host or of a group of hosts, what is owed to it and then to each of
+    its parts.
     """
 
     shards: tuple[float, ...] = ()
@@ -95,9 +96,10 @@ class Night:
 
 @dataclass(frozen=True)
 class GiantPart:
-    """What a shard has of a giant host that has a limit or a gap. Times in UTC microseconds, gaps too.
+    """What a shard has of a giant host, or of a group of hosts, that has a limit or a gap.
 
-    `n_pages` and `n_new` count its pages, and those never crawled.
+    Times in UTC microseconds, gaps too. `host_hash` is that of the group where there is one. `n_pages` and
+    `n_new` count its pages, and those never crawled.
     """
 
     host_hash: int
@@ -168,7 +170,7 @@ def _giant_slots(
     host: int, parts: Mapping[int, GiantPart], due: int, night: Night, carry: Carry
 ) -> tuple[GiantSlots, list[float]]:
     """Slots of one giant host, at most `due`, and what its parts are owed then."""
-    shards = tuple(night.layout.shards_of(host))
+    shards = tuple(night.layout.shards_of(host) if host in night.layout.parts else sorted(parts))
     rate = np.array([parts[s].rate_per_day if s in parts else 0.0 for s in shards])
     some = next(iter(parts.values()))
     last = max(p.last_slot_us for p in parts.values())
@@ -187,29 +189,51 @@ def _giant_slots(
 
 
 def limited_giants(hosts: pa.RecordBatch, layout: Layout) -> IntArray:
-    """Rows of the hosts of a shard that are split and have a limit or a gap."""
-    split = np.isin(hosts.column("host_hash").to_numpy(), np.array(sorted(layout.parts), np.uint64))
+    """Rows of the hosts of a shard that are split or in a group, and have a limit or a gap."""
     limited = hosts.column("max_slots").to_numpy() < UNLIMITED_SLOTS
-    return np.flatnonzero(split & (limited | (hosts.column("gap_us").to_numpy() > 0)))
+    return np.flatnonzero((_units(hosts, layout) > 0) & (limited | (hosts.column("gap_us").to_numpy() > 0)))
+
+
+def _units(hosts: pa.RecordBatch, layout: Layout) -> UIntArray:
+    """What a host shares its limit with: the hash of its group, else its own where it is split, else 0."""
+    host_hash = hosts.column("host_hash").to_numpy()
+    unit = np.where(np.isin(host_hash, np.array(sorted(layout.parts), np.uint64)), host_hash, np.uint64(0))
+    if "unit_hash" not in hosts.schema.names:
+        return unit
+    group = hosts.column("unit_hash").to_numpy()
+    return np.where(group > 0, group, unit)
+
+
+def limited_units(hosts: pa.RecordBatch, layout: Layout) -> dict[int, IntArray]:
+    """Rows of the hosts of a shard by what they share a limit with, in order of their first rows."""
+    unit = _units(hosts, layout)
+    rows: dict[int, list[int]] = {}
+    for row in limited_giants(hosts, layout).tolist():
+        rows.setdefault(int(unit[row]), []).append(row)
+    return {u: np.array(r, np.int64) for u, r in rows.items()}
+
+
+def pages_of(start: IntArray, rows: IntArray) -> IntArray:
+    """The pages of some hosts: (k,) int64, where those of host j are start[j] to start[j + 1]."""
+    return np.concatenate([np.arange(start[row], start[row + 1]) for row in rows.tolist()])
 
 
 def shard_total(
     folded_hosts: pa.RecordBatch, rate_per_day: FloatArray, shard: int, layout: Layout
 ) -> ShardTotal:
     """What `divide_slots` needs to know of a shard with giant hosts."""
-    rows = limited_giants(folded_hosts, layout)
     start = np.concatenate([[0], np.cumsum(folded_hosts.column("n_pages").to_numpy(), dtype=np.int64)])
-    hosts = folded_hosts.take(pa.array(rows))
     rest = np.ones(len(rate_per_day), np.bool_)
     parts = []
-    names = ("host_hash", "n_pages", "n_new", "max_slots", "gap_us")
-    columns = (hosts.column(n).to_numpy().tolist() for n in names)
-    last = microseconds(hosts.column("last_slot_at")).tolist()
-    for row, host_hash, n_pages, n_new, *limits in zip(rows.tolist(), *columns, last, strict=True):
-        pages = slice(start[row], start[row + 1])
+    for unit, rows in limited_units(folded_hosts, layout).items():
+        hosts = folded_hosts.take(pa.array(rows))
+        pages = pages_of(start, rows)
         rest[pages] = False
+        n_pages, n_new = (int(hosts.column(n).to_numpy().sum()) for n in ("n_pages", "n_new"))
+        most, gap_us = (int(hosts.column(n)[0].as_py()) for n in ("max_slots", "gap_us"))
+        last_us = int(microseconds(hosts.column("last_slot_at")).max())
         rate = float(rate_per_day[pages].sum())
-        parts.append(GiantPart(host_hash, rate, n_pages, n_new, *limits))
+        parts.append(GiantPart(unit, rate, n_pages, n_new, most, gap_us, last_us))
     return ShardTotal(shard, float(rate_per_day[rest].sum()), tuple(parts))
 
 
@@ -220,7 +244,7 @@ class _ShardTotal(beam.DoFn):
     def process(self, tables: ShardTables, result: search.SearchResult) -> Iterator[ShardTotal]:
         block, objective = tables_to_block(tables), objectives.get(self._night.objective)
         hosts = tables.tables.get("hosts")
-        if not self._night.layout.parts or hosts is None:
+        if hosts is None or not (self._night.layout.parts or "unit_hash" in hosts.schema.names):
             yield ShardTotal(tables.shard, search.shard_total_per_day(block, objective, result))
             return
         rate = search.allocate(block, objective, result).crawl_rate_per_day

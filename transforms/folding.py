@@ -22,7 +22,7 @@ from policies.signal_fold import SignalFold
 from policies.signal_state import bring_to_present
 from policies.typing_ import BoolArray, FloatArray, Int32Array, IntArray, UIntArray
 from transforms import schemas
-from transforms.catalogue import DAY_US, HostDefaults, join_catalogue, join_hosts
+from transforms.catalogue import DAY_US, HostDefaults, join_catalogue, join_hosts, named_hosts
 from transforms.coders import KEPT, ShardTables
 from transforms.coding import code_pages
 from transforms.judging import forecast_of, judged_of
@@ -406,7 +406,7 @@ class ShardFold:
         )
         limits = self._table("hosts")
         if limits is not None:
-            listed_hash = limits.column("host_hash").to_numpy()
+            listed_hash = named_hosts(limits)
             unknown = ~np.isin(listed_hash, pages.host_hash) & self._is_home(listed_hash, shard)
             self.counts.add("hosts_unmatched", int(unknown.sum()))
         listed, duplicates = join_catalogue(pages, self._table("pages"), metadata, settings.group_columns)

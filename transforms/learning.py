@@ -322,7 +322,8 @@ def solver_tables(estimated: ShardTables, with_hosts: bool) -> ShardTables:
     hosts = estimated.tables["hosts"]
     more: dict[str, pa.Array] = {}
     if with_hosts:
-        more = {n: hosts.column(n) for n in ("host_hash", "max_slots", "gap_us", "last_slot_at")}
+        names = ("host_hash", "max_slots", "gap_us", "last_slot_at", "unit_hash")
+        more = {n: hosts.column(n) for n in names if n in hosts.schema.names}
         new = estimated.tables["pages"].column("last_attempt_at").is_null().to_numpy(zero_copy_only=False)
         host = estimated.tables["pages"].column("host_code").to_numpy()
         more["n_new"] = pa.array(np.bincount(host[new], minlength=hosts.num_rows))

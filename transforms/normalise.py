@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from policies.lastmods import BAD
 from transforms import columns, schemas, times
+from transforms.host_groups import group_names
 from transforms.inputs import InputError
 from transforms.joining import page_urls
 from transforms.lastmods import parse_lastmods
@@ -98,7 +99,7 @@ KINDS = {
         ),
         Kind("sitemaps", schemas.SITEMAPS, (("url",),), ("lastmod",)),
         Kind("pages", schemas.PAGES, (("url",),), ("importance", "min_rate_per_day", "max_rate_per_day")),
-        Kind("hosts", schemas.HOSTS, (("host",), ("max_per_day", "min_gap_seconds")), key="host"),
+        Kind("hosts", schemas.HOSTS, (("host",), ("max_per_day", "min_gap_seconds", "group")), key="host"),
     )
 }
 # No input of a night: a replay reads when pages changed.
@@ -472,6 +473,7 @@ def _hosts(block: _Block, table: HostTable | None) -> Made:
     made = {"host": pa.array(hosts, pa.string())}
     for name in ("max_per_day", "min_gap_seconds"):
         made[name] = _read(block, name, columns.amount, pa.float64(), name)
+    made["group"] = group_names(made["host"], block.column("group"))
     bad = np.flatnonzero(block.reason)
     if len(bad):
         i = int(bad[0])

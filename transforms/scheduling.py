@@ -19,7 +19,7 @@ from policies.value_curves import ValueCurves
 from transforms import schemas
 from transforms.catalogue import DAY_US, META, UNLIMITED_SLOTS
 from transforms.coders import ShardTables
-from transforms.dividing import Night, Quotas, limited_giants
+from transforms.dividing import Night, Quotas, limited_giants, limited_units, pages_of
 from transforms.group_tables import GroupTable
 from transforms.learning import Learned, RequestClock, estimate_shard, solver_tables
 from transforms.sharing import ByHost, share_limits
@@ -232,15 +232,13 @@ class ScheduledShard:
         if not len(rows):
             return self._in_order(pages, offsets, np.arange(len(self._rate)))
         start = np.concatenate([[0], np.cumsum(self._hosts.column("n_pages").to_numpy(), dtype=np.int64)])
-        host_hash = self._hosts.column("host_hash").to_numpy()
         parts = []
-        whole = np.ones(len(host_hash), np.bool_)
+        whole = np.ones(len(start) - 1, np.bool_)
         whole[rows] = False
         rest = np.flatnonzero(np.repeat(whole, np.diff(start)))
         parts.append((rest, self._in_order(pages.of_hosts(whole), offsets, rest)))
-        for row in rows.tolist():
-            giant = plan.giants[int(host_hash[row])]
-            mine = np.arange(start[row], start[row + 1])
+        for unit, some in limited_units(self._hosts, self._night.layout).items():
+            giant, mine = plan.giants[unit], pages_of(start, some)
             own = giant.slots.offsets_us(giant.shards.index(self._shard))
             parts.append((mine, self._in_order(pages.rows(mine), own, mine)))
         return giants.merge_sequences(parts, len(self._rate))

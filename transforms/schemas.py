@@ -54,7 +54,13 @@ PAGES = _schema(
     ],
 )
 HOSTS = _schema(
-    "hosts", [("host", pa.string()), ("max_per_day", pa.float64()), ("min_gap_seconds", pa.float64())]
+    "hosts",
+    [
+        ("host", pa.string()),
+        ("max_per_day", pa.float64()),
+        ("min_gap_seconds", pa.float64()),
+        ("group", pa.string()),
+    ],
 )
 
 # A row that could not be used: where it came from, why, and what it looked like.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from policies.typing_ import IntArray, UIntArray
+from policies.typing_ import BoolArray, IntArray, UIntArray
 
 MAX_BUFFERED_BYTES = 256 << 20
 # A host is giant from this share of a mean shard on; what was split stays so down to a quarter of that.
@@ -117,7 +117,7 @@ def partition(batch: pa.RecordBatch, layout: Layout) -> Iterator[tuple[int, pa.R
     ----------
     batch : RecordBatch, n rows
         With a column `host_hash`, uint64, and, where its rows are pages, `url_hash`. Rows without pages say
-        something of a host: every shard of a giant host gets them.
+        something of a host: every shard of a giant host gets them, and all shards those of groups of hosts.
     layout : Layout
 
     Yields
@@ -130,8 +130,13 @@ def partition(batch: pa.RecordBatch, layout: Layout) -> Iterator[tuple[int, pa.R
     host_hash = batch.column("host_hash").to_numpy()
     if "url_hash" in batch.schema.names:
         shard = layout.shard(host_hash, batch.column("url_hash").to_numpy())
-    elif layout.parts:
-        rows = [(row, s) for row, h in enumerate(host_hash.tolist()) for s in layout.shards_of(h)]
+    elif layout.parts or _grouped(batch).any():
+        every, grouped = range(layout.num_shards), _grouped(batch).tolist()
+        rows = [
+            (row, s)
+            for row, h in enumerate(host_hash.tolist())
+            for s in (every if grouped[row] else layout.shards_of(h))
+        ]
         at, shard = np.array(rows, np.int64).T
         batch = batch.take(pa.array(at))
         host_hash = host_hash[at]
@@ -144,6 +149,13 @@ def partition(batch: pa.RecordBatch, layout: Layout) -> Iterator[tuple[int, pa.R
         if size:
             yield number, whole.slice(at_row, size)
             at_row += size
+
+
+def _grouped(batch: pa.RecordBatch) -> BoolArray:
+    """Rows that say something of a group of hosts, wherever these are: (n,) bool."""
+    if "group" not in batch.schema.names:
+        return np.zeros(batch.num_rows, np.bool_)
+    return batch.column("group").is_valid().to_numpy(zero_copy_only=False)
 
 
 class ShardBuffer:

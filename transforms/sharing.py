@@ -1,4 +1,4 @@
-"""Limits of giant hosts, shared among the shards that hold their pages.
+"""Limits of giant hosts and of groups of hosts, shared among the shards that hold their pages.
 
 A host at its limit is a budget problem of its own: find the multiplier at which its pages ask for the limit.
 It is solved by the rounds of `transforms.solving` before the search for all pages, and each shard then gets
@@ -19,6 +19,8 @@ from apache_beam.pvalue import AsSingleton
 
 from policies import objectives, search
 from policies.demand import BUDGET_UNITS
+from policies.signal_block import SignalBlock
+from policies.typing_ import BoolArray, IntArray
 from transforms.coders import ShardTables
 from transforms.combining import CombineShards
 from transforms.solving import Merge, signals_to_table, table_to_signals
@@ -67,41 +69,78 @@ class Share:
         return used + self.result.unspent_per_day * len(block) / self.pages
 
 
-def parts_of_hosts(
-    tables: ShardTables, hosts: Collection[int], budget_per_day: float
-) -> Iterator[tuple[int, int, float, search.PageBlock]]:
-    """A shard's parts of the `hosts` that have a limit below the budget.
+class Parts:
+    """A shard's parts of hosts and groups that have a limit below the budget.
 
-    Yields
-    ------
-    (host_hash, row of the host, limit per day, PageBlock)
+    Attributes
+    ----------
+    rows : dict of int to (r,) int64
+        Rows of the hosts of each, by the hash of the group, else of the host.
     """
-    table, pages = tables.tables.get("hosts"), tables.tables["pages"]
-    if table is None:
-        return
-    sizes, limit = table.column("n_pages").to_numpy(), table.column("limit_per_day").to_numpy()
-    host_hash = table.column("host_hash").to_numpy()
-    start = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
-    chosen = np.isin(host_hash, np.array(sorted(hosts), np.uint64)) & (limit > 0) & (limit < budget_per_day)
-    signals = table_to_signals(tables.tables.get("signals"))
-    for row in np.flatnonzero(chosen).tolist():
-        part = pages.slice(start[row], sizes[row])
-        columns = {name: part.column(name).to_numpy() for name in part.schema.names}
-        mine = None if signals is None else signals.slice(start[row], start[row + 1])
-        block = search.PageBlock(**columns, signals=mine if mine else None)
-        yield int(host_hash[row]), row, float(limit[row]), block
+
+    def __init__(
+        self, tables: ShardTables, hosts: Collection[int], budget_per_day: float, groups: bool = False
+    ) -> None:
+        """`hosts` has the hashes of hosts and groups to look at; with `groups` all groups are."""
+        self.rows: dict[int, IntArray] = {}
+        table, self._pages = tables.tables.get("hosts"), tables.tables["pages"]
+        if table is None:
+            return
+        sizes, self._limit = table.column("n_pages").to_numpy(), table.column("limit_per_day").to_numpy()
+        unit, grouped = table.column("host_hash").to_numpy(), np.zeros(len(sizes), np.bool_)
+        if "unit_hash" in table.schema.names:
+            group = table.column("unit_hash").to_numpy()
+            grouped = group > 0
+            unit = np.where(grouped, group, unit)
+        self._start = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+        chosen = np.isin(unit, np.array(sorted(hosts), np.uint64)) | (grouped & groups)
+        chosen &= (self._limit > 0) & (self._limit < budget_per_day)
+        self._signals = table_to_signals(tables.tables.get("signals"))
+        rows: dict[int, list[int]] = {}
+        for row in np.flatnonzero(chosen).tolist():
+            rows.setdefault(int(unit[row]), []).append(row)
+        self.rows = {u: np.array(r, np.int64) for u, r in rows.items()}
+
+    def limit_per_day(self, unit: int) -> float:
+        """The limit of a host or group."""
+        return float(self._limit[self.rows[unit][0]])
+
+    def of_host(self, row: int) -> search.PageBlock:
+        """The pages of the host in this row."""
+        first, last = int(self._start[row]), int(self._start[row + 1])
+        signals = None if self._signals is None else self._signals.slice(first, last)
+        return _block(self._pages.slice(first, last - first), signals)
+
+    def block(self, unit: int) -> search.PageBlock:
+        """The pages of all hosts of a group, or of a host."""
+        rows = self.rows[unit]
+        if len(rows) == 1:
+            return self.of_host(int(rows[0]))
+        mine = self.mask(rows)
+        signals = None if self._signals is None else self._signals.take(mine)
+        return _block(self._pages.filter(pa.array(mine)), signals)
+
+    def mask(self, rows: IntArray) -> BoolArray:
+        """Which pages are of the hosts in these rows."""
+        chosen = np.zeros(len(self._start) - 1, np.bool_)
+        chosen[rows] = True
+        return np.repeat(chosen, np.diff(self._start))
+
+
+def _block(pages: pa.RecordBatch, signals: SignalBlock | None) -> search.PageBlock:
+    columns = {name: pages.column(name).to_numpy() for name in pages.schema.names}
+    return search.PageBlock(**columns, signals=signals if signals else None)
 
 
 def _only_parts(tables: ShardTables, hosts: Collection[int], budget_per_day: float) -> ShardTables:
-    """The tables of nothing but a shard's parts of the `hosts`: what the rounds go over."""
+    """The tables of nothing but a shard's parts of the `hosts` and groups: what the rounds go over."""
     table, pages = tables.tables.get("hosts"), tables.tables["pages"]
-    rows = [row for _, row, _, _ in parts_of_hosts(tables, hosts, budget_per_day)]
-    if table is None or not rows:
+    found = Parts(tables, hosts, budget_per_day, True)
+    if table is None or not found.rows:
         return replace(tables, tables={"pages": pages.slice(0, 0)})
-    chosen = np.zeros(table.num_rows, np.bool_)
-    chosen[rows] = True
-    is_mine = np.repeat(chosen, table.column("n_pages").to_numpy())
-    parts = {"pages": pages.filter(pa.array(is_mine)), "hosts": table.filter(pa.array(chosen))}
+    rows = np.sort(np.concatenate(list(found.rows.values())))
+    is_mine = found.mask(rows)
+    parts = {"pages": pages.filter(pa.array(is_mine)), "hosts": table.take(pa.array(rows))}
     signals = table_to_signals(tables.tables.get("signals"))
     if signals is not None:
         parts["signals"] = signals_to_table(signals.take(is_mine))
@@ -109,14 +148,15 @@ def _only_parts(tables: ShardTables, hosts: Collection[int], budget_per_day: flo
 
 
 def share_limits(tables: ShardTables, shares: ByHost, objective: str, budget_per_day: float) -> ShardTables:
-    """A shard's solver tables with the limits of its parts of giant hosts."""
-    parts = list(parts_of_hosts(tables, shares.values, budget_per_day))
-    if not parts:
+    """A shard's solver tables with the limits of its parts of giant hosts, and of hosts in groups."""
+    parts = Parts(tables, shares.values, budget_per_day)
+    if not parts.rows:
         return tables
     hosts = tables.tables["hosts"]
     limit = hosts.column("limit_per_day").to_numpy().copy()
-    for host, row, _, block in parts:
-        limit[row] = shares.values[host].of_part(block, objectives.get(objective))
+    for unit, rows in parts.rows.items():
+        for row in rows.tolist():
+            limit[row] = shares.values[unit].of_part(parts.of_host(row), objectives.get(objective))
     at = hosts.schema.get_field_index("limit_per_day")
     limited = hosts.set_column(at, hosts.schema.field(at), pa.array(limit))
     return replace(tables, tables=tables.tables | {"hosts": limited})
@@ -128,10 +168,11 @@ class _SurveyParts(beam.DoFn):
 
     def process(self, tables: ShardTables) -> Iterator[ByHost]:
         objective = objectives.get(self._objective)
+        parts = Parts(tables, self._hosts, self._budget, True)
         yield ByHost(
             {
-                host: search.survey(block, objective, limit)
-                for host, _, limit, block in parts_of_hosts(tables, self._hosts, self._budget)
+                unit: search.survey(parts.block(unit), objective, parts.limit_per_day(unit))
+                for unit in parts.rows
             }
         )
 
@@ -142,11 +183,9 @@ class _DemandOfParts(beam.DoFn):
 
     def process(self, tables: ShardTables, states: ByHost) -> Iterator[ByHost]:
         objective = objectives.get(self._objective)
+        parts = Parts(tables, states.values, self._budget)
         yield ByHost(
-            {
-                host: search.demand(block, objective, states.values[host])
-                for host, _, _, block in parts_of_hosts(tables, states.values, self._budget)
-            }
+            {unit: search.demand(parts.block(unit), objective, states.values[unit]) for unit in parts.rows}
         )
 
 

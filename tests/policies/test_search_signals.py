@@ -32,7 +32,7 @@ from tests.policies.signal_problems import (
 )
 from tests.policies.test_search import codes_of, rates_of, run_distributed, totals_of
 from transforms.coders import ShardTables
-from transforms.sharing import _only_parts, parts_of_hosts
+from transforms.sharing import Parts, _only_parts
 from transforms.solving import SolveMultiplier, block_to_tables, tables_to_block
 
 SEEDS = st.integers(0, 2**32)
@@ -369,13 +369,35 @@ def test_tables_carry_signals_there_and_back_and_to_parts_of_hosts():
     narrow = _only_parts(tables, [7, 9], 30.0)
     assert isinstance(narrow, ShardTables) and narrow.tables["pages"].num_rows == 40
     for given_tables in (tables, narrow):
-        found = {host: part for host, _, _, part in parts_of_hosts(given_tables, [7, 9], 30.0)}
+        parts = Parts(given_tables, [7, 9], 30.0)
+        found = {host: parts.block(host) for host in parts.rows}
         for host, rows in ((7, slice(0, 10)), (9, slice(30, 60))):
             mine = (problem.row >= rows.start) & (problem.row < rows.stop)
             np.testing.assert_array_equal(found[host].signals.row, problem.row[mine] - rows.start)
             np.testing.assert_array_equal(
                 found[host].signals.signal_weight, problem.pages.signal_weight[mine]
             )
+
+
+def test_hosts_of_a_group_are_one_part():
+    """In whatever rows they are; each keeps its own pages."""
+    problem = random_signal_problem(34, n=60, constrained=False, share=0.5)
+    sizes, limit = np.array([10, 20, 30]), np.full(3, 0.5)
+    problem = replace(problem, plain=replace(problem.plain, budget=30.0, sizes=sizes, limit=limit))
+    more = {"host_hash": pa.array([7, 8, 9], pa.uint64()), "unit_hash": pa.array([70, 0, 70], pa.uint64())}
+    tables = block_to_tables(4, problem.block(), more)
+    pages = np.r_[0:10, 30:60]
+    for given_tables, hosts, groups in ((tables, [], True), (tables, [70], False)):
+        parts = Parts(given_tables, hosts, 30.0, groups)
+        assert {unit: rows.tolist() for unit, rows in parts.rows.items()} == {70: [0, 2]}
+        block = parts.block(70)
+        np.testing.assert_array_equal(block.change_rate_per_day, problem.block().change_rate_per_day[pages])
+        mine = np.isin(problem.row, pages)
+        np.testing.assert_array_equal(pages[block.signals.row], problem.row[mine])
+        assert [len(parts.of_host(row)) for row in (0, 2)] == [10, 30] and parts.limit_per_day(70) == 0.5
+    narrow = _only_parts(tables, [8], 30.0)
+    assert narrow.tables["pages"].num_rows == 60  # the groups, and host 8
+    assert list(Parts(narrow, [7], 30.0).rows) == []  # no host beside its group
 
 
 @pytest.mark.parametrize(

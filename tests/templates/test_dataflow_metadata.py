@@ -54,6 +54,7 @@ EXAMPLES: dict[str, tuple[list[str], list[str]]] = {
     "sitemaps": (["gs://site/sitemaps/*.xml.gz"], ["https://site.test/sitemap.xml"]),
     "sitemap_pages": (["true", "false"], ["yes", "1"]),
     "lower_soft_404": (["true", "false"], ["yes", "1"]),
+    "host_groups": (["true", "false"], ["yes", "1"]),
     "state": (
         ["gs://nights/2026-06-30/state", "gs://nights/2026-06-30/state/"],
         ["gs://nights", "gs://nights/", "state", "gs://nights/a,gs://nights/b"],
