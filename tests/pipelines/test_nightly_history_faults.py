@@ -203,7 +203,7 @@ def test_repeated_lines_and_double_fetches_are_one_visit(night):
 
 
 def test_blanks_around_a_url_make_no_other_page(night):
-    """C11; what is escaped is part of the URL."""
+    """A blank behind a URL makes another page; what is escaped is part of the URL."""
     assert [u for u in night.urls() if "blank.test" in u] == [
         "https://blank.test/x",
         "https://blank.test/x%20",
