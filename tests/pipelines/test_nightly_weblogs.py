@@ -56,7 +56,7 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> Night:
 
 
 def test_own_hits_and_bots_give_no_importance(night: Night):
-    """G6."""
+    """A crawler that reads its own hits as clicks would crawl what it has crawled."""
     assert night.code == 0
     assert clicked(night) == [PAGES[1]]
     rates = [night.page(url)["request_rate_per_day"] for url in PAGES[1:5]]
@@ -74,7 +74,7 @@ def test_the_share_of_clicks_that_join_a_page_is_told(night: Night):
 
 
 def test_a_slow_host_takes_its_time_and_no_one_elses(night: Night):
-    """F9: 120 s are 30 slots an hour; the other host has all that it can use."""
+    """120 s are 30 slots an hour; the other host has all that it can use."""
     hours = {
         host: Counter(row["due_at"].hour for row in night.slots_of(*urls))
         for host, urls in (("slow", PAGES), ("free", OTHER))
@@ -95,7 +95,7 @@ def test_a_log_without_its_site_is_told_before_the_night(tmp_path: Path):
 
 
 def test_a_log_of_strangers_and_a_full_export_are_warned_of(tmp_path: Path):
-    """G3; and URLs that no page has, which most often are written otherwise."""
+    """A cut export; and URLs that no page has, which most often are written otherwise."""
     rows = "".join(f"https://www.shop.test/{i},1,2,50%,1\n" for i in range(1000))
     path = tmp_path / "Pages-2026-06-29.csv"
     path.write_text("Top pages,Clicks,Impressions,CTR,Position\n" + rows)
@@ -107,7 +107,7 @@ def test_a_log_of_strangers_and_a_full_export_are_warned_of(tmp_path: Path):
 
 
 def test_inputs_without_a_click_are_no_error(tmp_path: Path):
-    """E16: header only, or nothing but bots."""
+    """Header only, or nothing but bots."""
     header = tmp_path / "Search appearance.csv"
     header.write_text("Search appearance,Clicks,Impressions,CTR,Position\n")
     bots = tmp_path / "access.log"

@@ -74,7 +74,7 @@ def test_forms_of_one_click(name: str, tmp_path: Path):
 
 
 def test_hosts_of_lines(tmp_path: Path):
-    """G1: the same line with the host behind it; and the other places and spellings."""
+    """The same line with the host behind it; and the other places and spellings."""
     quoted = line(referer=r"https://search.test/?q=a \"b\"")
     hosts = {
         quoted: "https://site.test",
@@ -111,7 +111,7 @@ def test_targets_as_urls(tmp_path: Path):
 
 
 def test_what_is_no_click_is_left_out_and_counted(tmp_path: Path):
-    """G6 in small: the first reason counts, and every line has one."""
+    """The first reason counts, and every line has one."""
     lines = {
         line("-", "408", "-"): "no_request",
         line(r"\x16\x03\x01\x02\x00", "400", "-"): "no_request",

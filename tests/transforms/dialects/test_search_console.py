@@ -92,7 +92,7 @@ def test_a_table_without_dates_asks_for_the_day(tmp_path: Path):
 
 @pytest.mark.parametrize(("rows", "truncated"), [(999, 0), (1000, 1), (1001, 0)])
 def test_as_many_rows_as_are_exported_at_most_are_told(rows: int, truncated: int, tmp_path: Path):
-    """G3."""
+    """A cut export: pages beyond the thousandth are not asked for less than those in it."""
     pages = "".join(f"https://shop.test/{i},1,2,50%,1\n" for i in range(rows))
     path = write(tmp_path, "Top pages,Clicks,Impressions,CTR,Position\n" + pages, "Pages.csv")
     notes = Counts()
@@ -123,7 +123,7 @@ def test_fragments_join_their_page(tmp_path: Path):
 
 @pytest.mark.parametrize("header", ["Search appearance,Clicks,Impressions,CTR,Position", "A;B;C;D;E"])
 def test_a_header_alone_is_no_row_and_no_error(header: str, tmp_path: Path):
-    """E16."""
+    """A header and no row: nothing was asked for."""
     found = read(write(tmp_path, header + "\n", "Search appearance.csv"), "requests")
     assert found.forms == ["search_console"] and found.lines == 0
 

@@ -122,7 +122,7 @@ def test_every_line_has_an_end(tmp_path: Path):
 
 
 def test_a_header_alone_is_no_row_and_no_error(tmp_path: Path):
-    """E16."""
+    """Directives and no row: nothing was asked for."""
     found = read(write(tmp_path, IIS), "requests")
     assert found.forms == ["w3c"] and found.lines == 0
 
