@@ -14,7 +14,7 @@ from pipelines.options import OptionsError
 from transforms import schemas
 from transforms.converting import Converted, convert
 from transforms.formats import How
-from transforms.inputs import InputError, match_files
+from transforms.inputs import InputError, list_files, match_files
 from transforms.inspecting import kinds_of
 from transforms.sinks import write_file
 
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = DESCRIPTION
     parser.epilog = EXIT_HELP
     parser.add_argument("files", nargs="+", metavar="FILES", help="files, folders or globs")
-    parser.add_argument("--output", metavar="DIR", help="folder for the Parquet files (required)")
+    parser.add_argument("--output", metavar="DIR", help="new folder for the Parquet files (required)")
     parser.add_argument("--kind", choices=KINDS, help="what they are (default: told by what they hold)")
     options_inputs.add_arguments(parser)
 
@@ -45,6 +45,7 @@ def run(parsed: argparse.Namespace) -> int:
     Raises
     ------
     OptionsError
+        An option is wrong, or the folder has results of an earlier run.
     """
     problems: list[str] = (
         [] if parsed.output else ["--output is missing: give a folder for the Parquet files"]
@@ -53,6 +54,7 @@ def run(parsed: argparse.Namespace) -> int:
     if problems:
         raise OptionsError(problems)
     output_folder.check(parsed.output)
+    _refuse_results(parsed.output)
     failed, done, rejects = 0, Converted(), []
     taken: set[str] = {REJECTED}
     for file in match_files(",".join(parsed.files), parsed.kind or "files"):
@@ -69,13 +71,25 @@ def run(parsed: argparse.Namespace) -> int:
         done.accepted += found.accepted
         rejects += found.rejects
         print(_line(file.path, kinds[0], name, found), flush=True)
-    output_folder.clear(parsed.output, [REJECTED])
     if rejects:
         table = pa.Table.from_batches(rejects, schemas.REJECTED)
         write_file(parsed.output, REJECTED, lambda out: pq.write_table(table, out), table.num_rows)
     if failed:
         return 1
     return 0 if done.accepted else NO_ROWS
+
+
+def _refuse_results(folder: str) -> None:
+    """Logs of all days have one name: the results of one run must not go for those of the next."""
+    there = sorted(posixpath.basename(file.path) for file in list_files(f"{folder.rstrip('/')}/*.parquet"))
+    if there:
+        more = f" and {len(there) - 1:,} more" if there[1:] else ""
+        raise OptionsError(
+            [
+                f"--output={folder}: holds {there[0]}{more}, which this run could overwrite; give a new "
+                "folder for each run, or remove them first"
+            ]
+        )
 
 
 def _name(path: str, taken: set[str]) -> str:

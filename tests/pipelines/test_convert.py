@@ -73,3 +73,25 @@ def test_what_cannot_be_done_is_told(tmp_path, capsys):
     assert main(["convert", str(tmp_path / "b.csv"), "--output", str(tmp_path / "out")]) == 4
     assert main(["convert", str(tmp_path / "a.csv")]) == 2
     assert "--output is missing" in capsys.readouterr().err
+
+
+def test_results_of_an_earlier_run_stay(tmp_path, capsys):
+    out = tmp_path / "out"
+    for day in ("one", "two"):
+        (tmp_path / day).mkdir()
+        text = f"url,day,clicks\nhttps://{day}.test/,2026-01-01,1\n"
+        (tmp_path / day / "crawl.csv").write_text(text)
+    assert main(["convert", str(tmp_path / "one" / "crawl.csv"), "--output", str(out)]) == 0
+    before = {p.name: p.read_bytes() for p in out.iterdir()}
+    assert main(["convert", str(tmp_path / "two" / "crawl.csv"), "--output", str(out)]) == 2
+    said = capsys.readouterr().err
+    assert "holds crawl.csv.parquet" in said and "give a new folder" in said
+    assert {p.name: p.read_bytes() for p in out.iterdir()} == before != {}
+
+
+def test_a_file_is_not_its_own_result(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"url": ["https://a.test/"], "day": ["2026-01-01"], "clicks": [1]}), path)
+    before = path.read_bytes()
+    assert main(["convert", str(path), "--output", str(tmp_path)]) == 2
+    assert path.read_bytes() == before
