@@ -208,7 +208,8 @@ def _judged(judged: dict[str, Any]) -> str:
     if judged["ratio"] is not None:
         text += f" (ratio {judged['ratio']:.2f} +- {judged['ratio_95'][1] - judged['ratio']:.2f})"
     fresh = judged["freshness_of_time"]
-    return text + f"; fresh {fresh['realised']:.2f} of the time, {fresh['predicted']:.2f} predicted"
+    text += f"; fresh {fresh['realised']:.2f} of the time, {fresh['predicted']:.2f} predicted"
+    return text + ("; few pages had been seen twice, so by priors" if judged.get("from_priors") else "")
 
 
 def _of_hosts(siblings: dict[str, Any]) -> str:

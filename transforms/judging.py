@@ -168,16 +168,19 @@ def account(
     judged = judged.whole()
     sums = judged.sums
     tally = sums.tally()
-    nights, days = _last_week(tally, previous, as_of_us)
-    week = Tally()
-    for night in nights:
+    blind = from_priors(previous)
+    nights = _last_week(tally, previous, as_of_us, blind)
+    week, days = Tally(), 0.0
+    for night in (n for n in nights if not n.get("from_priors")):
         week = week.merge(Tally(**{name: night[name] for name in asdict(week)}))
+        days += night["days"]
     of_week = ONE_WEEK if days >= WEEK_DAYS else ONE_NIGHT
     base = tally.found / tally.crawls if tally.crawls else 0.0
     brier = sums.brier * PROBABILITY_UNIT / tally.crawls if tally.crawls else None
     of_base_rate = base * (1.0 - base) if tally.crawls else None
     return {
         "crawls": tally.crawls,
+        "from_priors": blind,
         "not_judged": {
             "not_scheduled": sums.not_scheduled,
             **{name: counters.get(name, 0) for name in _NOT_COMPARABLE},
@@ -218,26 +221,39 @@ def account(
         },
         "bounds": {"night": asdict(ONE_NIGHT), "week": asdict(of_week)},
         "drift": {
-            "night": drifted(tally, ONE_NIGHT),
+            "night": not blind and drifted(tally, ONE_NIGHT),
             "week": drifted(week, of_week),
         },
         "nights": nights,
     }
 
 
-def _last_week(tally: Tally, previous: dict[str, Any], as_of_us: int) -> tuple[list[dict[str, Any]], float]:
-    """Tonight's tally after those of earlier nights, as many as make a week, and the days that they span."""
+def from_priors(previous: dict[str, Any]) -> bool:
+    """Whether a night knew no interval between two crawls of most pages that it scheduled once more.
+
+    What such a night predicted came from the priors, so that no page can have drifted from it.
+    """
+    counters = previous.get("counters", {})
+    seen = counters.get("slots_with_evidence")
+    again = counters.get("slots_used", 0) - counters.get("slots_new", 0)
+    return seen is not None and 2 * seen < again
+
+
+def _last_week(tally: Tally, previous: dict[str, Any], as_of_us: int, blind: bool) -> list[dict[str, Any]]:
+    """Tonight's tally after those of earlier nights, as many as make a week."""
     then = previous.get("options", {}).get("as_of_us", as_of_us)
     if then >= as_of_us:
-        return [], 0.0
-    nights = [{"as_of_us": as_of_us, "days": (as_of_us - then) / DAY_US, **asdict(tally)}]
+        return []
+    nights = [
+        {"as_of_us": as_of_us, "days": (as_of_us - then) / DAY_US, "from_priors": blind, **asdict(tally)}
+    ]
     days = nights[0]["days"]
     for night in reversed(previous.get("judged", {}).get("nights", [])):
         if days >= WEEK_DAYS:
             break
         nights.insert(0, night)
         days += night["days"]
-    return nights, days
+    return nights
 
 
 def _calibration(tally: Tally) -> dict[str, Any]:

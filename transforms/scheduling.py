@@ -441,8 +441,10 @@ class ScheduledShard:
         """Sums for the manifest."""
         counts = Counts()
         sequence, limit = self._sequence, self._allocation.limit
+        used = sequence.page[sequence.page >= 0]
         counts.add("slots", len(sequence.page))
-        counts.add("slots_used", int((sequence.page >= 0).sum()))
+        counts.add("slots_used", len(used))
+        counts.add("slots_with_evidence", int((self._pages.column("n_intervals").to_numpy()[used] > 0).sum()))
         counts.add("pages_new", int(self._is_new.sum()))
         counts.add("pages_never_crawled", int((self._attempt == NO_TIME).sum()))
         for name in FLAGS:

@@ -157,6 +157,7 @@ class Crawler:
         shard = ScheduledShard(night, estimated, result, plan)
         report = shard.report()
         self.manifest = {
+            "counters": report.counts,
             "options": {"as_of_us": as_of_us},
             "multiplier": result.multiplier,
             "judged": judged,

@@ -107,3 +107,16 @@ def test_a_week_is_as_many_nights_as_it_takes():
         assert judged["week"]["crawls"] == sum(n["crawls"] for n in judged["nights"])
         assert len(json.dumps(judged)) < 8000
     assert spans == [(min(i, 7), min(i, 7)) for i in range(11)]
+
+
+@pytest.mark.parametrize("mean", [0.05, 3.0])
+def test_nights_that_know_priors_only_warn_of_no_drift(mean):
+    """A dump has the last crawl of each page: the first nights cannot know how often pages change."""
+    crawler = Crawler(make_web(1, pages=1200, hosts=3, mean=mean), budget=300.0, warm_up_days=1)
+    by_priors = []
+    for _ in range(12):
+        judged = crawler.night()
+        by_priors.append(judged["from_priors"])
+        assert drift_warnings(judged) == []
+    assert by_priors[:3] == [False, True, True] and not any(by_priors[8:])
+    assert judged["week"]["days"] <= 11 - sum(by_priors)
