@@ -117,6 +117,7 @@ def _tell(parsed: argparse.Namespace, found: Exported) -> None:
         said = {
             "format": parsed.to,
             "rows": found.rows,
+            "crawls": found.crawls,
             "written": found.written,
             "rejected": dict(sorted(found.rejected.items())),
             "samples": [{"reason": reason, "url": url} for reason, url in found.samples],
@@ -127,6 +128,13 @@ def _tell(parsed: argparse.Namespace, found: Exported) -> None:
         what = "pages" if FORMATS[parsed.to].first_only else "crawls"
         files = found.files[0].path if len(found.files) == 1 else f"{len(found.files)} files"
         print(f"{found.written:,} of {found.rows:,} {what} to {files} in {parsed.output}")
+    if again := found.crawls - found.rows:
+        print(
+            f"recrawl: {again:,} of {found.crawls:,} crawls left out: second and further crawls of a page, for "
+            f"which {parsed.to} has no entry. Export and load again during the night, or take --to heritrix, "
+            "scrapy, urls or csv",
+            file=sys.stderr,
+        )
     for reason, n in sorted(found.rejected.items()):
         example = next((url for why, url in found.samples if why == reason), "")
         print(f"recrawl: {n:,} rejected, {reason}: such as {example!r}", file=sys.stderr)

@@ -41,6 +41,8 @@ class Exported:
     ----------
     rows : int
         Crawls of the schedule that were looked at: of formats with one entry a page, its pages.
+    crawls : int
+        Of the schedule, all: where an entry is a page, more than `rows` by those that the format cannot say.
     written : int
     rejected : Counter of str
         Rows that the format cannot hold, by reason.
@@ -50,6 +52,7 @@ class Exported:
     """
 
     rows: int = 0
+    crawls: int = 0
     written: int = 0
     rejected: Counter[str] = field(default_factory=Counter)
     samples: list[tuple[str, str]] = field(default_factory=list)
@@ -76,7 +79,7 @@ def export(night: Night, name: str, folder: str, wishes: Wishes) -> Exported:
     to = FORMATS[name]
     if wishes.bulk:
         to = replace(to, file=BULK_FILE)
-    found = Exported()
+    found = Exported(crawls=sum(rows for _, _, rows in night.files("schedule")))
     for file, pieces in groupby(_pieces(night, to, wishes, found), key=lambda piece: piece[0]):
         written = _File(to.header, pieces)
         info = write_file(folder, file, written.write, 0)

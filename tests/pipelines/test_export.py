@@ -84,6 +84,19 @@ def test_what_cannot_be_written_is_told(tmp_path, capsys):
     assert "1 rejected, blank_in_url: such as 'https://shop.test/a b'" in err
 
 
+@pytest.mark.parametrize("name", FORMATS)
+def test_crawls_that_a_format_of_pages_cannot_say_are_told(tmp_path, capsys, name):
+    rows = [crawl("https://shop.test/a", i) for i in range(3)]
+    write_night(tmp_path / "night", [rows, [crawl("https://shop.test/b", 1)]])
+    code, said, err = run(capsys, tmp_path / "night", "--to", name, "--output", tmp_path / "out")
+    assert (code, said["crawls"]) == (0, 4)
+    if FORMATS[name].first_only:
+        assert said["rows"] == said["written"] == 2
+        assert f"2 of 4 crawls left out: second and further crawls of a page, for which {name} has no" in err
+    else:
+        assert said["written"] == 4 and "left out" not in err
+
+
 def test_an_empty_schedule_is_an_exit_code(tmp_path, capsys):
     write_night(tmp_path / "night", [[]])
     code, said, _ = run(capsys, tmp_path / "night", "--to", "urls", "--output", tmp_path / "out")
