@@ -48,8 +48,9 @@ JOBS = ("nightly", "night")
 WITH_LISTS = ("backtest", "frontier", "simulate")
 EXIT_HELP = (
     "exit codes: 0 done; 1 failed; 2 options or configuration wrong; 3 done, but the schedule is empty; "
-    "4 too many rows rejected; 5 history shrunk; 130 interrupted. Of the nightly job there is no "
-    "manifest.json after 1, 2, 4 and 5."
+    "4 too many rows rejected; 5 history shrunk; 6 another night is running on the store (night); 130, 143 "
+    "ended by Ctrl-C, by SIGTERM (nightly and night: 1). Of the nightly job there is no manifest.json after "
+    "1, 2, 4 and 5."
 )
 
 

@@ -59,7 +59,7 @@ def run(parsed: argparse.Namespace) -> int:
     taken: set[str] = {REJECTED}
     for file in match_files(",".join(parsed.files), parsed.kind or "files"):
         try:
-            kinds = [parsed.kind] if parsed.kind else [k for k in kinds_of(file) if k in KINDS]
+            kinds = [parsed.kind] if parsed.kind else [k for k in kinds_of(file, hows) if k in KINDS]
             if not kinds:
                 raise InputError(f"{file.path}: nothing that a night reads; say what it is with --kind")
             name = _name(file.path, taken)

@@ -21,11 +21,11 @@ and what would be rejected and why. Nothing is written. Memory does not grow wit
 """
 EXIT_HELP = "exit codes: 0 all could be read; 1 some could not; 2 options wrong."
 _SPELLED = {
-    "digest": "a digest",
+    "digest": "with a digest",
     "not_modified": "told that nothing has changed",
-    "changed": "whether they changed",
-    "last_modified": "Last-Modified",
-    "status": "304, 404 or 410",
+    "changed": "that say whether the page has changed",
+    "last_modified": "with Last-Modified",
+    "status": "with 304, 404 or 410",
 }
 
 
@@ -58,7 +58,7 @@ def run(parsed: argparse.Namespace) -> int:
     failed = 0
     for file in match_files(",".join(parsed.files), option):
         try:
-            kinds = [parsed.kind] if parsed.kind else kinds_of(file)
+            kinds = [parsed.kind] if parsed.kind else kinds_of(file, hows)
             if not kinds:
                 raise InputError(
                     f"{file.path}: nothing that a night reads. Say what it is with --kind, or name its "
@@ -105,10 +105,10 @@ def _as_text(found: Account, others: list[str]) -> str:
     say("read as", f"{found.kind}, {found.format}{also}")
     say("rows", f"{found.rows:,}, {found.accepted:,} accepted")
     if found.accepted:
-        pages = f"{len(found.pages):,} pages on " if len(found.pages) else ""
+        pages = f"{_number(len(found.pages), 'page')} on " if len(found.pages) else ""
         say(
             "of",
-            f"{pages}{len(found.hosts):,} hosts"
+            f"{pages}{_number(len(found.hosts), 'host')}"
             + (f", {found.first} to {found.last}" if found.first else ""),
         )
     if found.kind == "observations" and found.accepted:
@@ -123,12 +123,16 @@ def _as_text(found: Account, others: list[str]) -> str:
     return "\n".join(lines)
 
 
+def _number(n: int, what: str) -> str:
+    return f"{n:,} {what}{'' if n == 1 else 's'}"
+
+
 def _counts(counts: Counter[str]) -> str:
     return ", ".join(f"{n:,} {reason}" for reason, n in sorted(counts.items(), key=lambda c: (-c[1], c[0])))
 
 
 def _evidence(found: Account) -> str:
-    some = [f"{found.evidence[n]:,} with {what}" for n, what in _SPELLED.items() if found.evidence[n]]
+    some = [f"{found.evidence[n]:,} {what}" for n, what in _SPELLED.items() if found.evidence[n]]
     none = found.evidence["none"]
     if none:
         some.append(f"{none:,} without any: they cannot show a change")

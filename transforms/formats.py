@@ -17,7 +17,7 @@ from apache_beam.io.filesystem import BeamIOError
 from numpy.typing import NDArray
 
 from transforms import dialects
-from transforms.inputs import InputError, InputFile, is_gzip, local_path, open_file, sniff
+from transforms.inputs import InputError, InputFile, check_lines, is_gzip, local_path, open_file, sniff
 from transforms.normalise import Kind, columns_to_read, rejected_file
 from transforms.tally import Counts
 
@@ -28,6 +28,8 @@ BATCH_BYTES = 64 << 20
 READ_ROWS = 1 << 18
 AVRO_ROWS = 1 << 16
 HEAD_BYTES = 1 << 16
+# Formats that have one object a line, of those that may begin like JSON.
+JSON_LINES = ("jsonl", "scrapy", "nutch", "stormcrawler", "urlfrontier")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +97,7 @@ def plan(file: InputFile, kind: str = "", how: How | None = None) -> list[Split]
     how = how or How()
     if file.size == 0:
         return [Split(file.path, "empty")]
-    try:
-        with open_file(file.path) as f:
-            head = f.read(HEAD_BYTES)
-    except (OSError, BeamIOError) as e:
-        raise InputError(f"{file.path}: cannot be opened: {e}") from None
+    head = _stored_head(file.path)
     if not head:
         return [Split(file.path, "empty")]
     packed = is_gzip(head)
@@ -111,6 +109,8 @@ def plan(file: InputFile, kind: str = "", how: How | None = None) -> list[Split]
         form = dialects.detect(kind, file.path, text)
     if form is None or form == dialects.CANONICAL:
         form = sniff(file.path, head, text)
+    if form in JSON_LINES:
+        check_lines(file.path, text)
     by_groups = form in dialects.dialects() and dialects.dialects()[form].by_groups
     if form == "parquet" or by_groups:
         splits = _plan_parquet(file.path)
@@ -118,10 +118,18 @@ def plan(file: InputFile, kind: str = "", how: How | None = None) -> list[Split]
     return [Split(file.path, form, packed, how=how)]
 
 
+def _stored_head(path: str) -> bytes:
+    try:
+        with open_file(path) as f:
+            head: bytes = f.read(HEAD_BYTES)
+    except (OSError, BeamIOError) as e:
+        raise InputError(f"{path}: cannot be opened: {e}") from None
+    return head
+
+
 def head_of(path: str) -> bytes:
     """The first bytes of a file, unpacked."""
-    with open_file(path) as f:
-        head: bytes = f.read(HEAD_BYTES)
+    head = _stored_head(path)
     return _unpack(head) if is_gzip(head) else head
 
 

@@ -37,10 +37,16 @@ MATCH_THREADS = 16
 _GLOB = re.compile(r"[*?\[]")
 _GZIP = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
+# An object that goes on behind the line it begins on.
+_SPREAD_JSON = re.compile(rb'[\s\[]*\{[ \t]*\r?\n\s*"')
 
 
 class InputError(RecrawlError):
     """An input that no row of can be used, or that must not be read in part. Names file and remedy."""
+
+
+class NotLinesError(InputError):
+    """A file of JSON that has one object on many lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +203,27 @@ def sniff(path: str, head: bytes, text: bytes) -> str:
     if b"," in text.split(b"\n", 1)[0]:
         return "csv"
     raise InputError(f"{path}: not Parquet, Avro, JSON Lines or CSV by its name or its first bytes")
+
+
+def check_lines(path: str, text: bytes) -> None:
+    """Refuse JSON that is laid out for people: each of its lines would be rejected.
+
+    Parameters
+    ----------
+    path : str
+    text : bytes
+        The first bytes, unpacked.
+
+    Raises
+    ------
+    NotLinesError
+    """
+    if _SPREAD_JSON.match(text.removeprefix(_BOM)):
+        array = text.removeprefix(_BOM).lstrip().startswith(b"[")
+        what = ".[]" if array else ".hits.hits[]" if b'"hits"' in text else "."
+        raise NotLinesError(
+            f"{path}: one JSON object on many lines, expected one a line. Rewrite it: jq -c '{what}' FILE"
+        )
 
 
 def is_gzip(head: bytes) -> bool:

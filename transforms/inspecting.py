@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from transforms import schemas
+from transforms import dialects, schemas
 from transforms.formats import How, head_of, plan
-from transforms.inputs import InputError, InputFile
+from transforms.inputs import InputError, InputFile, NotLinesError
 from transforms.normalise import KINDS
 from transforms.reading import NOTED
 from transforms.sources import ROWS, read_split
@@ -153,23 +154,48 @@ def _reject(found: Account, batch: pa.RecordBatch) -> None:
             found.samples.append((row["row"], reason, row["sample"]))
 
 
-def kinds_of(file: InputFile) -> list[str]:
+def kinds_of(file: InputFile, hows: Mapping[str, How] | None = None) -> list[str]:
     """Kinds of input that a file can be read as, the likeliest first.
 
-    A format of a crawler, an archive or a server is of one kind; a file with recrawl's columns may be more.
+    A format of a crawler, an archive or a server says what it is; a file with recrawl's columns may be more.
+
+    Parameters
+    ----------
+    file : InputFile
+    hows : mapping of str to How, optional
+        By kind how its files are read. A dialect that is named for a kind but does not know the file comes
+        last, before a list of pages.
+
+    Raises
+    ------
+    NotLinesError
+        If it is JSON of which no line is an object.
     """
+    hows = hows or {}
+    surely: list[str] = []
     fits: list[str] = []
+    named: list[str] = []
+    text = head_of(file.path) if file.size else b""
     for kind in ("observations", "requests", "signals", "hosts", "pages"):
+        how = hows.get(kind, How())
+        if how.form not in (dialects.AUTO, dialects.CANONICAL, dialects.detect(kind, file.path, text)):
+            named.append(kind)
+            continue
+        if kind == "pages":
+            fits += named
         try:
-            splits = plan(file, kind)
+            splits = plan(file, kind, how)
             if splits[0].form == "empty":
                 return ["observations"]
             if splits[0].form not in ("parquet", "avro", "jsonl", "csv", "broken"):
-                return [kind]
+                surely.append(kind)
+                continue
             next(read_split(splits[0], KINDS[kind]), None)
             fits.append(kind)
+        except NotLinesError:
+            raise
         except InputError:
             continue
-    if not fits and head_of(file.path).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
+    if not surely + fits and text.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
         return ["sitemaps"]
-    return fits
+    return surely or fits

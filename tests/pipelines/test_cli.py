@@ -15,6 +15,8 @@ from pipelines.options import NightlyOptions
 from tests.pipelines.jobs import at, command, crawls, nightly, write_rows
 from transforms.inputs import InputError
 
+README = Path(__file__).resolve().parents[2] / "README.md"
+
 GOOD = ("--observations=x", "--budget=1", "--as_of=2026-07-01", "--output=o")
 
 
@@ -42,7 +44,10 @@ def test_help_lists_the_commands():
     assert re.search(r"^\s+nightly\s+\S", out, re.MULTILINE) and re.search(
         r"^\s+synthesize\s+\S", out, re.MULTILINE
     )
-    assert "exit codes" in out
+    codes = out[out.index("exit codes") :]
+    documented = re.findall(r"^\| ((?:\d+(?:, )?)+) \|", README.read_text(), re.MULTILINE)
+    documented = {code for row in documented for code in row.split(", ")}
+    assert {"0", "6", "143"} <= documented <= {*re.findall(r"\b\d+\b", codes)}
 
 
 def test_help_of_nightly_names_every_option():

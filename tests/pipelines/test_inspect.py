@@ -107,3 +107,47 @@ def test_distinct_values_are_counted_in_bounded_memory(n):
         assert len(found._least) <= SKETCHED
     # Four standard errors of the estimate.
     assert len(found) == pytest.approx(n, rel=0 if n <= SKETCHED else 4 / 256)
+
+
+def test_the_options_that_name_columns_and_formats_say_what_a_file_is(tmp_path, capsys):
+    """A table of pages has a URL, too; what else it has is for the options to say."""
+    row = {"url": "https://a.test/", "date": "2026-06-20", "hash": "x", "visits": 3}
+    path = write_file(tmp_path / "a.jsonl", [row])
+    dump = tmp_path / "part-00000"
+    dump.write_text(NUTCH)
+    for options, kind in (
+        ([], "pages"),
+        (["--observations_columns", "fetched_at=date,digest=hash"], "observations"),
+        (["--requests_columns", "day=date,clicks=visits"], "requests"),
+    ):
+        _, said = inspect(capsys, path, *options)
+        assert said[0]["kind"] == kind, options
+        out = tmp_path / f"out{len(list(tmp_path.iterdir()))}"
+        main(["convert", str(path), *options, "--output", str(out)])
+        assert f" {kind} to " in capsys.readouterr().out
+    _, said = inspect(capsys, path, "--observations_format", "scrapy")
+    assert "observations need a column fetched_at" in said[0]["error"]
+    # A format that is named for one input leaves files of another what they are.
+    _, said = inspect(capsys, dump, "--requests_format", "access_log")
+    assert said[0]["format"] == "nutch"
+
+
+def test_one_of_a_thing_is_one(tmp_path, capsys):
+    text = "url,fetched_at,not_modified\nhttps://a.test/,2026-01-01,true\n"
+    assert main(["inspect", str(write_file(tmp_path / "a.csv", [], text))]) == 0
+    shown = capsys.readouterr().out
+    assert "1 page on 1 host," in shown and "evidence   1 told that nothing has changed" in shown
+
+
+@pytest.mark.parametrize("command", [["inspect"], ["convert", "--output"]])
+def test_json_laid_out_for_people_is_refused_in_one_sentence(tmp_path, capsys, command):
+    path = tmp_path / "search.json"
+    hits = [{"_source": {"url": "https://a.test/", "status": "FETCHED", "metadata": {}}}] * 9
+    path.write_text(json.dumps({"took": 1, "hits": {"hits": hits}}, indent=2))
+    more = [str(tmp_path / "out")] if command[1:] else []
+    assert main([*command, *more, str(path)]) == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "jq -c '.hits.hits[]'" in said
+    path.write_text(json.dumps([{"url": "https://a.test/", "fetched_at": 1}] * 2, indent=2))
+    assert main([*command, *more, str(path)]) == 1
+    assert "jq -c '.[]'" in capsys.readouterr().err

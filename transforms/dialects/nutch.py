@@ -21,12 +21,14 @@ from numpy.typing import NDArray
 from transforms.dialects import Dialect, Source
 from transforms.dialects.json_rows import parse
 from transforms.dialects.tables import lines_of
-from transforms.formats import Block, RawBlock
+from transforms.formats import Block, RawBlock, head_of
 from transforms.inputs import InputError
 from transforms.normalise import rejected_rows
 from transforms.textformats import line_blocks
 
 HEAD = b"Url,Status code,Status name,Fetch Time,Modified Time,Retries since fetch,Retry interval seconds,"
+# What `readdb -dump` writes if nothing else is asked for: each page in many lines, a blank one behind it.
+_TEXT = re.compile(rb"\s*\S+\tVersion: \d+\r?\nStatus: \d+ \(")
 _JSON_MARKS = (b'"statusCode"', b'"retryIntervalSeconds"', b'"fetchTime"')
 UNFETCHED, FETCHED, GONE, MOVED_FOR_NOW, MOVED, NOT_MODIFIED, DUPLICATE, ORPHAN, UNPARSED = range(1, 10)
 # As a crawler that keeps a log would have seen it; 0: never, or no longer.
@@ -59,7 +61,7 @@ _JSON = pa.schema(
 
 
 def looks_like(path: str, text: bytes) -> bool:
-    if text.startswith(HEAD):
+    if text.startswith(HEAD) or _TEXT.match(text):
         return True
     first = text.lstrip(b"[ \r\n").split(b"\n", 1)[0]
     return first.startswith(b"{") and all(mark in first for mark in _JSON_MARKS)
@@ -75,8 +77,9 @@ def read(source: Source) -> Iterator[Block]:
     Raises
     ------
     InputError
-        For an option that cannot be, or a local time without `nutch_timezone`.
+        For an option that cannot be, a local time without `nutch_timezone`, or a dump as text.
     """
+    _refuse_text(source.path)
     zone, rate = _zone(source), _rate(source)
     for item in line_blocks(source.path, source.gzip):
         if isinstance(item, pa.RecordBatch):
@@ -91,6 +94,14 @@ def read(source: Source) -> Iterator[Block]:
             yield from _rows(source, pa.table(columns), records.line, zone, rate)
         else:
             yield from _read_csv(source, block, line, zone, rate)
+
+
+def _refuse_text(path: str) -> None:
+    if _TEXT.match(head_of(path)):
+        raise InputError(
+            f"{path}: a dump of Nutch as text, expected JSON. Dump again: nutch readdb CRAWLDB -dump DIR "
+            "-format json"
+        )
 
 
 def _read_csv(source: Source, block: bytes, line: int, zone: ZoneInfo | None, rate: float) -> Iterator[Block]:

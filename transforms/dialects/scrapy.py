@@ -1,16 +1,20 @@
-"""Feeds of Scrapy as many spiders write them: JSON Lines with a hash of the body or an ETag for a digest."""
+"""Feeds of Scrapy as many spiders write them: JSON Lines or CSV, a hash of the body or an ETag for a digest."""
 
 from __future__ import annotations
 
+import csv
 import json
+import re
 from collections.abc import Iterator
 
 from transforms.dialects import Dialect, Source
 from transforms.formats import Block, RawBlock, head_of
-from transforms.textformats import read_jsonl
+from transforms.textformats import read_csv, read_jsonl
 
 DIGESTS = ("body_sha1", "body_md5", "body_sha256", "body_hash", "content_hash", "checksum", "etag")
 """Names of a digest, the best first."""
+_BOM = b"\xef\xbb\xbf"
+_NO_HEADER = re.compile(rb"[{}\[\]\0]")
 TIMES = ("fetched_at", "crawled_at", "scraped_at", "timestamp")
 
 
@@ -19,30 +23,47 @@ def looks_like(path: str, text: bytes) -> bool:
 
 
 def _names(text: bytes) -> dict[str, str] | None:
-    """Which of the names a feed has, by its first object; None if it is none, or canonical."""
-    first = text.lstrip(b"[, \r\n").split(b"\n", 1)[0].strip().removesuffix(b",")
-    try:
-        record = json.loads(first)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(record, dict) or "url" not in record:
-        return None
+    """Which of the names a feed has, by its first object or its header; None if it is none, or canonical."""
+    text = text.removeprefix(_BOM)
+    first, _, rest = text.lstrip(b"[, \r\n").partition(b"\n")
+    if _is_csv(text):
+        try:
+            record = [name.strip() for name in next(csv.reader([first.decode("utf-8", "replace")]))]
+        except csv.Error:
+            return None
+    else:
+        try:
+            record = json.loads(first.strip().removesuffix(b","))
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(record, dict):
+            return None
     time = next((name for name in TIMES if name in record), None)
     digest = next((name for name in DIGESTS if name in record), None)
-    if time is None or digest is None or "digest" in record:
+    if "url" not in record or time is None or digest is None or "digest" in record:
         return None
+    if _is_csv(text) and time == "fetched_at" and not rest.strip():
+        return None  # a header alone is canonical as it is
     return {"fetched_at": time, "digest": digest}
+
+
+def _is_csv(text: bytes) -> bool:
+    """Whether a feed is CSV; headers of names, unlike JSON, have no braces."""
+    first = text.removeprefix(_BOM).lstrip(b"[, \r\n").split(b"\n", 1)[0]
+    return b"," in first and not _NO_HEADER.search(first)
 
 
 def read(source: Source) -> Iterator[Block]:
     """Rows of a feed, under recrawl's names."""
-    names = _names(head_of(source.path)) or {}
+    head = head_of(source.path)
+    names = _names(head) or {}
     back = {theirs: ours for ours, theirs in names.items()}
-    for block in read_jsonl(source.path, source.gzip, source.kind.renamed(names), None):
+    reader = read_csv if _is_csv(head) else read_jsonl
+    for block in reader(source.path, source.gzip, source.kind.renamed(names), None):
         if isinstance(block, RawBlock):
             renamed = [back.get(name, name) for name in block.batch.schema.names]
             block = RawBlock(block.batch.rename_columns(renamed), block.row)
         yield block
 
 
-DIALECT = Dialect("scrapy", "observations", "feed of Scrapy, JSON Lines", looks_like, read)
+DIALECT = Dialect("scrapy", "observations", "feed of Scrapy, JSON Lines or CSV", looks_like, read)

@@ -149,6 +149,22 @@ def test_it_is_told_by_its_content_and_no_other_is_taken_for_it():
         assert not looks_like("crawldb.csv", other)
 
 
+TEXT = """\
+https://shop.test/\tVersion: 7
+Status: 2 (db_fetched)
+Fetch time: Sun Feb 01 03:00:00 UTC 2026
+Retry interval: 2592000 seconds (30 days)
+Metadata:
+
+"""
+
+
+@pytest.mark.parametrize("form", ["auto", "nutch"])
+def test_a_dump_as_text_is_refused_once(tmp_path, form):
+    with pytest.raises(InputError, match=r"dump of Nutch as text.*-format json"):
+        read(write(tmp_path, TEXT * 2), form=form)
+
+
 @pytest.mark.parametrize("size", [300, 1000])
 def test_where_a_block_begins_does_not_matter(tmp_path, monkeypatch, size):
     path = write(tmp_path, DUMP)
