@@ -26,12 +26,14 @@ How an observation is judged:
 * 404 and 410 are observations of a page that is *gone*, also as a baseline (a page that always was gone has
   a history, too). From alive to gone and back are changes; gone again is unchanged.
 * 304 is unchanged, whatever digest comes with it. A row marked `not_modified` with another status (a WARC
-  revisit, which may have no status) is unchanged unless its digest and the last known one differ.
+  revisit, which may have no status, or a page of a store) is unchanged unless its digest and the last known
+  one differ.
 * Otherwise the `changed` flag decides, else the digest against the last known one, else the Last-Modified
   against the last known one. A page that changed and changed back unseen is unchanged: the likelihood of an
   interval-censored process asks whether a difference was seen.
-* A change found without a digest, and a page gone, make the last known digest unknown; a page gone the
-  Last-Modified, too. A Last-Modified after its own fetch counts as none.
+* A change found without a digest makes the last known digest unknown, and a page gone the Last-Modified.
+  The digest of a page gone is that of the answer, so that a revisit with the same digest finds it gone still.
+  A Last-Modified after its own fetch counts as none.
 * A change is dated if its Last-Modified lies after the previous observation and at least `MIN_AGE_US` before
   the fetch: servers that stamp every answer with the present say nothing.
 
@@ -250,6 +252,9 @@ def _judge(
     if not k:
         return np.zeros(0, dtype=np.int8), visits.at_us, after
     has_digest = (kind <= REVISIT) & (visits.digest != 0)
+    any_gone = bool(gone.any() or state.gone[pages.page].any())
+    if any_gone:
+        gone |= _gone_still(state, visits, pages, kind, has_digest)
     can_open = has_digest | gone | (success & (flag > 0))
     outcome = np.zeros(k, dtype=np.int8)
     blank = success & (flag == 2) & ~has_digest  # changed, to a content whose digest is not known
@@ -269,8 +274,12 @@ def _judge(
     elif gone.any():
         after["last_modified_at_us"][visits.page[gone]] = NO_TIME
 
+    opened = state.baseline_at_us != NO_TIME
     sets = has_digest | gone | blank
-    digest = np.where(has_digest, visits.digest, np.uint64(0))
+    if any_gone:
+        was_gone = pages.known_before(gone, np.ones(k, dtype=np.bool_), state.gone)
+        sets |= was_gone
+    digest = np.where(has_digest | gone, visits.digest, np.uint64(0))
     known = pages.known_before(digest, sets, state.digest)
     pages.known_after(digest, sets, known, after["digest"])
     compare = has_digest & (known != 0)
@@ -278,12 +287,10 @@ def _judge(
     np.copyto(outcome, flag, where=success & (flag > 0))
     outcome[(kind == UNMODIFIED) | ((kind == REVISIT) & ~compare)] = _UNCHANGED
 
-    if gone.any() or state.gone[pages.page].any():
-        was_gone = pages.known_before(gone, np.ones(k, dtype=np.bool_), state.gone)
+    if any_gone:
         after["gone"][pages.page] = gone[pages.end - 1]
         np.copyto(outcome, _changed_if(gone != was_gone), where=gone | was_gone)
 
-    opened = state.baseline_at_us != NO_TIME
     if not opened.all():
         had = pages.known_before(can_open, can_open, opened)
         np.copyto(outcome, can_open.view(np.int8) * np.int8(_BASELINE), where=~had)
@@ -292,6 +299,20 @@ def _judge(
     base_us = pages.known_before(visits.at_us, observed, state.baseline_at_us)
     pages.known_after(visits.at_us, observed, base_us, after["baseline_at_us"])
     return outcome, base_us, after
+
+
+def _gone_still(
+    state: PageState, visits: Visits, pages: _Pages, kind: NDArray[np.uint8], has_digest: BoolArray
+) -> BoolArray:
+    """Revisits that find the answer of a page gone again, (k,): with its digest, and nothing else between."""
+    echo = has_digest & (kind == REVISIT)
+    if not echo.any():
+        return echo
+    gone = kind == GONE
+    known = pages.known_before(visits.digest, has_digest | gone, state.digest)
+    echo &= visits.digest == known
+    found: BoolArray = echo & pages.known_before(gone, ~echo, state.gone)
+    return found
 
 
 def _changed_if(differs: BoolArray) -> NDArray[np.int8]:

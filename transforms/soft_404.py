@@ -31,7 +31,8 @@ def soft_404_columns(pages: ShardPages, history: PageState, lower: bool) -> dict
         "soft_404", bool, and where they weigh less "weight_share", float64: the part of its weight that
         a page keeps.
     """
-    alike = pages_alike(pages.host_code, history.digest, history.n_changes)
+    digest = np.where(history.gone, np.uint64(0), history.digest)
+    alike = pages_alike(pages.host_code, digest, history.n_changes)
     rows = np.flatnonzero(alike)
     if not len(rows):
         return {}

@@ -71,10 +71,12 @@ class Page:
         return self._visit(row, kind)
 
     def _visit(self, row: dict[str, Any], kind: str) -> str:
+        known_digest, known_modified, was_gone = self.digest, self.modified, self.gone
+        if kind == "revisit" and was_gone and row["digest"] and row["digest"] == known_digest:
+            kind = "gone"
         at, digest = row["at"], row["digest"] if kind in ("success", "revisit") else 0
         modified = row["last_modified"] if kind != "gone" and row["last_modified"] <= row["at"] else NO_TIME
         flag = row["changed"] if kind == "success" else -1
-        known_digest, known_modified, was_gone = self.digest, self.modified, self.gone
 
         changed: bool | None = None
         if kind == "gone" or was_gone:
@@ -92,11 +94,11 @@ class Page:
 
         self.gone = kind == "gone"
         if self.gone:
-            self.digest, self.modified = 0, NO_TIME
+            self.digest, self.modified = row["digest"], NO_TIME
         else:
             if digest:
                 self.digest = digest
-            elif changed and not was_gone:
+            elif changed:
                 self.digest = 0
             if modified != NO_TIME:
                 self.modified = modified

@@ -104,6 +104,19 @@ def test_304_first_is_no_baseline() -> None:
     assert state.bin_days[0] == 1.0
 
 
+def test_a_revisit_of_a_page_gone_finds_it_gone() -> None:
+    """Archives write a repeated 404 as a revisit: without a status, with the digest of the error page."""
+    echo = {"status": STATUS_NONE, "not_modified": True, "digest": 9}
+    gone = [day(0, status=404, digest=9), day(1, **echo), day(2, **echo)]
+    assert outcomes(gone) == {"baseline": 1, "unchanged": 2}
+    assert one_page(gone)[0].gone[0]
+    back = [*gone, day(3, status=404, digest=9), day(4, digest=5), day(5, **echo | {"digest": 5})]
+    assert outcomes(back) == {"baseline": 1, "unchanged": 4, "changed_undated": 1}
+    # Another digest, or the same one after the page was back, is a page that is there.
+    assert outcomes([*gone, day(3, **echo | {"digest": 8})])["changed_undated"] == 1
+    assert outcomes([*gone, day(3), day(4, **echo)]) == {"baseline": 1, "unchanged": 3, "changed_undated": 1}
+
+
 def test_without_digest_last_modified_decides_else_there_is_no_evidence() -> None:
     a, b = START - 10 * DAY, START + DAY // 2
     rows = [day(0, last_modified=a), day(1, last_modified=a), day(2, last_modified=b), day(3)]

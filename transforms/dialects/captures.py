@@ -105,8 +105,7 @@ def observations(source: Source, rows: Captures) -> Iterator[Block]:
     if digest is not None:
         made["digest"] = digest
     if revisit.any():
-        blank = np.ones(n, np.bool_) if digest is None else _blank(digest)
-        made["not_modified"] = pa.array(revisit & blank)
+        made["not_modified"] = pa.array(revisit & (True if digest is None else ~_empty_body(digest, revisit)))
     batch = pa.RecordBatch.from_pydict(made)
     if not left.any():
         numbers = rows.row
@@ -170,8 +169,14 @@ def _shown(array: pa.Array) -> list[str]:
     return ["(null)" if value is None else str(value)[:120] for value in text.to_pylist()]
 
 
-def _blank(digest: pa.Array) -> Mask:
-    return np.asarray(pc.or_(pc.is_null(digest), pc.is_in(digest, columns.NOTHING)))
+def _empty_body(digest: pa.Array, revisit: Mask) -> Mask:
+    """Which revisits have the digest of an empty body, which is no evidence of anything; (n,)."""
+    rows = np.flatnonzero(revisit)
+    some = digest.take(pa.array(rows))
+    said = pc.invert(pc.or_(pc.is_null(some), pc.is_in(some, columns.NOTHING)))
+    found = np.zeros(len(digest), np.bool_)
+    found[rows] = np.asarray(pc.and_(said, columns.digest(some)[0].is_null()))
+    return found
 
 
 def _statuses(status: pa.Array, revisit: Mask) -> pa.Array:

@@ -39,7 +39,7 @@ _HTTP: Final = {
     GONE: 404,
     MOVED_FOR_NOW: 302,
     MOVED: 301,
-    NOT_MODIFIED: 304,
+    NOT_MODIFIED: 200,
     DUPLICATE: 200,
     UNPARSED: 200,
 }
@@ -131,6 +131,8 @@ def _rows(
     source.leave_out("never_fetched", int((status == 0).sum()))
     keep = np.flatnonzero(status != 0)
     table, status, numbers = table.take(pa.array(keep)), status[keep], numbers[keep]
+    code = table["code"]
+    same, lost = (np.asarray(pc.equal(code, str(one))) for one in (NOT_MODIFIED, GONE))
     due_s, modified_s = (_dates(table[name], zone, source.path) for name in ("due", "modified"))
     interval = pc.if_else(_is_number(table["interval"]), table["interval"], None)
     fetched_s = due_s - pc.cast(interval, pa.float64()).to_numpy()
@@ -153,7 +155,10 @@ def _rows(
             "url": some["url"],
             "fetched_at": pa.array(np.round(fetched_s[good] * 1e6).astype(np.int64)),
             "status": pa.array(status[good]),
-            "digest": pc.if_else(pc.equal(signature, "null"), None, signature),
+            # That of a page gone is of the content that it had.
+            "digest": pc.if_else(pc.or_(pc.equal(signature, "null"), pa.array(lost[good])), None, signature),
+            # It has the content of this signature still: a visit with a digest to compare, or to begin with.
+            "not_modified": pa.array(same[good]),
         }
     )
     lines = numbers[good]

@@ -143,13 +143,16 @@ def rows_of_state(
     failed = pc.is_in(status, pa.array([FETCH_ERROR, ERROR]))
     usual = pc.if_else(failed, str(_NO_ANSWER), pc.if_else(pc.equal(status, REDIRECTION), "301", "200"))
     code = pc.coalesce(metadata["fetch%2EstatusCode"], metadata["fetch.statusCode"], usual)
+    same = pc.equal(code, "304")
     table = pa.table(
         {
             "url": url,
             "fetched_at": at,
-            "status": code,
-            # A 304 keeps signatures of old: they say nothing of this fetch.
-            "digest": pc.if_else(pc.equal(code, "304"), None, metadata["signature"]),
+            # It has the content of this signature still: a visit with a digest to compare, or to begin with.
+            "status": pc.if_else(same, None, code),
+            # That of a page gone is of the content that it had.
+            "digest": pc.if_else(pc.is_in(code, pa.array(["404", "410"])), None, metadata["signature"]),
+            "not_modified": same,
         }
     ).filter(keep)
     numbers = line[np.asarray(keep)]

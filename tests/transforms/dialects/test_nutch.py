@@ -49,11 +49,12 @@ def test_a_dump_as_nutch_writes_it(tmp_path):
     assert found.forms == ["nutch"]
     assert found.seen("url", "fetched_at", "status") == [
         ("https://shop.test/p/1", JAN_2, 200),
-        ('https://shop.test/"quoted",1', JAN_2, 304),
+        ('https://shop.test/"quoted",1', JAN_2, 200),
         ("https://shop.test/gone", JAN_2, 404),
         ("https://shop.test/m", JAN_2, 200),
     ]
     assert [r["digest_hash"] is None for r in found.rows] == [False, False, True, False]
+    assert [r["not_modified"] for r in found.rows] == [False, True, False, False]
     assert found.left_out == {"never_fetched": 1, "rest_of_metadata": 2}
     assert found.reasons == [(10, "not_nutch"), (11, "not_nutch"), (12, "not_nutch")]
 

@@ -36,7 +36,7 @@ DOCUMENTS = [
 ]  # fmt: skip
 DUMP = "".join(json.dumps(d) + "\n" for d in DOCUMENTS)
 SEEN = [
-    ("https://shop.test/1", datetime(2026, 1, 1, 3, 4, 5, 123_000, tzinfo=UTC), 304),
+    ("https://shop.test/1", datetime(2026, 1, 1, 3, 4, 5, 123_000, tzinfo=UTC), None),
     ("https://shop.test/2", DUE_AT - timedelta(days=1), 200),
     ("https://shop.test/3", DUE_AT - timedelta(hours=1), 301),
     ("https://shop.test/4", DUE_AT - timedelta(hours=1), 599),
@@ -55,7 +55,8 @@ def test_status_documents_in_every_wrapping(tmp_path, shape):
     found = read(write(tmp_path, text))
     assert found.forms == ["stormcrawler"]
     assert found.seen("url", "fetched_at", "status") == SEEN
-    assert [r["digest_hash"] is None for r in found.rows] == [True, False, True, True]
+    assert [r["digest_hash"] is None for r in found.rows] == [False, False, True, True]
+    assert [r["not_modified"] for r in found.rows] == [True, False, False, False]
     assert found.left_out == {"never_fetched": 1, "no_fetch_time": 1} and not found.rejected
 
 
