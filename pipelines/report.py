@@ -219,12 +219,21 @@ def _of_hosts(siblings: dict[str, Any]) -> str:
     return f" ({', '.join(names)}{f' and {_n(more)} more' if more > 0 else ''})" if names else ""
 
 
+def _never_fetched(counters: dict[str, int]) -> str:
+    """Of how many pages that were crawled no crawl succeeded."""
+    n = counters.get("pages_never_fetched", 0) - counters.get("pages_never_crawled", 0)
+    return f", {_n(n)} crawled without success" if n > 0 else ""
+
+
 def _joined(counters: dict[str, int]) -> list[str]:
     """Of how many requests the page is known."""
     for name in ("clicks", "impressions"):
         if n := counters.get(f"requests_{name}", 0):
             share = counters.get(f"requests_{name}_joined", 0) / n
-            return [f"{share:.1%} of {_n(n)} {name} are of known pages"]
+            hosts = (
+                f"{_n(counters.get(f'hosts_with_{name}', 0))} of {_n(counters.get('hosts_known', 0))} hosts"
+            )
+            return [f"{share:.1%} of {_n(n)} {name} are of known pages", f"{hosts} have {name}"]
     return []
 
 
@@ -252,6 +261,28 @@ def _of_sitemaps(counters: dict[str, int]) -> str:
             f"; {_n(n)} index{' names' if n == 1 else 'es name'} {named} sitemap{'' if named == '1' else 's'}"
         )
     return text
+
+
+_FOLDED = (
+    "unchanged",
+    "changed_undated",
+    "changed_dated",
+    "baseline",
+    "failed",
+    "duplicate",
+    "late",
+    "after_as_of",
+    "no_change_evidence",
+    "not_modified_without_baseline",
+)
+"""What an observation was to the history of its page."""
+
+
+def _observations(counters: dict[str, int]) -> str:
+    """What became of the rows of the crawl log, in a line."""
+    read = f"{_n(counters.get('observations_accepted', 0))} read"
+    found = ", ".join(f"{_n(counters[k])} {k.replace('_', ' ')}" for k in _FOLDED if counters.get(k))
+    return ", ".join([f"{read}: {found}" if found else read, *_left_out("observations", counters)])
 
 
 def _rejected(counters: dict[str, int], files: list[dict[str, Any]]) -> str:
@@ -285,6 +316,7 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
         "pages",
         f"{_n(counters.get('pages_known', 0))} on {_n(counters.get('hosts_known', 0))} hosts, "
         f"{_n(counters.get('pages_never_crawled', 0))} never crawled"
+        + _never_fetched(counters)
         + (
             f", {_n(counters['pages_volatile'])} volatile (new at every visit)"
             if counters.get("pages_volatile")
@@ -298,23 +330,7 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
     )
     row(
         "observations",
-        f"{_n(counters.get('observations_accepted', 0))} read: "
-        + ", ".join(
-            f"{_n(counters[k])} {k.replace('_', ' ')}"
-            for k in (
-                "unchanged",
-                "changed_undated",
-                "changed_dated",
-                "baseline",
-                "failed",
-                "duplicate",
-                "late",
-                "after_as_of",
-                "no_change_evidence",
-                "not_modified_without_baseline",
-            )
-            if counters.get(k)
-        ),
+        _observations(counters),
     )
     for kind in ("requests", "signals", "sitemaps", "pages", "hosts"):
         if f"{kind}_accepted" in counters:

@@ -13,6 +13,7 @@ import apache_beam as beam
 
 from policies.errors import RecrawlError
 from policies.search import SearchResult
+from transforms.asked_hosts import asked_warnings
 from transforms.catalogue import DAY_US
 from transforms.dividing import Quotas
 from transforms.judging import account, drift_warnings, tracked
@@ -177,6 +178,11 @@ def warnings_of(counters: dict[str, int], guards: Guards, damaged: Sequence[str]
     if guards.has_state and not input_rows_of("observations", counters):
         found.append("the crawl log has no row tonight: the schedule follows from what was known before")
     fetched = counters.get("observations", 0) - counters.get("failed", 0) - counters.get("after_as_of", 0)
+    if not fetched and counters.get("failed", 0):
+        found.append(
+            f"none of {counters['failed']} fetches in the crawl log succeeded: nothing is learned of their "
+            "pages. Look whether the crawler is blocked; the rows' status is that of the answer"
+        )
     blind = counters.get("no_change_evidence", 0)
     if blind > fetched / 2:
         found.append(
@@ -314,8 +320,8 @@ class WriteManifest(beam.DoFn):
         quotas: Quotas,
         without: SearchResult | None,
     ) -> Iterator[FileInfo]:
-        if counters.get("pages_known", 0):  # else there is nothing to schedule, which has a status of its own
-            check_rejected(counters, self._guards)
+        counters = counters | learned.asked.counters()
+        check_rejected(counters, self._guards)
         damaged = damaged_sources(self._folder, files) if damaged_files(counters) else []
         check_shrink(counters, learned.rows_by_day, self._guards, damaged)
         manifest = make_manifest(counters, reports, result, learned, quotas, without)
@@ -328,6 +334,7 @@ class WriteManifest(beam.DoFn):
             + option_warnings(self._options, manifest["signals"])
             + silent_warnings(manifest["signals"])
             + flood_warnings(manifest["signals"])
+            + asked_warnings(counters, learned.weight)
             + drift_warnings(yesterday),
             "large_hosts": large_hosts(reports, counters.get("pages_known", 0), self._layout),
             "split_hosts": self._layout.as_json(),
@@ -386,6 +393,9 @@ def make_manifest(
     hosts = sorted((h for r in reports for h in r.hosts_at_limit), key=lambda h: (-h[0], h[1]))
     change = learned.change
     status, reason = status_of(counters, result)
+    unspent = result.unspent_reason
+    if unspent and not counters.get("pages_known", 0):  # of which the search has nothing to say
+        unspent = "no page is known"
     return {
         "status": status,
         "status_reason": reason,
@@ -393,7 +403,7 @@ def make_manifest(
         "budget_per_day": result.budget_per_day,
         "allocated_per_day": result.allocated_per_day,
         "unspent_per_day": result.unspent_per_day,
-        "unspent_reason": result.unspent_reason,
+        "unspent_reason": unspent,
         "slots": quotas.total,
         "expected_freshness": share([r.fresh_weight for r in reports]),
         "expected_freshness_crawled": share([r.crawled_fresh_weight for r in reports], crawled),

@@ -22,6 +22,7 @@ from policies.signal_fold import SignalFold
 from policies.signal_state import bring_to_present
 from policies.typing_ import BoolArray, FloatArray, Int32Array, IntArray, UIntArray
 from transforms import schemas
+from transforms.asked_hosts import asked_hosts
 from transforms.catalogue import DAY_US, HostDefaults, join_catalogue, join_hosts, named_hosts
 from transforms.coders import KEPT, ShardTables
 from transforms.coding import code_pages
@@ -438,10 +439,8 @@ class ShardFold:
             "calm_days": pa.array(calm_days(self._history)),
             **listed,
         }
-        last_attempt = self._history.last_attempt_at_us
-        columns |= self._siblings.columns(
-            self._history.last_success_at_us, np.maximum(last_attempt, self._last_slot)
-        )
+        attempt = np.maximum(self._history.last_attempt_at_us, self._last_slot)
+        columns |= self._siblings.columns(self._history.last_success_at_us, attempt)
         volatile_weight = volatile.weight_limit(
             self._history.n_intervals, self._history.n_changes, evidence, settings.multiplier
         )
@@ -497,4 +496,5 @@ class ShardFold:
             bool((requests.impressions > 0).any()),
             judged_of(self._judge, self.pages, giants, self._siblings.sums(), self._factors.sums),
             "volatile_weight" in self._tables.tables["pages"].schema.names,
+            asked_hosts(self.pages, requests, giants),
         )

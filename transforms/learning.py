@@ -15,6 +15,7 @@ from apache_beam.pvalue import AsSingleton
 from policies import prior, request_history, requests, search, volatile
 from policies.evidence import Evidence
 from policies.typing_ import BoolArray, FloatArray, IntArray
+from transforms.asked_hosts import AskedHosts
 from transforms.catalogue import DAY_US
 from transforms.coders import ShardTables
 from transforms.combining import CombineShards
@@ -66,6 +67,8 @@ class Learned:
         Of sources of signals; None where they are not to be used.
     ordinary : Ordinary or None
         None where no page may be volatile.
+    asked : AskedHosts
+        As in `Overview`; for the manifest.
     """
 
     change: prior.Prior
@@ -78,6 +81,7 @@ class Learned:
     judged: Judged = field(default_factory=Judged)
     trust: LearnedTrust | None = None
     ordinary: Ordinary | None = None
+    asked: AskedHosts = field(default_factory=AskedHosts)
 
 
 @dataclass(frozen=True)
@@ -158,6 +162,7 @@ def learn(overview: Overview, clock: RequestClock, weight_by: str, with_signals:
         overview.judged,
         trust,
         _learn_ordinary(sample, overview.giant_sample, change) if overview.has_volatile else None,
+        overview.asked,
     )
 
 

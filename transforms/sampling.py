@@ -21,6 +21,7 @@ from policies.evidence import Evidence
 from policies.request_history import NO_DAY
 from policies.typing_ import Int32Array, IntArray
 from transforms import signal_sample
+from transforms.asked_hosts import AskedHosts
 from transforms.coders import ShardTables
 from transforms.judging import Judged
 
@@ -153,6 +154,7 @@ class Overview:
         The last: whether any page may be volatile, see `policies.volatile`.
     judged : Judged
         Last night's predictions against tonight's crawl log.
+    asked : AskedHosts
     """
 
     sample: pa.RecordBatch
@@ -165,6 +167,7 @@ class Overview:
     has_impressions: bool = False
     judged: Judged = field(default_factory=Judged)
     has_volatile: bool = False
+    asked: AskedHosts = field(default_factory=AskedHosts)
 
     @property
     def whole_sample(self) -> pa.RecordBatch:
@@ -190,6 +193,7 @@ def merge_overviews(parts: list[Overview]) -> Overview:
         any(p.has_impressions for p in parts),
         functools.reduce(Judged.merge, (p.judged for p in parts), Judged()),
         any(p.has_volatile for p in parts),
+        functools.reduce(AskedHosts.merge, (p.asked for p in parts), AskedHosts()),
     )
 
 

@@ -141,8 +141,7 @@ class ScheduledShard:
             self._fresh[policy.row] = np.maximum(policy.freshness - lost, self._fresh[policy.row])
         uniform_rate_per_day = result.allocated_per_day / max(result.pages, 1)
         self._uniform = objective.freshness(np.full(len(change), uniform_rate_per_day), change)
-        attempt = microseconds(self._pages.column("last_attempt_at"))
-        self._attempt = attempt
+        attempt = self._attempt = microseconds(self._pages.column("last_attempt_at"))
         self._slot_before = microseconds(self._pages.column("last_slot_at"))
         last = np.maximum(attempt, self._slot_before)
         # A new page whose slot shows up in no log is offered again, but not every night: what a crawler
@@ -447,6 +446,7 @@ class ScheduledShard:
         counts.add("slots_with_evidence", int((self._pages.column("n_intervals").to_numpy()[used] > 0).sum()))
         counts.add("pages_new", int(self._is_new.sum()))
         counts.add("pages_never_crawled", int((self._attempt == NO_TIME).sum()))
+        counts.add("pages_never_fetched", self._pages.column("last_crawl_at").null_count)
         for name in FLAGS:
             counts.add(f"pages_{name}", int(self._flag(name).sum()))
         counts.add("hosts_bursting", 0 if self._whole is None else int(self._whole.sum()))

@@ -51,11 +51,27 @@ class TestNoInput:
         self.check(nightly(tmp_path, observations=path), "empty")
 
     def test_all_rows_rejected(self, tmp_path):
-        """Although more than the usual hundredth is bad."""
+        """Too many are too many, in a first night as in any other; who allows all of them gets the reason."""
         rows = [seen(f"ftp://a.test/{i}", at(i)) for i in range(5)]
         night = nightly(tmp_path, observations=rows, max_rejected_fraction=0.01)
-        self.check(night, "all 5 rows")
+        assert night.code == 4 and not night.committed
+        assert "5 of 5 input rows were rejected" in night.complaints and "bad_url: 5" in night.complaints
         assert len(night.rejected()) == 5
+        allowed = nightly(tmp_path, "allowed", observations=rows, max_rejected_fraction=1)
+        self.check(allowed, "all 5 rows")
+        assert "(no page is known)" in allowed.printed and "no page gains" not in allowed.printed
+
+    def test_all_crawls_failed(self, tmp_path):
+        """A crawler that is blocked: its pages are known, and nothing is learned of them."""
+        rows = [seen(f"https://a.test/{i % 4}", at(i), None, 403) for i in range(12)]
+        night = nightly(tmp_path, observations=rows)
+        (text,) = [w for w in night.manifest["warnings"] if "succeeded" in w]
+        assert text.startswith("none of 12 fetches in the crawl log succeeded") and "blocked" in text
+        assert night.counters["pages_never_fetched"] == 4
+        assert "0 never crawled, 4 crawled without success" in night.printed
+        mixed = nightly(tmp_path, "mixed", observations=[*rows, seen("https://a.test/0", at(13))])
+        assert not [w for w in mixed.manifest["warnings"] if "succeeded" in w]
+        assert "0 never crawled, 3 crawled without success" in mixed.printed
 
     def test_all_rows_later(self, tmp_path):
         self.check(nightly(tmp_path, observations=[seen("https://a.test/", at(31))]), "later than --as_of")

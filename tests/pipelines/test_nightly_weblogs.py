@@ -115,3 +115,15 @@ def test_inputs_without_a_click_are_no_error(tmp_path: Path):
     found = nightly(tmp_path, observations=LOG, requests=f"{header},{bots}")
     assert found.code == 0
     assert not clicked(found)
+
+
+def test_a_click_log_of_one_host_of_three_is_a_warning(tmp_path):
+    """It decides what all pages weigh, so those of the others are hardly crawled."""
+    rows = [r for h in "abc" for i in range(6) for r in crawls(f"https://{h}.test/{i}", "AABB")]
+    clicks = [{"url": f"https://a.test/{i}", "day": "2026-06-03", "clicks": 50} for i in range(6)]
+    night = nightly(tmp_path, observations=rows, requests=clicks)
+    (text,) = [w for w in night.manifest["warnings"] if "hosts" in w]
+    assert text.startswith("clicks are of 1 of 3 hosts: ") and f"WARNING: {text}" in night.printed
+    assert "1 of 3 hosts have clicks" in night.printed
+    equal = nightly(tmp_path, "equal", observations=rows, requests=clicks, weight_by="equal")
+    assert not [w for w in equal.manifest["warnings"] if "hosts" in w]
