@@ -24,7 +24,7 @@ PART_PAGES = 20_000
 NUTCH_DEFAULT_SECONDS = 2_592_000
 """`db.fetch.interval.default` of Nutch: 30 days."""
 _MAX_INT32 = 2**31 - 1
-_NUTCH_DEFAULT_SCORE = 1.0
+_NUTCH_STEPS, _NUTCH_OCTAVES = 256, 64
 _HERITRIX_MAX_URL = 2083
 _DAY_SECONDS = 86_400.0
 # Ends a line or a field for one reader or another.
@@ -173,21 +173,33 @@ def _csv(table: pa.Table, _: Wishes) -> bytes:
     return out.getvalue()
 
 
+def _nutch_scores(table: pa.Table, wishes: Wishes) -> NDArray[np.float32]:
+    """The day of the schedule, counted from 1970, and a part of 1 that grows with the crawl value.
+
+    Nutch generates by score, whatever it stands for, and a page keeps its score after the fetch: so pages of
+    tonight come before those of all earlier nights, and before any that recrawl never chose. Values are told
+    apart by their logarithm, in steps of a fourth of a power of two: of a day, single precision has no more.
+    """
+    value = table["value"].to_numpy()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        part = np.log2(value) / _NUTCH_OCTAVES + 0.5
+    steps = np.floor(np.clip(np.nan_to_num(part), 0.0, 1.0) * _NUTCH_STEPS)
+    return (wishes.first_hour // 24 + np.minimum(steps, _NUTCH_STEPS - 1) / _NUTCH_STEPS).astype(np.float32)
+
+
 def _nutch(table: pa.Table, wishes: Wishes) -> bytes:
     rate = table["crawl_rate_per_day"].to_numpy()
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         seconds = np.clip(np.rint(_DAY_SECONDS / rate), 1, _MAX_INT32)
-        score = table["value"].to_numpy().astype(np.float32)
     known = (rate > 0.0) & np.isfinite(rate)
     whole = np.where(known, seconds, 1).astype(np.int64)
     # What is equal to a default counts as not given where a page that is there is updated.
     whole[whole == wishes.nutch_default_seconds] += 1 if wishes.nutch_default_seconds < _MAX_INT32 else -1
-    score = np.where(score == _NUTCH_DEFAULT_SCORE, np.nextafter(score, np.float32(2.0)), score)
     every = pa.array(whole, mask=~known).cast(TEXT)
-    given = pa.array(score, mask=~np.isfinite(score)).cast(TEXT)
+    score = pa.array(_nutch_scores(table, wishes)).cast(TEXT)
     lines = pc.binary_join_element_wise(
         table["url"].combine_chunks().cast(TEXT),
-        _labelled("nutch.score=", given),
+        _labelled("nutch.score=", score),
         _labelled("nutch.fetchInterval=", every),
         _labelled("nutch.fetchInterval.fixed=", every),
         pa.scalar("\t", TEXT),

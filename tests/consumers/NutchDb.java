@@ -7,6 +7,7 @@ import org.apache.hadoop.io.Text;
 import org.apache.hadoop.util.ToolRunner;
 import org.apache.nutch.crawl.CrawlDatum;
 import org.apache.nutch.crawl.CrawlDbReader;
+import org.apache.nutch.crawl.Generator;
 import org.apache.nutch.crawl.Injector;
 import org.apache.nutch.metadata.Nutch;
 
@@ -22,7 +23,8 @@ public class NutchDb {
       case "make" -> make(conf, db, words[4]);
       case "inject" -> new Injector(conf).inject(db, new Path(words[4]), words[5].equals("-overwrite"),
           words[5].equals("-update"), false, false, false);
-      case "show" -> show(conf, db);
+      case "generate" -> generate(conf, db, new Path(words[4]), Long.parseLong(words[5]));
+      case "show" -> show(conf, new Path(db, "current/part-r-00000/data"));
       case "dump" -> System.exit(ToolRunner.run(conf, new CrawlDbReader(),
           new String[] {words[3], "-dump", words[4], "-format", words[5]}));
       default -> throw new IllegalArgumentException(words[2]);
@@ -44,8 +46,17 @@ public class NutchDb {
     }
   }
 
-  static void show(Configuration conf, Path db) throws Exception {
-    Path data = new Path(db, "current/part-r-00000/data");
+  /** The pages that a segment of at most `top` pages is made of, as `show` has them. */
+  static void generate(Configuration conf, Path db, Path segments, long top) throws Exception {
+    conf.setInt("db.fetch.interval.max", 7776000);
+    conf.set("partition.url.mode", "byHost");
+    long now = Math.max(System.currentTimeMillis(),
+        java.time.Instant.parse("2026-07-02T00:00:00Z").toEpochMilli());
+    Path[] made = new Generator(conf).generate(db, segments, 1, top, now, false, false, false, 1, null);
+    for (Path segment : made) show(conf, new Path(segment, CrawlDatum.GENERATE_DIR_NAME + "/part-r-00000"));
+  }
+
+  static void show(Configuration conf, Path data) throws Exception {
     try (SequenceFile.Reader in = new SequenceFile.Reader(conf, SequenceFile.Reader.file(data))) {
       Text url = new Text();
       CrawlDatum datum = new CrawlDatum();

@@ -26,7 +26,13 @@ URLS = [
     "https://b.test/a|b;c,d",
 ]
 POINTS = """<plugin id="nutch-extensionpoints" name="points" version="1" provider-name="test">
-<extension-point id="org.apache.nutch.scoring.ScoringFilter" name="scoring"/></plugin>"""
+<extension-point id="org.apache.nutch.scoring.ScoringFilter" name="scoring"/>
+<extension-point id="org.apache.nutch.net.URLNormalizer" name="normalizer"/>
+<extension-point id="org.apache.nutch.net.URLFilter" name="filter"/></plugin>"""
+SCORING = """<plugin id="by-score" name="by score" version="1" provider-name="test">
+<requires><import plugin="nutch-extensionpoints"/></requires>
+<extension id="test.scoring" name="by score" point="org.apache.nutch.scoring.ScoringFilter">
+<implementation id="ByScore" class="ByScore"/></extension></plugin>"""
 FETCHED = datetime(2026, 6, 1, 2, 3, 4, tzinfo=UTC)
 
 
@@ -44,6 +50,8 @@ class Nutch:
         self.java, self.folder, self.db = java, folder, folder / "crawldb"
         (folder / "plugins" / "points").mkdir(parents=True)
         (folder / "plugins" / "points" / "plugin.xml").write_text(POINTS)
+        (folder / "plugins" / "scoring").mkdir()
+        (folder / "plugins" / "scoring" / "plugin.xml").write_text(SCORING)
         seconds = round(FETCHED.timestamp())
         pages = sorted(URLS, key=lambda url: url.encode())
         (folder / "pages.tsv").write_text("".join(f"{u}\t{seconds}\t2592000\t{'ab' * 16}\n" for u in pages))
@@ -74,10 +82,25 @@ def test_nutch_takes_every_seed(java, tmp_path):
     assert {u: int(rest[2]) for u, rest in found.items()} == dict(
         zip(URLS, [86_400, 2_592_001, 2**31 - 1, 1], strict=True)
     )
-    for url, rate in zip(URLS, given, strict=True):
-        status, score, every, fixed = found[url]
+    for url in URLS:
+        status, _, every, fixed = found[url]
         assert status == "db_unfetched" and float(fixed) == np.float32(int(every))
-        assert score != "1.0" and float(score) == pytest.approx(rate, rel=1e-6)
+    by_value = sorted(URLS, key=dict(zip(URLS, given, strict=True)).get)
+    assert sorted(URLS, key=lambda url: float(found[url][1])) == by_value
+
+
+def test_nutch_generates_what_is_scheduled_before_what_is_due(java, tmp_path):
+    """All pages of the CrawlDb are due, two are seeds of tonight, one was one of a night before."""
+    nutch = Nutch(java, tmp_path)
+    for day, pages in ((-1, URLS[:1]), (0, URLS[1:3])):
+        rows = [crawl(u, day * 24 * HOUR_US, value=0.001 if day == 0 else 1000.0) for u in pages]
+        out = tmp_path / f"out{day}"
+        out.mkdir()
+        export(write_night(tmp_path / f"night{day}", [rows]), "nutch", str(out), Wishes())
+        nutch("inject", nutch.db, out, "-overwrite")
+    for top in (2, 3, 4):
+        found = {cells[0] for cells in nutch("generate", nutch.db, tmp_path / f"segments{top}", top)}
+        assert found == set([*URLS[1:3], URLS[0], URLS[3]][:top])
 
 
 def test_an_update_takes_values_that_are_not_nutchs_defaults(java, tmp_path):
@@ -98,7 +121,7 @@ def test_an_update_takes_values_that_are_not_nutchs_defaults(java, tmp_path):
     )
     found = {url: rest for url, *rest in nutch("show", nutch.db)}
     assert found[URLS[0]][1:3] == ["7.0", "100"]
-    assert found[URLS[1]][1:3] == ["1.0000001", "2592001"]
+    assert found[URLS[1]][2] == "2592001" and float(found[URLS[1]][1]) > 7.0
 
 
 @pytest.mark.parametrize(("form", "lost"), [("json", 0), ("csv", 1)])

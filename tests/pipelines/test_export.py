@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -208,6 +209,24 @@ def test_a_date_that_recrawl_has_set_is_no_sign_of_a_fetch(tmp_path, capsys, nig
     (tmp_path / "dump.jsonl").write_text("".join(json.dumps(d) + "\n" for d in index))
     if not persisted:
         assert inspected(capsys, tmp_path / "dump.jsonl")["last"] == "2026-07-01T05:06:07Z"
+
+
+@pytest.mark.parametrize("persisted", [False, True])
+def test_dates_that_the_docs_put_off_are_no_sign_of_a_fetch(tmp_path, capsys, persisted):
+    """The request of the first night, done to a document by hand: no fetch in 2099 comes of it."""
+    text = (ROOT / "docs" / "exports.md").read_text(encoding="utf-8")
+    request = json.loads(text.split("_update_by_query?conflicts=proceed' -d '")[1].split("'\n")[0])
+    script, far = request["script"]["source"], request["script"]["params"]
+    assert set(re.findall(r"params\.(\w+)", script)) == set(far)
+    (before,) = request["query"]["range"]["nextFetchDate"].values()
+    assert far["far"].startswith(before)  # what is put off is not found again
+    kept = {"lastProcessedDate": ["2026-06-30T05:06:07.000Z"]} if persisted else {}
+    metadata = kept | {"fetchInterval": ["1440"], far["name"]: far["why"]}
+    document = {"url": "https://shop.test/", "status": "FETCHED", "nextFetchDate": far["far"]}
+    (tmp_path / "dump.jsonl").write_text(json.dumps(document | {"metadata": metadata}) + "\n")
+    found = inspected(capsys, tmp_path / "dump.jsonl")
+    said = (found["accepted"], found["last"]) if persisted else (found["accepted"], found["rejected"])
+    assert said == ((1, "2026-06-30T05:06:07Z") if persisted else (0, {"no_fetch_time": 1}))
 
 
 def test_lists_are_catalogues_once_they_have_a_head(tmp_path, capsys, night):

@@ -77,9 +77,27 @@ def test_nutch_gets_whole_seconds_that_are_not_its_default(tmp_path):
         "one": "172800",
     }
     assert all(s.get("nutch.fetchInterval.fixed") == s.get("nutch.fetchInterval") for s in seeds.values())
-    score = np.float32(seeds["https://a.test/one"]["nutch.score"])
-    assert score != 1.0 and abs(score - 1.0) < 1e-6
     assert (account.rows, account.written, account.rejected) == (7, 7, {})
+
+
+def test_nutch_generates_the_pages_of_tonight_first(tmp_path):
+    """By score alone: above the default of other pages, and above all seeds of the nights before."""
+    values = [1e-12, 1e-6, 0.1, 0.25, 0.5, 1.0, 3.0, 1e6, 1e12]
+    odd = [0.0, -1.0, math.nan, -math.inf, 1e300, math.inf]
+    nights = []
+    for day in range(2):
+        rows = [
+            crawl(f"https://a.test/{i}", day * 24 * HOUR_US + i * HOUR_US, value=v)
+            for i, v in enumerate(values + odd)
+        ]
+        texts, _ = made(tmp_path / str(day), rows, "nutch")
+        seeds = [injected(line)[1]["nutch.score"] for line in texts["nutch-seeds.txt"].splitlines()]
+        nights.append(np.array(seeds, np.float32))
+    for scores in nights:
+        assert (np.diff(scores[: len(values)]) > 0).all()  # of one night, by crawl value
+    assert 1.0 < nights[0].min() and nights[0].max() < nights[1].min()
+    start = START_US // (24 * HOUR_US)
+    assert [(s.min(), s.max() // 1) for s in nights] == [(start, start), (start + 1, start + 1)]
 
 
 def test_nutchs_default_is_an_option(tmp_path):
