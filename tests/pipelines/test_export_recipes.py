@@ -1,4 +1,4 @@
-"""The README's three lines of each crawler, run as they stand there.
+"""The README's lines of each crawler, run as they stand there.
 
 The crawlers are stand-ins that keep what they are given; recrawl and the shell are real.
 """
@@ -21,10 +21,15 @@ from tests.pipelines.dumps import PAGES
 pytestmark = pytest.mark.slow  # eight starts of recrawl
 ROOT = Path(__file__).resolve().parents[2]
 CRAWLERS = ("Nutch", "StormCrawler", "Heritrix", "Scrapy")
-HOUR = "2026-07-01T05"
+DUMPED, HOUR = "2026-07-01T00:10:20Z", "2026-07-01T05"
 RECRAWL = f'exec "{sys.executable}" -m pipelines.cli "$@"'
 # Each call of a stand-in is one more file of arguments.
 CALLED = 'printf "%s\\n" "$@" > "$CALLS/$(basename "$0").$(ls "$CALLS" | wc -l)"'
+# What the bulk API answers goes where curl is told to lay it.
+ANSWERED = CALLED + '\nwhile test "$1" != -o; do shift; done\nprintf "%s" "$ANSWER" > "$2"'
+CLOCK = f'case "$*" in "-u +%FT%TZ") echo {DUMPED};; "-u +%Y-%m-%dT%H") echo {HOUR};; *) exit 1;; esac'
+GOOD = '{"errors":false}'
+BAD = '{"errors":true,"items":[{"update":{"error":{"type":"routing_missing_exception"}}}]}'
 
 
 def lines_of(crawler: str) -> list[str]:
@@ -36,17 +41,16 @@ def lines_of(crawler: str) -> list[str]:
     return found[1].splitlines()
 
 
-def run(crawler: str, folder: Path) -> tuple[int, list[tuple[str, list[str]]]]:
-    """Lay out a dump and run the lines there: observations in the dump, calls of the crawler."""
-    rows = getattr(dumps, crawler.lower())(folder)
+def shell(folder: Path, lines: list[str], answer: str = GOOD) -> subprocess.CompletedProcess[str]:
+    """Run lines in a folder, with stand-ins for all that is not recrawl or of the shell."""
     programs, calls = folder / "programs", folder / "calls"
     programs.mkdir()
     calls.mkdir()
-    clock = f'echo "{HOUR}"'
     for name, what in {
         "recrawl": RECRAWL,
-        "date": clock,
-        **dict.fromkeys(("nutch", "curl", "scrapy"), CALLED),
+        "date": CLOCK,
+        "curl": ANSWERED,
+        **dict.fromkeys(("nutch", "scrapy"), CALLED),
     }.items():
         (programs / name).write_text(f"#!/bin/sh\n{what}\n")
         (programs / name).chmod(0o755)
@@ -54,16 +58,27 @@ def run(crawler: str, folder: Path) -> tuple[int, list[tuple[str, list[str]]]]:
         "PATH": f"{programs}:{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
         "CALLS": str(calls),
+        "ANSWER": answer,
     }
-    script = "set -euo pipefail\n" + "\n".join(lines_of(crawler))
-    done = subprocess.run(["bash", "-c", script], cwd=folder, env=environment, capture_output=True, text=True)
+    script = "set -euo pipefail\n" + "\n".join(lines)
+    return subprocess.run(["bash", "-c", script], cwd=folder, env=environment, capture_output=True, text=True)
+
+
+def run(crawler: str, folder: Path) -> tuple[int, list[tuple[str, list[str]]]]:
+    """Lay out a dump and run the lines there: observations in the dump, calls of the crawler."""
+    rows = getattr(dumps, crawler.lower())(folder)
+    done = shell(folder, lines_of(crawler))
     assert done.returncode == 0, done.stdout + done.stderr
-    called = [(p.name.split(".")[0], p.read_text().splitlines()) for p in sorted(calls.iterdir())]
+    called = [
+        (p.name.split(".")[0], p.read_text().splitlines()) for p in sorted((folder / "calls").iterdir())
+    ]
     return rows, called
 
 
 def observed(folder: Path) -> int:
+    """Rows that the night took; its instant is that of the dump."""
     manifest = json.loads((folder / "out" / "manifest.json").read_text())
+    assert manifest["options"]["as_of"] == DUMPED
     return manifest["counters"]["observations_accepted"]
 
 
@@ -76,16 +91,20 @@ def schedule(folder: Path) -> list[dict]:
 
 
 @pytest.mark.parametrize("crawler", CRAWLERS)
-def test_the_readme_has_three_lines(crawler):
+def test_the_readme_plans_exports_and_hands_over(crawler):
     lines = lines_of(crawler)
     assert [line.split()[:2] for line in lines[:2]] == [["recrawl", "nightly"], ["recrawl", "export"]]
-    assert len(lines) == 3
+    assert len(lines) > 2 and not any(line.startswith("recrawl") for line in lines[2:])
 
 
 def test_nutch(tmp_path):
     rows, called = run("Nutch", tmp_path)
     assert observed(tmp_path) == rows
-    assert called == [("nutch", ["inject", "crawldb", "seeds", "-overwrite"])]
+    budget = re.search(r"--budget (\d+)", lines_of("Nutch")[0])
+    assert budget and [words for _, words in called] == [
+        ["inject", "crawldb", "seeds", "-overwrite"],
+        ["generate", "crawldb", "segments", "-topN", budget[1]],
+    ]
     seeds = (tmp_path / "seeds" / "nutch-seeds.txt").read_text().splitlines()
     assert sorted(seed.split("\t")[0] for seed in seeds) == sorted(PAGES)
 
@@ -100,6 +119,31 @@ def test_stormcrawler(tmp_path):
     first = {row["url"]: row["due_at"] for row in reversed(schedule(tmp_path))}
     for line in lines[1::2]:
         assert line["doc"]["nextFetchDate"] >= f"{first[line['upsert']['url']]:%Y-%m-%dT%H:%M:%S}"
+
+
+@pytest.mark.parametrize(("answer", "good"), [(GOOD, True), (BAD, False), ("", False)])
+def test_a_bulk_answer_with_errors_fails_and_is_shown(tmp_path, answer, good):
+    """The bulk API answers 200 where it has refused documents."""
+    (tmp_path / "bulk").mkdir()
+    for part in range(2):
+        (tmp_path / "bulk" / f"stormcrawler-0000{part}.ndjson").write_text("{}\n")
+    done = shell(tmp_path, lines_of("StormCrawler")[2:], answer)
+    assert (done.returncode == 0, done.stderr) == (good, "" if good else answer)
+    assert len(list((tmp_path / "calls").iterdir())) == (2 if good else 1)
+
+
+@pytest.mark.parametrize(("crawls", "action", "code"), [(False, True, 0), (True, True, 0), (True, False, 1)])
+def test_an_hour_without_a_crawl_is_no_failure(tmp_path, crawls, action, code):
+    file = tmp_path / "hours" / f"heritrix-{HOUR}.force"
+    file.parent.mkdir()
+    taken = tmp_path / "jobs" / "shop" / "action"
+    if action:
+        taken.mkdir(parents=True)
+    if crawls:
+        file.write_text("F+ https://shop.test/\n")
+    done = shell(tmp_path, lines_of("Heritrix")[-1:])
+    assert done.returncode == code, done.stderr
+    assert (taken / file.name).exists() == (crawls and action)
 
 
 def test_heritrix(tmp_path):
