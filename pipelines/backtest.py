@@ -15,7 +15,7 @@ import pyarrow as pa
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.pvalue import AsList, AsSingleton
 
-from pipelines import __version__, backtest_report, output_folder, report
+from pipelines import __version__, backtest_report, options_inputs, output_folder, report
 from pipelines.experiment import Checks, near, run_here, show_pictures, write_table
 from pipelines.options import OptionsError, format_instant
 from pipelines.result_schemas import BACKTEST, DAYS
@@ -32,6 +32,7 @@ from transforms.backtesting import (
     trials,
     weightings,
 )
+from transforms.formats import How
 from transforms.reading import Input
 from transforms.replaying import BuildWorld, Facts, ReadLogs, Replayed, ReplayError, ReplaySettings
 from transforms.sinks import FileInfo, read_json, write_json
@@ -102,9 +103,8 @@ def policies_help() -> str:
 
 def add_inputs(parser: argparse.ArgumentParser) -> None:
     """Options of what is replayed."""
-    inputs = parser.add_argument_group(
-        "inputs (globs, comma-separated; Parquet, Avro, JSON Lines, CSV, .gz)"
-    ).add_argument
+    group = parser.add_argument_group("inputs (globs, comma-separated; what recrawl nightly reads)")
+    inputs = group.add_argument
     inputs("--observations", metavar="FILES", help="crawl log, as for recrawl nightly")
     inputs(
         "--changes",
@@ -123,6 +123,7 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
         default="5000",
         help="of more pages, this many by hash; a run takes 0.05 s a night and more (default %(default)s)",
     )
+    options_inputs.add_arguments(parser.add_argument_group("how files are read"))
 
 
 def add_choices(parser: argparse.ArgumentParser, policies: Sequence[str]) -> None:
@@ -204,7 +205,8 @@ class Settings:
         given = [k for k in ("changes", "observations") if getattr(parsed, k)]
         if len(given) != 1:
             check.problems.append("--observations and --changes: give one of them, what is to be replayed")
-        inputs = tuple(Input(k, v, True) for k in KINDS if (v := getattr(parsed, k)))
+        hows = options_inputs.hows(vars(parsed), check.problems)
+        inputs = tuple(Input(k, v, True, hows.get(k, How())) for k in KINDS if (v := getattr(parsed, k)))
         budgets: tuple[float, ...] = ()
         if hasattr(parsed, "budgets"):
             budgets = check.values("budgets", 1e-6, 1e4, "crawls per page and day")
@@ -244,6 +246,7 @@ class Settings:
         for name in ("output", "workers", "plots", "inputs"):
             del values[name]
         values["inputs"] = {i.kind: i.patterns for i in self.inputs}
+        values["formats"] = {i.kind: asdict(i.how) for i in self.inputs if i.how != How()}
         return values
 
 
@@ -430,7 +433,7 @@ def run_pipeline(settings: Settings, beam_arguments: Sequence[str], **parts: Any
         if found.kind == "changes":
             plan_files(found.patterns, found.kind, True)
         else:
-            check_inputs(found.kind, found.patterns, True)
+            check_inputs(found.kind, found.patterns, True, how=found.how)
     with report.progress(sys.stderr, STEPS):
         run_here(
             lambda pipeline: build_pipeline(pipeline, settings, **parts),

@@ -13,9 +13,11 @@ from apache_beam.io.filesystems import FileSystems
 
 from pipelines import plots
 from pipelines.experiment import aligned, read_table, write_table
+from pipelines.report import left_out
 from policies.simulation import statistics
 from policies.typing_ import FloatArray
 from transforms.backtesting import POLICIES
+from transforms.normalise import KINDS
 from transforms.sinks import read_json
 
 WEEK = 7
@@ -228,10 +230,21 @@ def head(folder: str) -> str:
             f"The log: {facts['crawls_per_page_day']:.3g} crawls per page and day, "
             f"{_percent(facts['found'])} of them found a change, {_percent(facts['dated'])} of these dated."
         )
-    rejected = {k: n for k, n in about["rows"].items() if k.endswith("_rejected") and n}
-    if rejected:
-        lines.append("Rejected rows: " + ", ".join(f"{k[:-9]} {n:,}" for k, n in rejected.items()) + ".")
+    lines += _unused_rows(about["rows"])
     return "\n".join(lines)
+
+
+def _unused_rows(rows: dict[str, int]) -> list[str]:
+    """Rows of each input that say nothing, and why."""
+    found = []
+    for total in (name for name, n in rows.items() if name.endswith("_rejected") and n):
+        kind = total.removesuffix("_rejected")
+        why = {k.removeprefix(f"{total}_"): n for k, n in rows.items() if k.startswith(f"{total}_") and n}
+        said = ", ".join(f"{name} {n:,}" for name, n in sorted(why.items(), key=lambda r: (-r[1], r[0])))
+        found.append(f"Rejected rows of --{kind}: {rows[total]:,}" + (f" ({said})." if said else "."))
+    for kind in KINDS:
+        found += [f"Rows of --{kind}: {text}." for text in left_out(kind, rows)]
+    return found
 
 
 def _percent(share: float | None) -> str:

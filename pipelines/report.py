@@ -237,7 +237,7 @@ def _joined(counters: dict[str, int]) -> list[str]:
     return []
 
 
-def _left_out(kind: str, counters: dict[str, int]) -> list[str]:
+def left_out(kind: str, counters: dict[str, int]) -> list[str]:
     """What was read and is of no use, by reason."""
     mark = f"{kind}_left_out_"
     reasons = {k.removeprefix(mark): n for k, n in counters.items() if k.startswith(mark) and n}
@@ -282,7 +282,7 @@ def _observations(counters: dict[str, int]) -> str:
     """What became of the rows of the crawl log, in a line."""
     read = f"{_n(counters.get('observations_accepted', 0))} read"
     found = ", ".join(f"{_n(counters[k])} {k.replace('_', ' ')}" for k in _FOLDED if counters.get(k))
-    return ", ".join([f"{read}: {found}" if found else read, *_left_out("observations", counters)])
+    return ", ".join([f"{read}: {found}" if found else read, *left_out("observations", counters)])
 
 
 def _rejected(counters: dict[str, int], files: list[dict[str, Any]]) -> str:
@@ -337,7 +337,7 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
             found = {f"{kind}_{what}": note for what, note in _NOTES.items()}
             said = [f"{_n(counters[k])} {_OWN_NOTES.get(k, v)}" for k, v in found.items() if counters.get(k)]
             said += _joined(counters) if kind == "requests" else []
-            said += _left_out(kind, counters)
+            said += left_out(kind, counters)
             row(f"{kind} rows", ", ".join([f"{_n(counters[f'{kind}_accepted'])} read", *said]))
     if counters.get("sitemaps_files"):
         row("sitemaps", _of_sitemaps(counters))

@@ -110,7 +110,7 @@ class _Read(beam.DoFn):
         names: set[str] = set()
         for tag, batch in read_split(split, KINDS[kind], None, self._table, notes=counts):
             if tag != ROWS:
-                _count_rejected(counts, kind, batch)
+                count_rejected(counts, kind, batch)
                 yield beam.pvalue.TaggedOutput(ReadInputs.REJECTED, batch)
                 continue
             counts.add(f"{kind}_accepted", batch.num_rows)
@@ -160,7 +160,8 @@ def unpacked(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.append_column("url_hash", pa.array(hash_texts(batch.column("url"))))
 
 
-def _count_rejected(counts: Counts, kind: str, batch: pa.RecordBatch) -> None:
+def count_rejected(counts: Counts, kind: str, batch: pa.RecordBatch) -> None:
+    """Count a batch of rejected rows, by reason."""
     for entry in pc.value_counts(batch.column("reason")).to_pylist():
         reason, n = entry["values"], entry["counts"]
         if reason in NOTED:  # no row is lost. Who compares dates counts them all; rejected/ shows some

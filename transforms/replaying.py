@@ -29,7 +29,7 @@ from transforms.formats import Split
 from transforms.hashing import stable_hash
 from transforms.inputs import InputError
 from transforms.normalise import CHANGES, KINDS
-from transforms.reading import Input, hinted
+from transforms.reading import Input, count_rejected, hinted
 from transforms.sources import ROWS, plan_files, read_split
 from transforms.tally import Counts
 from transforms.urls import HostTable
@@ -147,7 +147,7 @@ class ReadLogs(beam.PTransform):
 
 
 def _splits(found: Input) -> Iterator[tuple[int, tuple[str, Split]]]:
-    for split in plan_files(found.patterns, found.kind, found.required):
+    for split in plan_files(found.patterns, found.kind, found.required, found.how):
         if split.form != "empty":
             yield stable_hash(f"{found.kind}:{split.path}:{split.groups}") >> 1, (found.kind, split)
 
@@ -162,9 +162,10 @@ class _ReadLog(beam.DoFn):
     def process(self, element: tuple[str, Split]) -> Iterator[Any]:
         kind, split = element
         counts = Counts()
-        for tag, batch in read_split(split, CHANGES if kind == "changes" else KINDS[kind], None, self._table):
+        of = CHANGES if kind == "changes" else KINDS[kind]
+        for tag, batch in read_split(split, of, None, self._table, notes=counts):
             if tag != ROWS:
-                counts.add(f"{kind}_rejected", batch.num_rows)
+                count_rejected(counts, kind, batch)
                 continue
             counts.add(f"{kind}_accepted", batch.num_rows)
             if self._below < 1 << _SHARE_BITS:

@@ -1,0 +1,64 @@
+"""Logs that `recrawl backtest` is given: in formats of others, of little use, and what it says of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipelines import options_inputs
+from tests.pipelines.jobs import at, command, seen, write_rows
+
+DAYS = 24
+RNG = np.random.Generator(np.random.Philox(key=3))
+
+
+def _log(pages: int = 12, changing: int = 6) -> list[dict[str, object]]:
+    """Pages crawled daily; the first ones change every third day in the mean."""
+    rows = []
+    for i in range(pages):
+        version = np.cumsum(RNG.random(DAYS) < 1 / 3) if i < changing else np.zeros(DAYS, int)
+        rows += [seen(f"https://a.test/{i}", at(day + 0.01 * i), f"v{v}") for day, v in enumerate(version)]
+    return rows
+
+
+def _run(what: str, folder: Path, *options: str) -> tuple[int, str, str]:
+    common = ["--workers=1", "--no_plots", f"--output={folder}/out", "--policies", "recrawl", "uniform"]
+    return command(what, *options, *common)
+
+
+def test_every_option_of_reading_is_taken(tmp_path):
+    values = {f"--{name}": [] if name in options_inputs.FLAGS else ["x=y"] for name in options_inputs.names()}
+    words = [word for name, value in values.items() for word in (name, *value)]
+    for what, more in (("backtest", []), ("frontier", ["--target=0.9"])):
+        code, _, complaints = _run(what, tmp_path, "--observations=x", *more, *words)
+        assert code == 2 and "--observations_columns=x=y: expected OURS=YOURS" in complaints
+        assert "--requests_format=x=y: expected one of" in complaints and "neither recrawl" not in complaints
+
+
+@pytest.mark.parametrize(("what", "option"), [("backtest", "--budgets=0.3"), ("frontier", "--target=0.8")])
+def test_a_web_server_log_and_columns_of_other_names(what, option, tmp_path):
+    """Its lines name no site, and some are of the own crawler: those are no clicks."""
+    names = {"fetched_at": "crawl_time", "digest": "sha"}
+    write_rows(tmp_path / "log.jsonl", [{names.get(k, k): v for k, v in row.items()} for row in _log()])
+    line = '192.0.2.{} - - [{:02}/Jun/2026:10:00:00 +0000] "GET /{} HTTP/1.1" 200 9 "-" "{}"'
+    people = [line.format(i, 1 + i % 20, i % 6, "Mozilla/5.0 (X11) Firefox/140.0") for i in range(100)]
+    own = [line.format(9, 1 + i % 20, 7, "my-nutch/1.0") for i in range(50)]
+    (tmp_path / "access.log").write_text("\n".join([*people, *own]) + "\n")
+    options = [
+        f"--observations={tmp_path}/log.jsonl",
+        "--observations_columns=fetched_at=crawl_time,digest=sha",
+        f"--requests={tmp_path}/access.log",
+    ]
+    assert "--requests_site" in _run(what, tmp_path, option, *options)[2]
+    more = ["--requests_site=https://a.test", "--own_user_agent=my-nutch"]
+    code, printed, complaints = _run(what, tmp_path, option, *options, *more)
+    assert code == 0, complaints
+    assert "clicks weights" in printed and "Rows of --requests: 50 left out" in printed
+    about = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert about["rows"]["requests_accepted"] == 100
+    formats = about["options"]["formats"]
+    assert ["digest", "sha"] in formats["observations"]["columns"]
+    assert ["requests_site", "https://a.test"] in formats["requests"]["options"]
