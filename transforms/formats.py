@@ -111,8 +111,8 @@ def plan(file: InputFile, kind: str = "", how: How | None = None) -> list[Split]
         form = sniff(file.path, head, text)
     if form in JSON_LINES:
         check_lines(file.path, text)
-    by_groups = form in dialects.dialects() and dialects.dialects()[form].by_groups
-    if form == "parquet" or by_groups:
+    dialect = dialects.dialects().get((kind, form))
+    if form == "parquet" or (dialect is not None and dialect.by_groups):
         splits = _plan_parquet(file.path)
         return [replace(s, form=form if s.form == "parquet" else s.form, how=how) for s in splits]
     return [Split(file.path, form, packed, how=how)]
@@ -223,7 +223,7 @@ def _read(split: Split, kind: Kind, metadata: Sequence[str] | None, notes: Count
     elif split.form != "empty":
         options = dict(split.how.options)
         source = dialects.Source(split.path, split.gzip, kind, options, notes, split.groups, split.row)
-        yield from dialects.dialects()[split.form].read(source)
+        yield from dialects.dialects()[kind.name, split.form].read(source)
 
 
 def _read_parquet(split: Split, kind: Kind, metadata: Sequence[str] | None) -> Iterator[Block]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
+from transforms import dialects
 from transforms.carrying import Previous
 from transforms.formats import RawBlock, Split, plan, read
 from transforms.inputs import InputFile, match_files
@@ -21,6 +22,8 @@ SAMPLED_ROWS = 8192  # of each file
 # Bytes of an input for each page, about: on a first night a crawl log has many rows a page, a catalogue one.
 # A host taken for smaller than it is waits for the second night; one split for nothing stays so.
 _BYTES_PER_PAGE = {"observations": 512, "pages": 16}
+# Of a catalogue that is the dump of a store.
+_BYTES_OF_STATE = 512
 
 
 def choose_layout(inputs: Iterable[Input], previous: Previous, num_shards: int, above: int) -> Layout:
@@ -63,6 +66,8 @@ def choose_layout(inputs: Iterable[Input], previous: Previous, num_shards: int, 
             continue
         files = match_files(found.patterns, found.kind, found.required)
         size = sum(f.size for f in files) / _BYTES_PER_PAGE[found.kind]
+        if num_shards > 1 and size > above and found.kind == "pages":
+            size *= _catalogue_share(files, found)
         if num_shards > 1 and size > above:
             most = max(most, size)
             for host, part in _host_shares(files, found).items():
@@ -71,13 +76,26 @@ def choose_layout(inputs: Iterable[Input], previous: Previous, num_shards: int, 
     return Layout(num_shards, choose_parts(sizes, most, num_shards, above, {}))
 
 
+def _sampled(files: list[InputFile]) -> list[InputFile]:
+    at = np.linspace(0, len(files) - 1, min(len(files), SAMPLED_FILES)).round().astype(int)
+    return [files[i] for i in at.tolist()]
+
+
+def _catalogue_share(files: list[InputFile], found: Input) -> float:
+    """Pages in files of which some are dumps of stores, as a share of those if none was."""
+    some = _sampled(files)
+    known = dialects.dialects()
+    size = sum(f.size for f in some)
+    dumped = sum(f.size for f in some if (found.kind, plan(f, found.kind, found.how)[0].form) in known)
+    return 1.0 - dumped / size * (1.0 - _BYTES_PER_PAGE[found.kind] / _BYTES_OF_STATE) if size else 1.0
+
+
 def _host_shares(files: list[InputFile], found: Input) -> Counter[int]:
     """Share of the pages that each host has, from a sample."""
-    at = np.linspace(0, len(files) - 1, min(len(files), SAMPLED_FILES)).round().astype(int)
     shares: Counter[int] = Counter()
     table = HostTable()
     weight = 0
-    for file in (files[i] for i in at.tolist()):
+    for file in _sampled(files):
         splits = plan(file, found.kind, found.how)
         batch = _some_rows(splits[len(splits) // 2], found.kind, table)
         if batch is None or not batch.num_rows:

@@ -151,3 +151,11 @@ def test_json_laid_out_for_people_is_refused_in_one_sentence(tmp_path, capsys, c
     path.write_text(json.dumps([{"url": "https://a.test/", "fetched_at": 1}] * 2, indent=2))
     assert main([*command, *more, str(path)]) == 1
     assert "jq -c '.[]'" in capsys.readouterr().err
+
+
+def test_a_dump_of_a_store_is_also_a_list_of_pages(tmp_path, capsys):
+    (tmp_path / "part-00000").write_text(NUTCH)
+    assert main(["inspect", str(tmp_path)]) == 0
+    assert "observations, nutch (or as pages: --kind)" in capsys.readouterr().out
+    _, said = inspect(capsys, tmp_path, "--kind", "pages")
+    assert (said[0]["format"], said[0]["accepted"]) == ("nutch", 6)

@@ -59,6 +59,25 @@ def test_a_page_with_many_rows_is_one_page(tmp_path):
     assert _choose(tmp_path, above=100) == Layout(16, {})
 
 
+def test_a_dump_of_a_store_has_many_bytes_a_page(tmp_path):
+    """2,000 pages, of which a catalogue of as many bytes would have ten times as many."""
+    hosts = ["giant" if i % 3 else f"h{i}" for i in range(2000)]
+    more = (
+        '"status":"DISCOVERED","nextFetchDate":"2026-07-01T00:00:00Z","metadata":{"a":["' + "x" * 300 + '"]}}'
+    )
+    lines = [f'{{"url":"https://{host}.test/{i}",{more}\n' for i, host in enumerate(hosts)]
+    (tmp_path / "status.jsonl").write_text("".join(lines))
+    (tmp_path / "pages.csv").write_text(
+        "url\n" + "".join(f"https://{h}.test/{i}\n" for i, h in enumerate(hosts))
+    )
+
+    def choose(name: str, above: int) -> Layout:
+        return choose_layout([Input("pages", str(tmp_path / name), True)], Previous(), 4, above)
+
+    assert choose("status.jsonl", 1000) == choose("pages.csv", 1000) == Layout(4, {GIANT: 4})
+    assert choose("status.jsonl", 3000) == Layout(4, {})
+
+
 def test_a_small_log_is_not_looked_at(log, monkeypatch):
     monkeypatch.setattr(module, "plan", None)  # would fail
     assert _choose(log, above=10**7) == Layout(16, {})

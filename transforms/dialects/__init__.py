@@ -1,7 +1,8 @@
 """Formats that crawlers, archives and web servers write, each read as one kind of input.
 
-A dialect is a module with a `DIALECT`. It yields raw blocks with recrawl's own columns (or some of them), as
-`transforms.formats` does of canonical files; `transforms.normalise` then checks values, whoever read them.
+A dialect is a module with a `DIALECT`, and with `PAGES` if its files list pages as well. It yields raw blocks
+with recrawl's own columns (or some of them), as `transforms.formats` does of canonical files;
+`transforms.normalise` then checks values, whoever read them.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class Dialect:
     name : str
         As in `--observations_format`.
     kind : str
-        Of input: observations, requests, hosts.
+        Of input: observations, requests, hosts, pages.
     what : str
         For people: whose it is.
     looks_like : function of (path, text)
@@ -102,15 +103,16 @@ class Dialect:
 
 
 @functools.cache
-def dialects() -> dict[str, Dialect]:
-    """All dialects by name."""
-    found = [importlib.import_module(f"transforms.dialects.{name}").DIALECT for name in _MODULES]
-    return {dialect.name: dialect for dialect in found}
+def dialects() -> dict[tuple[str, str], Dialect]:
+    """All dialects by kind of input and name; a dump of a store may be read as two kinds."""
+    modules = [importlib.import_module(f"transforms.dialects.{name}") for name in _MODULES]
+    found = [getattr(module, name, None) for module in modules for name in ("DIALECT", "PAGES")]
+    return {(dialect.kind, dialect.name): dialect for dialect in found if dialect is not None}
 
 
 def names(kind: str) -> tuple[str, ...]:
     """What `--..._format` of an input may be."""
-    return (AUTO, CANONICAL, *(d.name for d in dialects().values() if d.kind == kind))
+    return (AUTO, CANONICAL, *(name for of, name in dialects() if of == kind))
 
 
 def detect(kind: str, path: str, text: bytes) -> str | None:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from transforms.dialects import Dialect, Source
 from transforms.dialects.json_rows import parse
-from transforms.dialects.tables import lines_of
+from transforms.dialects.tables import lines_of, pages_of
 from transforms.formats import Block, RawBlock, head_of
 from transforms.inputs import InputError
 from transforms.normalise import rejected_rows
@@ -79,8 +79,32 @@ def read(source: Source) -> Iterator[Block]:
     InputError
         For an option that cannot be, a local time without `nutch_timezone`, or a dump as text.
     """
-    _refuse_text(source.path)
     zone, rate = _zone(source), _rate(source)
+    for item in _records(source):
+        if isinstance(item, pa.RecordBatch):
+            yield item
+        else:
+            yield from _rows(source, *item, zone, rate)
+
+
+def read_pages(source: Source) -> Iterator[Block]:
+    """All URLs of a dump, also those that were never fetched.
+
+    Raises
+    ------
+    InputError
+        For a dump as text.
+    """
+    for item in _records(source):
+        if isinstance(item, pa.RecordBatch):
+            yield item
+        else:
+            yield from pages_of(item[0]["url"], item[1])
+
+
+def _records(source: Source) -> Iterator[tuple[pa.Table, NDArray[np.int64]] | pa.RecordBatch]:
+    """Tables of what a dump has of its pages, with each row's line, and rejected rows."""
+    _refuse_text(source.path)
     for item in line_blocks(source.path, source.gzip):
         if isinstance(item, pa.RecordBatch):
             yield item
@@ -91,9 +115,9 @@ def read(source: Source) -> Iterator[Block]:
             if records.rejected is not None:
                 yield records.rejected
             columns = dict(zip(_NAMES, records.table.columns, strict=True))
-            yield from _rows(source, pa.table(columns), records.line, zone, rate)
+            yield pa.table(columns), records.line
         else:
-            yield from _read_csv(source, block, line, zone, rate)
+            yield from _read_csv(source, block, line)
 
 
 def _refuse_text(path: str) -> None:
@@ -104,7 +128,9 @@ def _refuse_text(path: str) -> None:
         )
 
 
-def _read_csv(source: Source, block: bytes, line: int, zone: ZoneInfo | None, rate: float) -> Iterator[Block]:
+def _read_csv(
+    source: Source, block: bytes, line: int
+) -> Iterator[tuple[pa.Table, NDArray[np.int64]] | pa.RecordBatch]:
     texts, numbers = lines_of(block, line)
     # Every part of a dump has a header, and metadata may have line breaks, whose rest is no row.
     found = pc.extract_regex(texts, _ROW)
@@ -119,8 +145,7 @@ def _read_csv(source: Source, block: bytes, line: int, zone: ZoneInfo | None, ra
         ]
         yield rejected_rows(source.path, numbers[bad].tolist(), "not_nutch", samples)
     rows = found.filter(pa.array(good))
-    table = pa.table({n: pc.struct_field(rows, n) for n in _NAMES})
-    yield from _rows(source, table, numbers[good], zone, rate)
+    yield pa.table({n: pc.struct_field(rows, n) for n in _NAMES}), numbers[good]
 
 
 def _rows(
@@ -223,3 +248,4 @@ def _rate(source: Source) -> float:
 
 
 DIALECT = Dialect("nutch", "observations", "dump of Nutch' CrawlDb, CSV or JSON", looks_like, read)
+PAGES = Dialect("nutch", "pages", "all URLs of a dump of Nutch' CrawlDb", looks_like, read_pages)

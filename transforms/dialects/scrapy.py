@@ -1,4 +1,4 @@
-"""Feeds of Scrapy as many spiders write them: JSON Lines or CSV, a hash of the body or an ETag for a digest."""
+"""Feeds of Scrapy as many spiders write them: JSON Lines or CSV, with a hash of the body or an ETag."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from transforms.dialects import Dialect, Source
 from transforms.dialects.json_rows import Records, parse
+from transforms.dialects.tables import pages_of
 from transforms.formats import Block, RawBlock
 from transforms.normalise import rejected_rows
 from transforms.textformats import line_blocks
@@ -24,6 +25,7 @@ from transforms.times import parse_times
 DISCOVERED, FETCH_ERROR, ERROR, REDIRECTION = "DISCOVERED", "FETCH_ERROR", "ERROR", "REDIRECTION"
 STATUSES = (DISCOVERED, "FETCHED", FETCH_ERROR, ERROR, REDIRECTION)
 _MARKS = re.compile(rb'"status"\s*:\s*"(?:' + "|".join(STATUSES).encode() + rb')"')
+_MORE_MARKS = re.compile(rb'"(?:nextFetchDate|_source)"\s*:|"metadata"\s*:\s*\{')
 _LISTS = pa.list_(pa.string())
 PLANNED = ("recrawl%2Ereason", "recrawl.reason")
 """What `recrawl export` sets and a fetch removes: until then the due date is recrawl's own."""
@@ -52,11 +54,47 @@ def looks_like(path: str, text: bytes) -> bool:
     return text.lstrip(b"[ \r\n").startswith(b"{") and _MARKS.search(text) is not None and b'"url"' in text
 
 
+def _looks_like_pages(path: str, text: bytes) -> bool:
+    """A list of pages may well have a column of that status, but not what else documents have."""
+    return looks_like(path, text) and _MORE_MARKS.search(text) is not None
+
+
 def read(source: Source) -> Iterator[Block]:
     """Rows of a dump of the status index: bare documents, with `_source`, or a whole answer with hits.
 
     A page was fetched at `lastProcessedDate` (where the metadata persists it), else one `fetchInterval`, in
     minutes, before `nextFetchDate`; without these it is left out, as where recrawl has set that date.
+    """
+    for item in _documents(source):
+        if isinstance(item, pa.RecordBatch):
+            yield item
+            continue
+        column, first, known, line = item
+        metadata = {n: first(n) for n in METADATA}
+        due = column("nextFetchDate")
+        yield from rows_of_state(source, column("url"), column("status"), due, metadata, line, known)
+
+
+def read_pages(source: Source) -> Iterator[Block]:
+    """All URLs of a dump of the status index, also those that were never fetched."""
+    for item in _documents(source):
+        if isinstance(item, pa.RecordBatch):
+            yield item
+        else:
+            column, _, known, line = item
+            yield from pages_of(column("url").filter(pa.array(known)), line[known])
+
+
+Column = Callable[[str], pa.Array]
+
+
+def _documents(
+    source: Source,
+) -> Iterator[tuple[Column, Column, NDArray[np.bool_], NDArray[np.int64]] | pa.RecordBatch]:
+    """Documents of a dump, and rejected rows.
+
+    Of documents two functions that give a field, and the first value of a field of the metadata, by its name;
+    which documents are sound; and each one's line.
     """
     for item in line_blocks(source.path, source.gzip):
         if isinstance(item, pa.RecordBatch):
@@ -67,7 +105,7 @@ def read(source: Source) -> Iterator[Block]:
         if records.rejected is not None:
             yield records.rejected
         if len(records.line):
-            yield from _rows(source, records)
+            yield from _checked(source, records)
 
 
 def _without_hits(block: bytes) -> bytes:
@@ -84,21 +122,24 @@ def _without_hits(block: bytes) -> bytes:
     return b"\n".join(lines)
 
 
-def _rows(source: Source, records: Records) -> Iterator[Block]:
+def _checked(
+    source: Source, records: Records
+) -> Iterator[tuple[Column, Column, NDArray[np.bool_], NDArray[np.int64]] | pa.RecordBatch]:
     bare, wrapped = records.table, records.table["_source"].combine_chunks()
-    inside = np.asarray(wrapped.is_valid())
+    inside = pa.array(np.asarray(wrapped.is_valid()))
 
     def column(name: str) -> pa.Array:
-        return pc.if_else(pa.array(inside), pc.struct_field(wrapped, name), bare[name].combine_chunks())
+        return pc.if_else(inside, pc.struct_field(wrapped, name), bare[name].combine_chunks())
 
-    url, status = column("url"), column("status")
-    known = np.asarray(pc.is_in(status, pa.array(STATUSES))) & np.asarray(url.is_valid())
+    def first(name: str) -> pa.Array:
+        return pc.if_else(inside, _first(wrapped, name), _first(bare, name))
+
+    known = np.asarray(pc.is_in(column("status"), pa.array(STATUSES))) & np.asarray(column("url").is_valid())
     if not known.all():
         rows = np.flatnonzero(~known)
         samples = [str(row) for row in bare.take(pa.array(rows)).to_pylist()]
         yield rejected_rows(source.path, records.line[rows].tolist(), "not_stormcrawler", samples)
-    metadata = {n: pc.if_else(pa.array(inside), _first(wrapped, n), _first(bare, n)) for n in METADATA}
-    yield from rows_of_state(source, url, status, column("nextFetchDate"), metadata, records.line, known)
+    yield column, first, known, records.line
 
 
 def _first(holder: pa.Table | pa.Array, name: str) -> pa.Array:
@@ -165,3 +206,4 @@ def _is_number(texts: pa.Array) -> pa.Array:
 
 
 DIALECT = Dialect("stormcrawler", "observations", "status documents of StormCrawler", looks_like, read)
+PAGES = Dialect("stormcrawler", "pages", "all URLs of a status index", _looks_like_pages, read_pages)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 from numpy.typing import NDArray
+
+from transforms.formats import RawBlock
 
 
 @dataclass(frozen=True)
@@ -124,3 +127,16 @@ def lines_of(block: bytes, line: int) -> tuple[pa.Array, NDArray[np.int64]]:
     whole = pa.Array.from_buffers(pa.string(), len(begin), buffers)
     filled = np.flatnonzero(end > begin)
     return pc.ascii_rtrim(whole.take(pa.array(filled)), "\n"), line + filled
+
+
+def pages_of(urls: pa.Array | pa.ChunkedArray, line: NDArray[np.int64]) -> Iterator[RawBlock]:
+    """Raw blocks of pages of which nothing but the URL is known.
+
+    Parameters
+    ----------
+    urls : n texts
+    line : (n,) int64
+        Number of each one's line.
+    """
+    for batch in pa.table({"url": urls}).combine_chunks().to_batches():
+        yield RawBlock(batch, lambda: line)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from transforms.dialects import Dialect, Source
 from transforms.dialects.json_rows import parse
 from transforms.dialects.stormcrawler import METADATA, first_of, rows_of_state
+from transforms.dialects.tables import pages_of
 from transforms.formats import Block
 from transforms.normalise import rejected_rows
 from transforms.textformats import line_blocks
 
+_STATES = ("known", "discovered")
+_BARE = re.compile(rb"\s*https?://\S+\s*$")
 _VALUES = pa.struct([("values", pa.list_(pa.string()))])
 _INFO = pa.struct([("url", pa.string()), ("metadata", pa.struct([(n, _VALUES) for n in METADATA]))])
 _SCHEMA = pa.schema(
@@ -35,7 +40,8 @@ _SCHEMA = pa.schema(
 
 
 def looks_like(path: str, text: bytes) -> bool:
-    first = text.lstrip().split(b"\n", 1)[0].replace(b" ", b"")
+    lines = (line for line in text.split(b"\n") if line.strip() and not _BARE.match(line))
+    first = next(lines, b"").replace(b" ", b"")
     return (b'{"known":{' in first or b'"discovered":{' in first) and b'"info":{' in first
 
 
@@ -52,6 +58,43 @@ def read(source: Source) -> Iterator[Block]:
         yield from _rows(source, block, line)
 
 
+def read_pages(source: Source) -> Iterator[Block]:
+    """All URLs of a dump, also those that were never fetched."""
+    for item in line_blocks(source.path, source.gzip):
+        if isinstance(item, pa.RecordBatch):
+            yield item
+        else:
+            yield from _pages(source, *item)
+
+
+def _pages(source: Source, block: bytes, line: int) -> Iterator[Block]:
+    records = parse(block, line, _SCHEMA, source.path)
+    lines = block.split(b"\n")
+    url = pc.coalesce(*(pc.struct_field(records.table[n].combine_chunks(), ["info", "url"]) for n in _STATES))
+    there = np.asarray(url.is_valid())
+    if not there.all():
+        yield _refused(source, lines, line, records.line[~there])
+    urls, numbers = url.drop_null(), records.line[there]
+    if records.rejected is not None:
+        others = records.rejected.column("row").to_numpy()
+        # Its samples are cut, a URL must not be.
+        texts = [lines[n - line].strip() for n in others.tolist()]
+        bare = np.array([_BARE.match(text) is not None for text in texts], np.bool_)
+        if not bare.all():
+            yield records.rejected.filter(pa.array(~bare))
+        more = [text.decode("utf-8", "replace") for text, is_url in zip(texts, bare, strict=True) if is_url]
+        urls = pa.concat_arrays([urls, pa.array(more, pa.string())])
+        numbers = np.append(numbers, others[bare])
+    order = np.argsort(numbers, kind="stable")
+    yield from pages_of(urls.take(pa.array(order)), numbers[order])
+
+
+def _refused(source: Source, lines: list[bytes], line: int, numbers: NDArray[np.int64]) -> pa.RecordBatch:
+    """Rejected rows of a block whose first line has the number `line`."""
+    samples = [lines[n - line].decode("utf-8", "replace") for n in numbers.tolist()]
+    return rejected_rows(source.path, numbers.tolist(), "not_urlfrontier", samples)
+
+
 def _rows(source: Source, block: bytes, line: int) -> Iterator[Block]:
     records = parse(block, line, _SCHEMA, source.path)
     if records.rejected is not None:
@@ -61,16 +104,14 @@ def _rows(source: Source, block: bytes, line: int) -> Iterator[Block]:
             yield records.rejected.filter(pa.array(~bare))
     if not len(records.line):
         return
-    known, found = (records.table[n].combine_chunks() for n in ("known", "discovered"))
+    known, found = (records.table[n].combine_chunks() for n in _STATES)
     info = pc.struct_field(known, "info")
     there = np.asarray(pc.struct_field(info, "url").is_valid())
     new = np.asarray(pc.struct_field(found, ["info", "url"]).is_valid()) & ~there
     source.leave_out("never_fetched", int(new.sum()))
     other = np.flatnonzero(~there & ~new)
     if len(other):
-        lines = block.split(b"\n")
-        samples = [lines[n - line].decode("utf-8", "replace") for n in records.line[other].tolist()]
-        yield rejected_rows(source.path, records.line[other].tolist(), "not_urlfrontier", samples)
+        yield _refused(source, block.split(b"\n"), line, records.line[other])
     kept = pc.struct_field(info, "metadata")
     metadata = {n: first_of(pc.struct_field(pc.struct_field(kept, n), "values")) for n in METADATA}
     due = pc.coalesce(
@@ -84,3 +125,4 @@ def _rows(source: Source, block: bytes, line: int) -> Iterator[Block]:
 
 
 DIALECT = Dialect("urlfrontier", "observations", "dump of URLFrontier, JSON Lines", looks_like, read)
+PAGES = Dialect("urlfrontier", "pages", "all URLs of a dump of URLFrontier", looks_like, read_pages)

@@ -150,6 +150,20 @@ def test_it_is_told_by_its_content_and_no_other_is_taken_for_it():
         assert not looks_like("crawldb.csv", other)
 
 
+def test_a_dump_lists_all_its_pages(tmp_path):
+    """Without the times of fetches, whose zone nobody needs to know then."""
+    found = read(write(tmp_path, DUMP.replace(" UTC ", " CEST ")), "pages")
+    assert found.forms == ["nutch"] and found.left_out == {"rest_of_metadata": 2}
+    names = ["p/1", '"quoted",1', "gone", "new", "m", "odd"]
+    assert [row["url"] for row in found.rows] == [f"https://shop.test/{name}" for name in names]
+    assert found.reasons == [(10, "not_nutch"), (12, "not_nutch")]
+    text = (
+        '{"url": "https://a.test/", "statusCode": 1, "fetchTime": "", "retryIntervalSeconds": 1}\n{"url": 1\n'
+    )
+    found = read(write(tmp_path, text), "pages")
+    assert found.seen("url") == [("https://a.test/",)] and found.reasons == [(2, "bad_json")]
+
+
 TEXT = """\
 https://shop.test/\tVersion: 7
 Status: 2 (db_fetched)
@@ -161,9 +175,10 @@ Metadata:
 
 
 @pytest.mark.parametrize("form", ["auto", "nutch"])
-def test_a_dump_as_text_is_refused_once(tmp_path, form):
+@pytest.mark.parametrize("kind", ["observations", "pages"])
+def test_a_dump_as_text_is_refused_once(tmp_path, kind, form):
     with pytest.raises(InputError, match=r"dump of Nutch as text.*-format json"):
-        read(write(tmp_path, TEXT * 2), form=form)
+        read(write(tmp_path, TEXT * 2), kind, form)
 
 
 @pytest.mark.parametrize("size", [300, 1000])

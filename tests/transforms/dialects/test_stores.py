@@ -116,13 +116,46 @@ def test_seconds_may_be_numbers_and_names_as_in_the_protocol(tmp_path):
     assert len({str(r) for r in found.rows}) == 1 and found.lines == 2
 
 
+ALL = [f"https://shop.test/{i}" for i in range(1, 8)]
+
+
+@pytest.mark.parametrize("shape", ["bare", "source", "hits"])
+def test_a_status_index_lists_all_its_pages(tmp_path, shape):
+    wrapped = [{"_source": d} for d in DOCUMENTS]
+    text = {
+        "bare": DUMP,
+        "source": "".join(json.dumps(d) + "\n" for d in wrapped),
+        "hits": json.dumps({"hits": {"hits": wrapped}}),
+    }[shape] + '\n{"url": "https://shop.test/7", "status": "LOST"}\n'
+    found = read(write(tmp_path, text), "pages")
+    assert found.forms == ["stormcrawler"] and not found.left_out
+    assert [row["url"] for row in found.rows] == ALL[:6]
+    assert [reason for _, reason in found.reasons] == ["not_stormcrawler"]
+    assert found.rows[0]["importance"] is None
+
+
+def test_a_dump_of_urlfrontier_lists_all_its_pages(tmp_path):
+    long = "https://shop.test/" + "7" * 500  # longer than a sample of a rejected row
+    found = read(write(tmp_path, "https://shop.test/0\n" + FRONTIER + long + "\nno url\n"), "pages")
+    assert found.forms == ["urlfrontier"] and not found.left_out
+    assert {row["url"] for row in found.rows} == {"https://shop.test/0", *ALL[:5], ALL[6], long}
+    assert found.reasons == [(7, "not_urlfrontier"), (10, "bad_json")]
+
+
+def test_a_list_of_pages_with_a_status_is_no_dump(tmp_path):
+    path = write(tmp_path, '{"url": "https://a.test/", "status": "FETCHED", "importance": 2}\n', "p.jsonl")
+    found = read(path, "pages")
+    assert found.forms == ["jsonl"] and found.seen("importance", "status") == [(2.0, "FETCHED")]
+
+
+@pytest.mark.parametrize("kind", ["observations", "pages"])
 @pytest.mark.parametrize("size", [150, 400])
 @pytest.mark.parametrize("text", [DUMP, FRONTIER], ids=["stormcrawler", "urlfrontier"])
-def test_where_a_block_begins_does_not_matter(tmp_path, monkeypatch, size, text):
+def test_where_a_block_begins_does_not_matter(tmp_path, monkeypatch, size, text, kind):
     path = write(tmp_path, text)
-    whole = read(path)
+    whole = read(path, kind)
     monkeypatch.setattr(textformats, "CHUNK_BYTES", size)
-    parts = read(path)
+    parts = read(path, kind)
     assert (parts.rows, parts.reasons, parts.left_out) == (whole.rows, whole.reasons, whole.left_out)
 
 
@@ -153,11 +186,12 @@ VALUES = st.recursive(
 @given(
     st.lists(st.one_of(st.sampled_from(LINES), VALUES.map(json.dumps), st.text(max_size=20)), max_size=6),
     st.sampled_from(["stormcrawler", "urlfrontier"]),
+    st.sampled_from(["observations", "pages"]),
 )
-def test_any_lines_are_accounted_for(tmp_path_factory, lines, form):
+def test_any_lines_are_accounted_for(tmp_path_factory, lines, form, kind):
     lines = [line.replace("\n", " ").replace("\r", " ") for line in lines]
     text = "\n".join(lines).encode("utf-8", "replace")
-    found = read(write(tmp_path_factory.mktemp("fuzz"), text), form=form)
+    found = read(write(tmp_path_factory.mktemp("fuzz"), text), kind, form)
     least = sum(line.strip(" ,[]") != "" for line in lines)
     assert found.lines >= least
     assert all(r["url"] for r in found.rows)
