@@ -314,7 +314,8 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
 
     row(
         "pages",
-        f"{_n(counters.get('pages_known', 0))} on {_n(counters.get('hosts_known', 0))} hosts, "
+        f"{_n(counters.get('pages_known', 0))} on {_n(counters.get('hosts_known', 0))} "
+        f"host{'' if counters.get('hosts_known') == 1 else 's'}, "
         f"{_n(counters.get('pages_never_crawled', 0))} never crawled"
         + _never_fetched(counters)
         + (
