@@ -293,7 +293,16 @@ class _Fits:
 
     def check(self, replayed: Replayed) -> None:
         """Raises ReplayError."""
-        world, settings = replayed.world, self._settings
+        world, settings, facts = replayed.world, self._settings, replayed.facts
+        if facts.source == "observations" and not facts.changes:
+            # From a list of changes that is known; a log that shows none does not show that there are none.
+            raise ReplayError(
+                "no page has two crawls that can be compared: give the logs, or dumps, of several nights "
+                "together"
+                if math.isnan(facts.found)
+                else "no crawl in the window found a change, so all policies would look alike: see that "
+                "digests in the log differ where contents do, or give logs of more days"
+            )
         for name in settings.weights:
             if name not in ("auto", EQUAL, ZIPF) and name not in world.weights:
                 option = "--pages" if name == "importance" else "--requests"

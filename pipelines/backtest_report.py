@@ -27,6 +27,8 @@ MIN_BLOCKS = 4
 TESTED_BLOCKS = 6  # with fewer, the least p of a signed-rank test is 0.06
 SURE = 2.0  # standard errors
 OFF_BUDGET = 0.01
+ALIKE = 5e-5  # freshness that two digits of a percentage do not tell apart
+FEW_CHANGES = 50
 WIDE = 8.0  # budgets that differ more get a logarithmic axis
 
 
@@ -210,7 +212,9 @@ def report(folder: str, against: str) -> str:
     parts = [head(folder)]
     for c in comparisons:
         parts += [_table(c), _verdict(c)]
-    parts += cautions(about, [b for c in comparisons for b in c.budgets]) + about_errors(about)
+    parts += _off_budget([cell for c in comparisons for cell in c.cells.values()])
+    parts += few_changes(about) + cautions(about, [b for c in comparisons for b in c.budgets])
+    parts += about_errors(about)
     return "\n\n".join(parts)
 
 
@@ -230,6 +234,9 @@ def head(folder: str) -> str:
             f"The log: {facts['crawls_per_page_day']:.3g} crawls per page and day, "
             f"{_percent(facts['found'])} of them found a change, {_percent(facts['dated'])} of these dated."
         )
+    why = sorted(facts["left_out"], key=lambda r: (-r[1], r[0]))
+    if why:
+        lines.append("Pages left out: " + ", ".join(f"{n:,} {reason}" for reason, n in why) + ".")
     lines += _unused_rows(about["rows"])
     return "\n".join(lines)
 
@@ -282,6 +289,10 @@ def _verdict(c: Comparison) -> str:
     for budget in c.budgets:
         best = c.best(budget)
         cell = c.cells[best, budget]
+        fresh = [c.cells[p, budget].accuracy for p in c.policies if not POLICIES[p].reference]
+        if len(fresh) > 1 and max(fresh) - min(fresh) < ALIKE:
+            lines.append(f"At {budget:g}: no policy is ahead, all keep {100 * cell.accuracy:.2f} % fresh.")
+            continue
         text = f"At {budget:g}: best is {best}, {100 * cell.accuracy:.2f} %"
         if best == c.against:
             rivals = [p for p in c.policies if p != best and not POLICIES[p].reference]
@@ -299,6 +310,19 @@ def _verdict(c: Comparison) -> str:
             f"{high / low:.3g} times the budget, {low:g} to {high:g}: {100 * gained:+.2f} points for {best}."
         )
     return "\n".join(lines)
+
+
+def _off_budget(cells: Sequence[Cell]) -> list[str]:
+    """What "(spends ...)" in the tables means, if it stands there."""
+    if all(abs(cell.off_budget) <= OFF_BUDGET for cell in cells):
+        return []
+    text = (
+        "(spends X %): of the budget so much went to crawls in the scored nights; what a policy spends less, "
+        "or more, is not set off. A plan of a night knows the pages of that night, and the budget counts a "
+        "page from its first minute: where many pages appear in few days, less is spent. Rules may have no "
+        "scale at which they spend all, and sitemaps too little reason to crawl."
+    )
+    return [textwrap.fill(text, LINE)]
 
 
 def _lead(gain: float, error: float, behind: str = " behind") -> str:
@@ -325,6 +349,21 @@ def cautions(about: dict[str, Any], budgets: Sequence[float] = ()) -> list[str]:
     if facts["nights"] < 4 * WEEK:
         found.append(f"{facts['nights']} nights are few: policies that learn have hardly begun.")
     return [textwrap.fill(text, LINE) for text in found]
+
+
+def few_changes(about: dict[str, Any]) -> list[str]:
+    """That too few changes are known to tell policies apart, in a paragraph."""
+    facts = about["facts"]
+    seen = round(facts["changes"] * (1.0 - (facts["drawn"] or 0.0)))
+    if not seen:
+        return ["No page changes in this time: all copies stay fresh, and no policy can be ahead."]
+    if seen >= FEW_CHANGES:
+        return []
+    text = (
+        f"Only {seen} change{'' if seen == 1 else 's'} can be seen: which policy is ahead hangs on "
+        f"{'it' if seen == 1 else 'these few'}. Give logs of more days, or of more pages."
+    )
+    return [textwrap.fill(text, LINE)]
 
 
 def about_errors(about: dict[str, Any]) -> list[str]:

@@ -186,6 +186,7 @@ def report(folder: str, against: str) -> str:
             lines.append([policy, *(_cell(mine, policy, t, against) for t in targets)])
         parts.append("\n".join([f"Budget needed, {weights} weights", *aligned(lines)]))
     about = read_json(FileSystems.join(folder, "results.json"))
+    parts += backtest_report.few_changes(about)
     parts += backtest_report.cautions(about) + backtest_report.about_errors(about)
     return "\n\n".join(parts)
 

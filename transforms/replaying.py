@@ -86,6 +86,8 @@ class Facts:
         Share of the log's crawls after the first of a page that found a change.
     drawn : float
         Share of the changes that the log does not show; NaN for a list of changes.
+    left_out : tuple of (str, int)
+        Why pages that were read are not replayed, and how many.
     """
 
     source: str
@@ -97,6 +99,7 @@ class Facts:
     crawls_per_page_day: float = float("nan")
     found: float = float("nan")
     drawn: float = float("nan")
+    left_out: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -240,7 +243,13 @@ def build_world(batches: Iterable[pa.RecordBatch], settings: ReplaySettings) -> 
     made = _from_changes if kind == "changes" else _from_observations
     past, visits = made(rows, page, url, settings)
     start_us, end_us = _window(settings, visits)
-    inside = np.flatnonzero((past.first_us < end_us) & (past.first_us != NO_TIME))
+    blank = past.first_us == NO_TIME
+    inside = np.flatnonzero((past.first_us < end_us) & ~blank)
+    left_out = (
+        ("above --max_pages", read - len(url)),
+        ("without a successful crawl to compare with", int(blank.sum())),
+        ("first seen after the window", len(url) - int(blank.sum()) - len(inside)),
+    )
     if not len(inside):
         raise ReplayError("no page is there before the window ends: give another --start or --end")
     mask = np.zeros(len(url), np.bool_)
@@ -267,6 +276,7 @@ def build_world(batches: Iterable[pa.RecordBatch], settings: ReplaySettings) -> 
         crawls / held if of_log and held else float("nan"),
         float(past.found) if of_log else float("nan"),
         float(1.0 - seen.mean()) if of_log and len(seen) else float("nan"),
+        tuple((why, n) for why, n in left_out if n),
     )
     return Replayed(world, facts)
 

@@ -62,3 +62,62 @@ def test_a_web_server_log_and_columns_of_other_names(what, option, tmp_path):
     formats = about["options"]["formats"]
     assert ["digest", "sha"] in formats["observations"]["columns"]
     assert ["requests_site", "https://a.test"] in formats["requests"]["options"]
+
+
+def test_a_log_that_shows_no_change_is_refused(tmp_path):
+    """A single dump, and pages that are always the same: no verdict can come of either."""
+    dump = [seen(f"https://a.test/{i}", at(i % 12), f"v{i}") for i in range(60)]
+    write_rows(tmp_path / "dump.csv", dump)
+    code, printed, complaints = _run("backtest", tmp_path, f"--observations={tmp_path}/dump.csv")
+    assert code == 2 and not printed
+    assert "no page has two crawls that can be compared: give the logs, or dumps, of several" in complaints
+    write_rows(tmp_path / "still.csv", _log(changing=0))
+    for what, more in (("backtest", "--budgets=0.2"), ("frontier", "--target=0.9")):
+        code, printed, complaints = _run(what, tmp_path, f"--observations={tmp_path}/still.csv", more)
+        assert code == 2 and not printed and "no crawl in the window found a change" in complaints
+
+
+def test_few_changes_and_pages_that_are_left_out(tmp_path):
+    rows = _log(pages=6, changing=1)
+    rows += [seen("https://a.test/gone", at(day), None, 404) for day in range(DAYS)]
+    rows += [seen("https://a.test/late", at(DAYS - 1, 23))]
+    write_rows(tmp_path / "log.csv", rows)
+    options = ["--budgets=0.2", "--max_pages=7"]
+    code, printed, complaints = _run("backtest", tmp_path, f"--observations={tmp_path}/log.csv", *options)
+    assert code == 0, complaints
+    facts = json.loads((tmp_path / "out" / "results.json").read_text())["facts"]
+    assert facts["pages"] + sum(n for _, n in facts["left_out"]) == facts["pages_read"] == 8
+    assert ["above --max_pages", 1] in facts["left_out"]
+    assert "Pages left out: 1 " in printed and "1 above --max_pages" in printed
+    found = round(facts["changes"] * (1 - facts["drawn"]))
+    assert 0 < found < 24 and f"Only {found} change" in printed.replace("\n", " ")
+
+
+def test_policies_that_are_alike_are_not_ranked(tmp_path):
+    """Pages that never change, by a list that knows: all that is said is that nobody is ahead."""
+    urls = [f"https://a.test/{i}" for i in range(4)]
+    write_rows(tmp_path / "list.csv", [{"url": u, "changed_at": at(0), "kind": "first"} for u in urls])
+    options = ["--start=2026-06-02", "--end=2026-06-12", "--budgets=0.5"]
+    code, printed, complaints = _run("backtest", tmp_path, f"--changes={tmp_path}/list.csv", *options)
+    assert code == 0, complaints
+    assert "At 0.5: no policy is ahead, all keep 100.00 % fresh." in printed
+    assert "No page changes in this time" in printed and "best is" not in printed
+
+
+@pytest.mark.parametrize("appear", [False, True])
+def test_what_spends_means_is_said_where_it_stands(appear, tmp_path):
+    """Pages that appear every day: a plan does not know those of its own day."""
+    rows = []
+    for i in range(60):
+        first = i / 60 * 9 if appear else 0.0
+        changes = np.arange(first, 10, 0.5)
+        rows += [{"url": f"https://a.test/{i}", "changed_at": at(float(first)), "kind": "first"}]
+        rows += [
+            {"url": f"https://a.test/{i}", "changed_at": at(float(c)), "kind": "change"} for c in changes[1:]
+        ]
+    write_rows(tmp_path / "list.csv", rows)
+    options = ["--start=2026-06-01", "--end=2026-06-11", "--budgets=1", "--warm_up=0"]
+    code, printed, complaints = _run("backtest", tmp_path, f"--changes={tmp_path}/list.csv", *options)
+    assert code == 0, complaints
+    table, _, rest = printed.partition("At 1: ")
+    assert ("(spends " in table) == ("(spends X %): of the budget" in rest) == appear
