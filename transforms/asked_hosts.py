@@ -10,6 +10,7 @@ import numpy as np
 from policies.request_history import RequestState
 from policies.typing_ import IntArray
 from transforms.coding import ShardPages
+from transforms.tally import Counts
 
 KINDS = ("clicks", "impressions")
 
@@ -40,10 +41,15 @@ class AskedHosts:
             self.split_impressions | other.split_impressions,
         )
 
-    def counters(self) -> dict[str, int]:
-        """For the manifest; only the kinds of requests that there are."""
-        counts = (self.clicks + len(self.split_clicks), self.impressions + len(self.split_impressions))
-        return {f"hosts_with_{kind}": n for kind, n in zip(KINDS, counts, strict=True) if n}
+    def publish(self) -> dict[str, int]:
+        """As `Counts.publish`; only the kinds of requests that there are."""
+        counts = Counts()
+        for kind, n, split in zip(
+            KINDS, (self.clicks, self.impressions), (self.split_clicks, self.split_impressions), strict=True
+        ):
+            if n + len(split):
+                counts.add(f"hosts_with_{kind}", n + len(split))
+        return counts.publish()
 
 
 def asked_hosts(pages: ShardPages, requests: RequestState, split_hosts: Collection[int] = ()) -> AskedHosts:

@@ -320,7 +320,7 @@ class WriteManifest(beam.DoFn):
         quotas: Quotas,
         without: SearchResult | None,
     ) -> Iterator[FileInfo]:
-        counters = counters | learned.asked.counters()
+        counters = counters | learned.asked.publish()
         check_rejected(counters, self._guards)
         damaged = damaged_sources(self._folder, files) if damaged_files(counters) else []
         check_shrink(counters, learned.rows_by_day, self._guards, damaged)
