@@ -130,8 +130,8 @@ def _tell(parsed: argparse.Namespace, found: Exported) -> None:
         print(f"{found.written:,} of {found.rows:,} {what} to {files} in {parsed.output}")
     if again := found.crawls - found.rows:
         print(
-            f"recrawl: {again:,} of {found.crawls:,} crawls left out: second and further crawls of a page, for "
-            f"which {parsed.to} has no entry. Export and load again during the night, or take --to heritrix, "
+            f"recrawl: {again:,} of {found.crawls:,} crawls left out: second and further crawls of a page, "
+            f"for which {parsed.to} has no entry. Export and load again during the night, or take --to heritrix, "
             "scrapy, urls or csv",
             file=sys.stderr,
         )
