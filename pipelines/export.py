@@ -131,8 +131,8 @@ def _tell(parsed: argparse.Namespace, found: Exported) -> None:
     if again := found.crawls - found.rows:
         print(
             f"recrawl: {again:,} of {found.crawls:,} crawls left out: second and further crawls of a page, "
-            f"for which {parsed.to} has no entry. Export and load again during the night, or take --to heritrix, "
-            "scrapy, urls or csv",
+            f"for which {parsed.to} has no entry. Export and load again during the night, or take --to "
+            "heritrix, scrapy, urls or csv",
             file=sys.stderr,
         )
     for reason, n in sorted(found.rejected.items()):
