@@ -302,10 +302,10 @@ def _judge(
 
 
 def _gone_still(
-    state: PageState, visits: Visits, pages: _Pages, kind: NDArray[np.uint8], has_digest: BoolArray
+    state: PageState, visits: Visits, pages: _Pages, kind: NDArray[Any], has_digest: BoolArray
 ) -> BoolArray:
     """Revisits that find the answer of a page gone again, (k,): with its digest, and nothing else between."""
-    echo = has_digest & (kind == REVISIT)
+    echo: BoolArray = has_digest & (kind == REVISIT)
     if not echo.any():
         return echo
     gone = kind == GONE
