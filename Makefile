@@ -11,9 +11,11 @@ LOCK_VENV := .venv-dataflow
 AIRFLOW_VENV := .venv-airflow
 AIRFLOW := tests/templates/airflow-constraints.txt
 PYTEST_ARGS ?= -n auto
+FUZZED ?= $(HOME)/.cache/recrawl/fuzzed
+FUZZ_SECONDS ?= 300
 
 .PHONY: help setup nightly test lint format bench clean lock test-dataflow test-airflow
-.PHONY: prism flink test-cluster test-flink test-consumers
+.PHONY: prism flink test-cluster test-flink test-consumers fuzz
 .DEFAULT_GOAL := help
 
 help:
@@ -27,6 +29,7 @@ help:
 	@echo "make test-cluster   run the tests on Prism, its workers processes of their own"
 	@echo "make test-flink     run the tests on a Flink cluster; needs Java"
 	@echo "make test-consumers  give exports to the crawlers' own readers; needs Maven and Java, else only Scrapy's"
+	@echo "make fuzz     coverage-guided fuzzing of the readers of other formats for FUZZ_SECONDS=300; Python 3.11 to 3.13"
 	@echo "make lock     renew the lock file of the Dataflow template; UPGRADE=--upgrade takes newer versions"
 	@echo "make lint     check style (ruff) and types (mypy)"
 	@echo "make format   put the code into ruff's format"
@@ -54,6 +57,12 @@ nightly: $(INSTALLED) $(SAMPLE)
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+# What reaches new code is kept, so that the next run goes on from there.
+fuzz: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[fuzz]'
+	mkdir -p $(FUZZED)
+	$(BIN)/python -m tests.fuzz_dialects $(FUZZED) -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=$(FUZZED)-
 
 test-dataflow: $(LOCK_VENV)/.installed
 	$(LOCK_VENV)/bin/python -m pytest -m dataflow $(PYTEST_ARGS)

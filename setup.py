@@ -46,6 +46,7 @@ setup(
         "lint": LINT,
         "plots": PLOTS,
         "dev": TEST + LINT + PLOTS,
+        "fuzz": ["atheris>=3,<4"],
         "gcp": ["apache-beam[gcp]>=2.75,<2.76"],
         # Flink's jars, 232 MB; its Python API is not needed.
         "flink": ["apache-flink-libraries>=1.20.5,<1.21"],

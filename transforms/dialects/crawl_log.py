@@ -41,7 +41,7 @@ def read(source: Source) -> Iterator[Block]:
             yield item
             continue
         block, line = item
-        packed = re.sub(rb"[ \t]+\n", b"\n", re.sub(rb"[ \t]{2,}|\t", b" ", block))
+        packed = re.sub(rb"[ \t\r]+\n", b"\n", re.sub(rb"[ \t\r]{2,}|[\t\r]", b" ", block)).rstrip(b" ")
         fields = split_fields(packed.lstrip(b" "), line, " ", FIELDS, _USED)
         yield from _rows(source, fields)
         longer = [(number, text) for number, text in fields.wrong if len(text.split(" ", FIELDS)) > FIELDS]

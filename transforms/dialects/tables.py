@@ -58,7 +58,8 @@ def split_fields(block: bytes, line: int, delimiter: str, count: int, use: list[
         block = block.replace(b"\r\n", b"\n").replace(b"\r", b" ")
     names = [str(i) for i in range(count)]
     wanted = [str(i) for i in use]
-    if not _is_utf8(block):  # Arrow cannot hand over a wrong line of such bytes
+    # Arrow takes no table without lines, and cannot hand over a wrong one that is not UTF-8.
+    if not block.strip(b"\n") or not _is_utf8(block):
         return _split_slowly(block, line, delimiter, count, use)
     table = pa.csv.read_csv(
         pa.BufferReader(block),

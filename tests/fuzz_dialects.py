@@ -1,0 +1,77 @@
+"""Coverage-guided fuzzing of the readers of other formats: `make fuzz`, or
+
+    python -m tests.fuzz_dialects FOLDER [-max_total_time=300] [other options of libFuzzer]
+
+Inputs that reach new code are kept in FOLDER, and one that fails is written beside it. The first byte of an
+input is the dialect, the rest the file. Whatever the bytes are, reading ends, only an `InputError` is raised,
+and every line is accepted, rejected or left out, once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+
+import atheris
+
+with atheris.instrument_imports(include=["transforms.dialects", "transforms.textformats"]):
+    from transforms import dialects, textformats
+
+    FORMS = sorted(dialects.dialects())  # imports them
+
+from transforms.formats import How, RawBlock, Split, read
+from transforms.inputs import InputError
+from transforms.normalise import KINDS, normalise
+from transforms.tally import Counts
+
+# Of one file, bounded or at fixed places: not for bytes that anybody may have sent.
+LEFT_OUT = ("changedetection", "commoncrawl", "search_console")
+OPTIONS = {"requests_site": "https://shop.test", "nutch_timezone": "UTC", "requests_day": "2026-01-01"}
+# A line may be several rows: a list of records, or a page with all its crawls.
+SEVERAL = ("cdx_json", "lambdacrawl", "scrapy", "stormcrawler", "urlfrontier", "nutch")
+SMALL_BYTES = 256
+
+FORMS = [key for key in FORMS if key[1] not in LEFT_OUT]
+PATH = os.path.join(tempfile.mkdtemp(prefix="recrawl-fuzz-"), "input")
+
+
+def one(data: bytes) -> None:
+    """Read one file; raises where a rule is broken."""
+    if not data:
+        return
+    kind, form = FORMS[data[0] % len(FORMS)]
+    body = data[1:]
+    with open(PATH, "wb") as file:
+        file.write(body)
+    textformats.CHUNK_BYTES = SMALL_BYTES if data[0] & 0x80 else 8 << 20
+    notes = Counts()
+    rows = rejected = 0
+    try:
+        for block in read(
+            Split(PATH, form, how=How(form, (), tuple(OPTIONS.items()))), KINDS[kind], None, notes
+        ):
+            if isinstance(block, RawBlock):
+                done = normalise(KINDS[kind], block.batch, PATH, block.row)
+                assert done.rows.num_rows + done.rejected.num_rows == block.batch.num_rows
+                rows += block.batch.num_rows
+                bad = done.rejected.column("row").to_pylist()
+            else:
+                bad = block.column("row").to_pylist()
+                rejected += block.num_rows
+            assert all(-1 <= row <= body.count(b"\n") + body.count(b"\r") + 1 for row in bad), (form, bad)
+    except InputError:
+        return
+    left = sum(n for name, n in notes.publish().items() if "_left_out_" in name)
+    lines = sum(1 for line in body.replace(b"\r", b"\n").split(b"\n") if line.strip(b" \t"))
+    if form not in SEVERAL and kind != "hosts":
+        assert rows + rejected + left <= lines, (form, rows, rejected, left, lines)
+
+
+def main() -> None:
+    atheris.Setup(sys.argv, one)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()
