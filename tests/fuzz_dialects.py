@@ -68,7 +68,41 @@ def one(data: bytes) -> None:
         assert rows + rejected + left <= lines, (form, rows, rejected, left, lines)
 
 
+def sow(folder: str) -> None:
+    """Put a file of each dialect into an empty folder: from noise alone it takes long to find one."""
+    from tests.transforms.dialects import (
+        test_access_log,
+        test_cdx,
+        test_cdxj,
+        test_crawl_log,
+        test_lambdacrawl,
+        test_nutch,
+        test_scrapy,
+        test_stores,
+    )
+
+    texts: dict[str, list[str | bytes]] = {
+        "access_log": test_access_log.MIXED,
+        "cdx": test_cdx.MIXED,
+        "cdxj": test_cdxj.MIXED,
+        "heritrix": [test_crawl_log.LOG],
+        "lambdacrawl": [test_lambdacrawl.TEXT],
+        "nutch": [test_nutch.DUMP],
+        "scrapy": [test_scrapy.FEED],
+        "stormcrawler": [test_stores.DUMP],
+        "urlfrontier": [test_stores.FRONTIER],
+    }
+    for i, (_, form) in enumerate(FORMS):
+        lines = [t.encode() if isinstance(t, str) else t for t in texts.get(form, [])]
+        if lines:
+            with open(os.path.join(folder, f"seed-{i}"), "wb") as file:
+                file.write(bytes([i]) + b"\n".join(lines))
+
+
 def main() -> None:
+    folder = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+    if folder and not os.listdir(folder):
+        sow(folder)
     atheris.Setup(sys.argv, one)
     atheris.Fuzz()
 

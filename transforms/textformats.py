@@ -443,6 +443,13 @@ def _arrow_json(block: bytes, types: dict[str, pa.DataType], infer: bool) -> pa.
     )
 
 
+def _is_utf8(text: str) -> bool:
+    try:
+        return bool(text.encode()) or not text
+    except UnicodeEncodeError:
+        return False
+
+
 def _parse_jsonl_slowly(
     path: str, block: bytes, line: int
 ) -> tuple[pa.Table, Callable[[], Lines], pa.RecordBatch | None]:
@@ -468,7 +475,8 @@ def _parse_jsonl_slowly(
             else:
                 bad.append(line + i)
                 samples.append(text)
-    names = list(dict.fromkeys(name for record in records for name in record))
+    # Arrow has no name of bytes that are not UTF-8, nor has recrawl: nobody can ask for such a column.
+    names = [name for name in dict.fromkeys(n for record in records for n in record) if _is_utf8(name)]
     columns = {name: scalars([record.get(name) for record in records]) for name in names}
     rejected = rejected_rows(path, bad, "bad_json", samples) if bad else None
     return pa.table(columns), _constant(np.array(numbers, np.int64)), rejected

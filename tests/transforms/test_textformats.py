@@ -192,3 +192,10 @@ def test_a_huge_field_that_nobody_reads(tmp_path):
     rows, rejected = read_file(write_file(tmp_path / "a.csv", None, text))
     assert len(rows) == 1
     assert [r["reason"] for r in rejected] == ["bad_url"]
+
+
+def test_names_that_are_not_utf8_cost_nothing_but_themselves(tmp_path):
+    line = b'{"url":"https://a.test/x","fetched_at":1767323045,"caf\xe9":1,"digest":"d"}\n'
+    rows, rejected = read_file(write_file(tmp_path / "a.jsonl", [], line * 2))
+    assert [row["url"] for row in rows] == ["https://a.test/x"] * 2 and not rejected
+    assert rows[0]["digest_hash"] is not None

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from transforms.dialects import Dialect, Source
 from transforms.dialects.json_rows import parse
-from transforms.dialects.tables import lines_of, pages_of
+from transforms.dialects.tables import lines_of, pages_of, texts_of
 from transforms.formats import Block, RawBlock, head_of
 from transforms.inputs import InputError
 from transforms.normalise import rejected_rows
@@ -140,9 +140,7 @@ def _read_csv(
     source.leave_out("rest_of_metadata", int((~good & ~header & ~begins).sum()))
     bad = np.flatnonzero(~good & ~header & begins)
     if len(bad):
-        samples = [
-            t.decode("utf-8", "replace") for t in texts.take(pa.array(bad)).cast(pa.binary()).to_pylist()
-        ]
+        samples = texts_of(texts.take(pa.array(bad)))
         yield rejected_rows(source.path, numbers[bad].tolist(), "not_nutch", samples)
     rows = found.filter(pa.array(good))
     yield pa.table({n: pc.struct_field(rows, n) for n in _NAMES}), numbers[good]
@@ -151,7 +149,7 @@ def _read_csv(
 def _rows(
     source: Source, table: pa.Table, numbers: NDArray[np.int64], zone: ZoneInfo | None, rate: float
 ) -> Iterator[Block]:
-    codes = pc.fill_null(table["code"], "").to_pylist()
+    codes = texts_of(table["code"])
     status = np.array([_HTTP.get(int(c), -1) if c.isascii() and c.isdigit() else -1 for c in codes], np.int64)
     source.leave_out("never_fetched", int((status == 0).sum()))
     keep = np.flatnonzero(status != 0)
@@ -168,7 +166,8 @@ def _rows(
     bad = ~(np.abs(fetched_s) < 1e11) | (status < 0)
     if bad.any():
         rows = np.flatnonzero(bad)
-        samples = [str(row) for row in table.take(pa.array(rows)).to_pylist()]
+        some = table.take(pa.array(rows))
+        samples = [" | ".join(texts) for texts in zip(*map(texts_of, some.columns), strict=True)]
         yield rejected_rows(source.path, numbers[rows].tolist(), "not_nutch", samples)
     good = np.flatnonzero(~bad)
     if not len(good):
@@ -200,7 +199,7 @@ def _dates(texts: pa.ChunkedArray, zone: ZoneInfo | None, path: str) -> NDArray[
     encoded = texts.combine_chunks().dictionary_encode() if isinstance(texts, pa.ChunkedArray) else texts
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.combine_chunks()
-    values = np.array([_date(t or "", zone, path) for t in encoded.dictionary.to_pylist()] + [np.nan])
+    values = np.array([_date(t, zone, path) for t in texts_of(encoded.dictionary)] + [np.nan])
     return values[encoded.indices.fill_null(len(values) - 1).to_numpy()]
 
 

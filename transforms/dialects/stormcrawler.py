@@ -105,7 +105,7 @@ def _documents(
         if records.rejected is not None:
             yield records.rejected
         if len(records.line):
-            yield from _checked(source, records)
+            yield from _checked(source, records, block, line)
 
 
 def _without_hits(block: bytes) -> bytes:
@@ -123,7 +123,7 @@ def _without_hits(block: bytes) -> bytes:
 
 
 def _checked(
-    source: Source, records: Records
+    source: Source, records: Records, block: bytes, begin: int
 ) -> Iterator[tuple[Column, Column, NDArray[np.bool_], NDArray[np.int64]] | pa.RecordBatch]:
     bare, wrapped = records.table, records.table["_source"].combine_chunks()
     inside = pa.array(np.asarray(wrapped.is_valid()))
@@ -136,9 +136,9 @@ def _checked(
 
     known = np.asarray(pc.is_in(column("status"), pa.array(STATUSES))) & np.asarray(column("url").is_valid())
     if not known.all():
-        rows = np.flatnonzero(~known)
-        samples = [str(row) for row in bare.take(pa.array(rows)).to_pylist()]
-        yield rejected_rows(source.path, records.line[rows].tolist(), "not_stormcrawler", samples)
+        numbers, lines = records.line[~known].tolist(), block.split(b"\n")
+        samples = [lines[number - begin].decode("utf-8", "replace") for number in numbers]
+        yield rejected_rows(source.path, numbers, "not_stormcrawler", samples)
     yield column, first, known, records.line
 
 

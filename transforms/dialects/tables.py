@@ -78,6 +78,12 @@ def split_fields(block: bytes, line: int, delimiter: str, count: int, use: list[
     return Fields(table, numbers[kept], [(int(numbers[row]), text) for row, text in wrong])
 
 
+def texts_of(array: pa.Array) -> list[str]:
+    """Texts as a file has them, whose bytes need not be UTF-8, for people and for Python; "" for none."""
+    raw = array.cast(pa.binary()).to_pylist()
+    return ["" if text is None else text.decode("utf-8", "replace") for text in raw]
+
+
 def _is_utf8(block: bytes) -> bool:
     try:
         return block.isascii() or bool(block.decode())

@@ -203,3 +203,9 @@ def test_any_bytes_are_accounted_for(tmp_path_factory, lines, more):
     if not any(line.lstrip(b"\xef\xbb\xbf[ ").startswith(b"{") for line in lines):
         assert found.lines + heads == sum(bool(line) for line in lines)
     read(write(folder, b'{"statusCode": ' + more), form="nutch")
+
+
+def test_dates_that_are_not_utf8_cost_their_row(tmp_path):
+    record = b'{"url": "https://a.test/", "statusCode": 2, "fetchTime": "Sun F\xe9b 01 03:00:00 UTC 2026", "modifiedTime": "", "retryIntervalSeconds": 60}\n'
+    found = read(write(tmp_path, record))
+    assert found.reasons == [(1, "not_nutch")] and "https://a.test/" in found.rejected[0]["sample"]

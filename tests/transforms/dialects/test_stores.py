@@ -195,3 +195,10 @@ def test_any_lines_are_accounted_for(tmp_path_factory, lines, form, kind):
     least = sum(line.strip(" ,[]") != "" for line in lines)
     assert found.lines >= least
     assert all(r["url"] for r in found.rows)
+
+
+def test_documents_that_are_not_utf8_cost_themselves(tmp_path):
+    bad = b'{"url": "https://shop.test/8", "status": "\xc5OST"}\n{"url": "https://shop.test/\xc5", "status": "FETCHED", "nextFetchDate": "2026-01-02", "metadata": {"fetchInterval": ["60"]}}\n'
+    found = read(write(tmp_path, DUMP.encode() + bad))
+    assert found.seen("url", "fetched_at", "status") == SEEN
+    assert found.reasons == [(7, "not_stormcrawler"), (8, "bad_utf8")]
