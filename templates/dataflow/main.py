@@ -8,7 +8,8 @@ import logging
 import sys
 from collections.abc import Iterator, Sequence
 
-from pipelines import cli, nightly
+from pipelines import explaining, nightly
+from pipelines.exit_codes import EXIT_OK
 from pipelines.options import NightlyOptions
 
 
@@ -38,13 +39,13 @@ def main(launched: Sequence[str]) -> int:
     try:
         nightly.run(list(arguments(launched)), wait=False)
     except Exception as error:
-        explained = cli.explain(error)
+        explained = explaining.explain(error)
         if explained is None:
             raise
         message, code = explained
         logging.error(message)
         return code
-    return cli.EXIT_OK
+    return EXIT_OK
 
 
 if __name__ == "__main__":
