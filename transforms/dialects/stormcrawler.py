@@ -29,12 +29,15 @@ _MORE_MARKS = re.compile(rb'"(?:nextFetchDate|_source)"\s*:|"metadata"\s*:\s*\{'
 _LISTS = pa.list_(pa.string())
 PLANNED = ("recrawl%2Ereason", "recrawl.reason")
 """What `recrawl export` sets and a fetch removes: until then the due date is recrawl's own."""
+# Always kept, and gone with the next fetch that works: so also where, as in URLFrontier, there is no status.
+_FAILURES = ("fetch%2Eerror%2Ecount", "fetch.error.count")
 METADATA = (
     "fetch%2EstatusCode",
     "fetch.statusCode",
     "signature",
     "lastProcessedDate",
     "fetchInterval",
+    *_FAILURES,
     *PLANNED,
 )
 _METADATA = pa.struct([(name, _LISTS) for name in METADATA])
@@ -181,9 +184,16 @@ def rows_of_state(
     timed = np.asarray(at.is_valid())
     source.leave_out("no_fetch_time", int((known & ~new & ~timed).sum()))
     keep = pa.array(known & ~new & timed)
-    failed = pc.is_in(status, pa.array([FETCH_ERROR, ERROR]))
-    usual = pc.if_else(failed, str(_NO_ANSWER), pc.if_else(pc.equal(status, REDIRECTION), "301", "200"))
+    failed = pc.or_(
+        pc.is_in(status, pa.array([FETCH_ERROR, ERROR])),
+        pc.or_(*(metadata[name].is_valid() for name in _FAILURES)),
+    )
+    moved = pc.equal(status, REDIRECTION)
+    usual = pc.if_else(failed, str(_NO_ANSWER), pc.if_else(moved, "301", "200"))
     code = pc.coalesce(metadata["fetch%2EstatusCode"], metadata["fetch.statusCode"], usual)
+    # A fetch without an answer leaves the code of the one before.
+    left = pc.and_(failed, pc.invert(pc.match_substring_regex(code, r"^[45]\d\d$")))
+    code = pc.if_else(left, str(_NO_ANSWER), code)
     same = pc.equal(code, "304")
     table = pa.table(
         {
@@ -191,8 +201,10 @@ def rows_of_state(
             "fetched_at": at,
             # It has the content of this signature still: a visit with a digest to compare, or to begin with.
             "status": pc.if_else(same, None, code),
-            # That of a page gone is of the content that it had.
-            "digest": pc.if_else(pc.is_in(code, pa.array(["404", "410"])), None, metadata["signature"]),
+            # That of a page that is gone or has moved is of the content that it had.
+            "digest": pc.if_else(
+                pc.or_(moved, pc.is_in(code, pa.array(["404", "410"]))), None, metadata["signature"]
+            ),
             "not_modified": same,
         }
     ).filter(keep)

@@ -75,6 +75,26 @@ def test_far_future_dates_and_lists_of_nothing(tmp_path):
     assert found.left_out == {"no_fetch_time": 3} and found.lines == 3
 
 
+def test_what_an_earlier_fetch_left_behind_is_not_of_one_that_failed_or_was_redirected(tmp_path):
+    # The topology keeps metadata.persist of the last answer: a time-out has the code and signature before it.
+    left = {"lastProcessedDate": "2026-01-01T03:04:05.123Z", "signature": "9e10"}
+    documents = [
+        status("https://shop.test/1", "FETCH_ERROR", fetch_statusCode="200", **left),
+        status("https://shop.test/2", "ERROR", fetch_statusCode="304", **left),
+        status("https://shop.test/3", "FETCH_ERROR", fetch_statusCode="503", **left),
+        status("https://shop.test/4", "REDIRECTION", fetch_statusCode="301", **left),
+    ]
+    found = read(write(tmp_path, "".join(json.dumps(d) + "\n" for d in documents)))
+    assert [r["status"] for r in found.rows] == [599, 599, 503, 301]
+    assert not any(r["not_modified"] for r in found.rows)
+    assert found.rows[3]["digest_hash"] is None
+
+    # URLFrontier has no status, but StormCrawler's count of failures.
+    kept = item("https://shop.test/1", fetch_statusCode="200", fetch_error_count="1", **left)
+    found = read(write(tmp_path, json.dumps(kept).replace("fetch%2Eerror_count", "fetch.error.count") + "\n"))
+    assert [r["status"] for r in found.rows] == [599]
+
+
 def item(url: str, due: object = "1767225600", **metadata: str) -> dict:
     info = {"url": url, "key": "shop.test", "crawlID": "DEFAULT"}
     info["metadata"] = {k.replace("fetch_", "fetch%2E"): {"values": [v]} for k, v in metadata.items()}
