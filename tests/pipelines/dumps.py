@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import hashlib
 import json
 from datetime import UTC, datetime, timedelta
@@ -89,6 +91,45 @@ def scrapy(folder: Path) -> int:
         (folder / "feeds" / f"{visit}.jsonl").write_text(text)
         n += len(rows)
     return n
+
+
+def urlfrontier(folder: Path) -> int:
+    """What the client's DumpURLs prints, with StormCrawler's metadata, and a page that was never fetched."""
+    lines = []
+    for i, url in enumerate(PAGES):
+        kept = {"fetch.statusCode": "200", "signature": digest(i), "lastProcessedDate": _iso(fetched_at(i))}
+        info = {
+            "url": url,
+            "key": url.split("/")[2],
+            "metadata": {k: {"values": [v]} for k, v in kept.items()},
+        }
+        known = {"info": info | {"crawlID": "DEFAULT"}, "refetchableFromDate": "1784505600"}
+        lines.append(json.dumps({"known": known, "ID": f"DEFAULT_{url}"}, separators=(",", ":")) + "\n")
+    new = {"url": "https://shop.test/new", "key": "shop.test", "crawlID": "DEFAULT"}
+    lines.append(json.dumps({"discovered": {"info": new}}, separators=(",", ":")) + "\n")
+    (folder / "dump.jsonl").write_text("".join(lines))
+    return len(PAGES)
+
+
+def archives(folder: Path) -> int:
+    """A folder with the CDX of one crawl, and the CDXJ of the next beside its records."""
+    (folder / "index").mkdir()
+    lines = [" CDX N b a m s k r M S V g\n"]
+    for i, url in enumerate(PAGES):
+        at = f"{fetched_at(i):%Y%m%d%H%M%S}"
+        lines.append(f"- {at} {url} text/html 200 {_base32(digest(i))} - - 512 0 a.warc.gz\n")
+    (folder / "index" / "1.cdx").write_text("".join(lines))
+    lines = []
+    for i, url in enumerate(PAGES):
+        fields = {"url": url, "mime": "text/html", "status": "200", "digest": f"sha1:{_base32(digest(i, 1))}"}
+        lines.append(f"- {fetched_at(i, 1):%Y%m%d%H%M%S} {json.dumps(fields)}\n")
+    (folder / "index" / "2.cdxj.gz").write_bytes(gzip.compress("".join(lines).encode()))
+    (folder / "index" / "2.warc.gz").write_bytes(gzip.compress(b"WARC/1.0\r\n"))
+    return 2 * len(PAGES)
+
+
+def _base32(text: str) -> str:
+    return base64.b32encode(hashlib.sha1(text.encode()).digest()).decode()
 
 
 def _iso(moment: datetime) -> str:

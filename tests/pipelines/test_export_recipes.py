@@ -6,6 +6,7 @@ The crawlers are stand-ins that keep what they are given; recrawl and the shell 
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import subprocess
@@ -18,15 +19,17 @@ import pytest
 from tests.pipelines import dumps
 from tests.pipelines.dumps import PAGES
 
-pytestmark = pytest.mark.slow  # eight starts of recrawl
+pytestmark = pytest.mark.slow  # twelve starts of recrawl
 ROOT = Path(__file__).resolve().parents[2]
-CRAWLERS = ("Nutch", "StormCrawler", "Heritrix", "Scrapy")
+CRAWLERS = ("Nutch", "StormCrawler", "Heritrix", "Scrapy", "URLFrontier", "Web archives")
 DUMPED, HOUR = "2026-07-01T00:10:20Z", "2026-07-01T05"
 RECRAWL = f'exec "{sys.executable}" -m pipelines.cli "$@"'
 # Each call of a stand-in is one more file of arguments.
 CALLED = 'printf "%s\\n" "$@" > "$CALLS/$(basename "$0").$(ls "$CALLS" | wc -l)"'
 # What the bulk API answers goes where curl is told to lay it.
 ANSWERED = CALLED + '\nwhile test "$1" != -o; do shift; done\nprintf "%s" "$ANSWER" > "$2"'
+# URLFrontier's client and Wget say how it went, each in its own way.
+SAID = CALLED + '\nprintf "%s\\n" "$ANSWER"\nexit "$CODE"'
 CLOCK = f'case "$*" in "-u +%FT%TZ") echo {DUMPED};; "-u +%Y-%m-%dT%H") echo {HOUR};; *) exit 1;; esac'
 GOOD = '{"errors":false}'
 BAD = '{"errors":true,"items":[{"update":{"error":{"type":"routing_missing_exception"}}}]}'
@@ -41,7 +44,9 @@ def lines_of(crawler: str) -> list[str]:
     return found[1].splitlines()
 
 
-def shell(folder: Path, lines: list[str], answer: str = GOOD) -> subprocess.CompletedProcess[str]:
+def shell(
+    folder: Path, lines: list[str], answer: str = GOOD, code: int = 0
+) -> subprocess.CompletedProcess[str]:
     """Run lines in a folder, with stand-ins for all that is not recrawl or of the shell."""
     programs, calls = folder / "programs", folder / "calls"
     programs.mkdir()
@@ -51,6 +56,7 @@ def shell(folder: Path, lines: list[str], answer: str = GOOD) -> subprocess.Comp
         "date": CLOCK,
         "curl": ANSWERED,
         **dict.fromkeys(("nutch", "scrapy"), CALLED),
+        **dict.fromkeys(("java", "wget"), SAID),
     }.items():
         (programs / name).write_text(f"#!/bin/sh\n{what}\n")
         (programs / name).chmod(0o755)
@@ -59,15 +65,16 @@ def shell(folder: Path, lines: list[str], answer: str = GOOD) -> subprocess.Comp
         "PYTHONPATH": str(ROOT),
         "CALLS": str(calls),
         "ANSWER": answer,
+        "CODE": str(code),
     }
     script = "set -euo pipefail\n" + "\n".join(lines)
     return subprocess.run(["bash", "-c", script], cwd=folder, env=environment, capture_output=True, text=True)
 
 
-def run(crawler: str, folder: Path) -> tuple[int, list[tuple[str, list[str]]]]:
+def run(crawler: str, folder: Path, answer: str = GOOD) -> tuple[int, list[tuple[str, list[str]]]]:
     """Lay out a dump and run the lines there: observations in the dump, calls of the crawler."""
-    rows = getattr(dumps, crawler.lower())(folder)
-    done = shell(folder, lines_of(crawler))
+    rows = getattr(dumps, crawler.lower().split()[-1])(folder)
+    done = shell(folder, lines_of(crawler), answer)
     assert done.returncode == 0, done.stdout + done.stderr
     called = [
         (p.name.split(".")[0], p.read_text().splitlines()) for p in sorted((folder / "calls").iterdir())
@@ -162,3 +169,57 @@ def test_scrapy(tmp_path):
     with open(tmp_path / called[0][1][-1].removeprefix("queue=")) as lines:
         found = [json.loads(line) for line in lines]
     assert [r["url"] for r in found] == [r["url"] for r in schedule(tmp_path)]
+
+
+def test_urlfrontier(tmp_path):
+    """One line for each page that was known; the one that was only found is not observed."""
+    rows, called = run("URLFrontier", tmp_path, f"Items sent {len(PAGES)} / acked {len(PAGES)}")
+    assert observed(tmp_path) == rows
+    queue = tmp_path / "queue" / "urlfrontier-urls.jsonl"
+    put = ["-jar", "urlfrontier-client.jar", "PutURLs", "-f", "queue/urlfrontier-urls.jsonl"]
+    assert called == [("java", put)]
+    items = [json.loads(line)["known"] for line in queue.read_text().splitlines()]
+    assert [item["info"]["key"] for item in items] == [item["info"]["url"].split("/")[2] for item in items]
+    first = {row["url"]: row["due_at"] for row in reversed(schedule(tmp_path))}
+    due = {item["info"]["url"]: int(item["refetchableFromDate"]) for item in items}
+    assert due == {url: math.ceil(at.timestamp()) for url, at in first.items()} and set(due) == set(PAGES)
+
+
+@pytest.mark.parametrize(
+    ("answer", "good"),
+    [
+        ("Items sent 12 / acked 12", True),
+        ("Items sent 11 / acked 11", False),
+        ("Items sent 12 / acked 0", False),
+    ],
+)
+def test_urls_that_a_frontier_did_not_take_fail(tmp_path, answer, good):
+    """The client ends with 0 where it could not parse a line, and where there is no frontier."""
+    (tmp_path / "queue").mkdir()
+    (tmp_path / "queue" / "urlfrontier-urls.jsonl").write_text("{}\n" * 12)
+    done = shell(tmp_path, lines_of("URLFrontier")[2:], answer)
+    assert (done.returncode == 0, done.stdout) == (good, answer + "\n")
+
+
+def test_archives(tmp_path):
+    rows, called = run("Web archives", tmp_path)
+    assert observed(tmp_path) == rows
+    [(name, words)] = called
+    listed = tmp_path / words[words.index("-i") + 1]
+    assert (name, listed.name) == ("wget", f"urls-{HOUR}.txt") and f"--warc-file=index/{HOUR}" in words
+    due = [r["url"] for r in schedule(tmp_path) if f"{r['due_at']:%Y-%m-%dT%H}" == HOUR]
+    assert listed.read_text().splitlines() == due and due
+
+
+@pytest.mark.parametrize(
+    ("crawls", "code", "calls", "good"),
+    [(False, 3, 0, True), (True, 0, 1, True), (True, 8, 1, True), (True, 4, 1, True), (True, 3, 1, False)],
+)
+def test_pages_that_fail_are_no_failure_of_wget(tmp_path, crawls, code, calls, good):
+    """Wget ends with 4 and above where hosts and pages did not answer, below where it could not work."""
+    file = tmp_path / "hours" / f"urls-{HOUR}.txt"
+    file.parent.mkdir()
+    if crawls:
+        file.write_text("https://shop.test/\n")
+    done = shell(tmp_path, lines_of("Web archives")[2:], code=code)
+    assert ((done.returncode == 0), len(list((tmp_path / "calls").iterdir()))) == (good, calls)
