@@ -8,8 +8,8 @@ is compared like any other, and where it has none it counts as "not modified".
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +37,7 @@ RESUME_KEY = re.compile(
 )
 """What a CDX server says last where there is more: the key and the time to go on from."""
 _RECORDS = pa.array(["text/dns", "application/warc-fields", "alexa/dns", "alexa/dat"])
+CAPTURE_COLUMNS = ("url", "at", "mime", "status", "digest")
 ROBOTS = b"/robots.txt"
 _ROBOTS_URL = r"^(?i:https?)://[^/?#]*/robots\.txt(?:[?#].*)?$"
 
@@ -70,6 +71,28 @@ class Captures:
 
     def numbers(self) -> Rows:
         return self.row + np.arange(len(self.url)) if isinstance(self.row, int) else self.row
+
+
+def joined(pieces: Sequence[Captures]) -> Captures:
+    """Pieces of one block, with all columns and numbered rows, in the order of their rows."""
+    numbers = np.concatenate([piece.numbers() for piece in pieces])
+    dense = numbers[-1] - numbers[0] == len(numbers) - 1
+    if len(pieces) == 1:
+        return replace(pieces[0], row=int(numbers[0])) if dense else pieces[0]
+    order = np.argsort(numbers)
+    take = pa.array(order)
+
+    def column(arrays: Sequence[pa.Array | None]) -> pa.Array:
+        if len({array.type for array in arrays}) > 1:
+            arrays = [array.cast(pa.string()) for array in arrays]
+        return pa.concat_arrays(arrays).take(take)
+
+    not_get = None
+    if any(piece.not_get is not None for piece in pieces):
+        masks = [np.zeros(len(p.url), np.bool_) if p.not_get is None else p.not_get for p in pieces]
+        not_get = np.concatenate(masks)[order]
+    columns = {name: column([getattr(piece, name) for piece in pieces]) for name in CAPTURE_COLUMNS}
+    return Captures(numbers[order], not_get=not_get, **columns)
 
 
 def observations(source: Source, rows: Captures) -> Iterator[Block]:
@@ -124,19 +147,23 @@ def true(array: pa.Array) -> Mask:
 def rows_with(array: pa.Array, mark: bytes) -> Mask | None:
     """Which texts hold a mark, None if none does: one search through all bytes, for most have it nowhere."""
     texts = Texts(columns.plain(array))
-    raw = texts.span().tobytes()
-    at = raw.find(mark)
-    if at < 0:
+    found = positions(texts.span().tobytes(), mark)
+    if not len(found):
         return None
-    found = []
-    while at >= 0:
-        found.append(at)
-        at = raw.find(mark, at + len(mark))
-    begin = np.array(found, np.int64) + texts.start[0]
+    begin = found + texts.start[0]
     rows = np.searchsorted(texts.start, begin, side="right") - 1
     mask = np.zeros(len(array), np.bool_)
     mask[rows[begin + len(mark) <= texts.start[rows] + texts.size[rows]]] = True
     return mask
+
+
+def positions(raw: bytes, mark: bytes) -> Rows:
+    """Where a mark begins, each time that it occurs."""
+    found, at = [], raw.find(mark)
+    while at >= 0:
+        found.append(at)
+        at = raw.find(mark, at + len(mark))
+    return np.array(found, np.int64)
 
 
 def robots(url: pa.Array) -> Mask | None:

@@ -20,7 +20,8 @@ from transforms.dialects.captures import (
     rows_with,
     url_of_key,
 )
-from transforms.dialects.json_captures import LINE_FIELDS, lines_of, loads, of_dicts, read_records
+from transforms.dialects.json_captures import LINE_FIELDS, loads, of_dicts, read_records
+from transforms.dialects.json_strings import slices
 from transforms.formats import Block
 from transforms.normalise import rejected_rows
 from transforms.textformats import line_blocks
@@ -180,7 +181,7 @@ def _read_objects(source: Source, block: bytes, line: int) -> Iterator[Block]:
         yield _rejected(source, block, start, end, bad, line)
     use = np.flatnonzero(good)
     whole = block if block.endswith(b"\n") else block + b"\n"
-    for found in read_records(lines_of(whole, begin[use], end[use] + 1)[0], LINE_FIELDS):
+    for found in read_records(slices(whole, begin[use], end[use] + 1, pa.binary()), LINE_FIELDS):
         index = use[found.index]
         if found.columns is None:
             yield from _of_array(source, block, start, end, index, line)

@@ -77,25 +77,6 @@ def read_records(objects: pa.Array, fields: Mapping[str, tuple[str, ...]]) -> It
             yield from _one_by_one(piece, a, fields)
 
 
-def lines_of(block: bytes, starts: Ints, ends: Ints) -> tuple[pa.Array, pa.Array]:
-    """Pieces of a block as `read_records` takes them, and what lies before each of them.
-
-    Parameters
-    ----------
-    block : bytes
-    starts, ends : int64 (n,), ascending
-        Where pieces begin and end; they do not overlap.
-    """
-    n = len(starts)
-    edges = np.empty(2 * n + 1, np.int32)
-    edges[0], edges[1::2], edges[2::2] = 0, starts, ends
-    buffers = [None, pa.py_buffer(edges), pa.py_buffer(block)]
-    both = pa.BinaryArray.from_buffers(pa.binary(), 2 * n, buffers)
-    # Gaps and pieces take turns. Taking the pieces puts them one after the other, in one copy.
-    turns = np.arange(0, 2 * n, 2)
-    return both.take(pa.array(turns + 1)), both.take(pa.array(turns))
-
-
 def _bytes_of(objects: pa.Array) -> pa.Buffer:
     texts = Texts(objects)
     return objects.buffers()[2][int(texts.start[0]) : int(texts.start[-1] + texts.size[-1])]

@@ -16,6 +16,7 @@ from transforms.dialects.tables import filled_lines
 from transforms.normalise import rejected_rows
 
 _BOM = b"\xef\xbb\xbf"
+_BLANK = " \t\r"
 # Arrow takes "null" in place of an object for a record, and crashes where the schema is nested.
 _NULL_RECORD = re.compile(rb'(?m)(?:^[\s,\[]*|[}\]"0-9el]\s*)null')
 
@@ -60,7 +61,7 @@ def _parse_slowly(block: bytes, line: int, schema: pa.Schema, path: str) -> Reco
     bad: list[int] = []
     samples: list[str] = []
     for number, raw in enumerate(block.split(b"\n"), line):
-        text = raw.removeprefix(_BOM).decode("utf-8", "replace").strip().removesuffix(",")
+        text = raw.removeprefix(_BOM).decode("utf-8", "replace").strip(_BLANK).removesuffix(",")
         if text in ("", "[", "]"):
             continue
         try:
