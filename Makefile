@@ -28,7 +28,7 @@ help:
 	@echo "make flink    fetch Flink and Beam's job server for it into ~/.cache/recrawl; needs Maven"
 	@echo "make test-cluster   run the tests on Prism, its workers processes of their own"
 	@echo "make test-flink     run the tests on a Flink cluster; needs Java"
-	@echo "make test-consumers  give exports to the crawlers' own readers; needs Maven and Java, else only Scrapy's"
+	@echo "make test-consumers  give exports to the crawlers' own readers and an OpenSearch; needs Maven and Java, else only Scrapy's"
 	@echo "make fuzz     coverage-guided fuzzing of the readers of other formats for FUZZ_SECONDS=300; Python 3.11 to 3.13"
 	@echo "make lock     renew the lock file of the Dataflow template; UPGRADE=--upgrade takes newer versions"
 	@echo "make lint     check style (ruff) and types (mypy)"

@@ -16,31 +16,39 @@ from pathlib import Path
 
 from tests.cluster.fetch import CACHE
 
-POM = Path(__file__).with_name("pom.xml")
+HERE = Path(__file__).parent
+POM, OPENSEARCH_POM = HERE / "pom.xml", HERE / "opensearch" / "pom.xml"
 SCRAPY = "2.19.0"
-JARS = CACHE / f"consumers-{hashlib.sha256(POM.read_bytes()).hexdigest()[:12]}"
 SCRAPY_PYTHON = CACHE / f"scrapy-{SCRAPY}-{sys.version_info[0]}.{sys.version_info[1]}" / "bin" / "python"
 
 
-def fetch_jars() -> None:
+def jars_of(pom: Path, name: str) -> Path:
+    """The folder of the jars that a project file names; another file has another folder."""
+    return CACHE / f"{name}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
+
+
+JARS, OPENSEARCH_JARS = jars_of(POM, "consumers"), jars_of(OPENSEARCH_POM, "opensearch")
+
+
+def fetch_jars(pom: Path, jars: Path, of: str) -> None:
     """Have Maven copy the jars, its checksums enforced (-C)."""
-    if JARS.exists():
+    if jars.exists():
         return
     if shutil.which("mvn") is None:
-        print("no jars: Nutch, Heritrix and URLFrontier need Maven: `mvn` is not on the PATH")
+        print(f"no jars of {of}: `mvn` is not on the PATH")
         return
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE) as name:
         goal = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
-        maven = ["mvn", "-B", "-q", "-C", "-Dstyle.color=never", "-f", str(POM)]
+        maven = ["mvn", "-B", "-q", "-C", "-Dstyle.color=never", "-f", str(pom)]
         done = subprocess.run(
             [*maven, goal, f"-DoutputDirectory={name}/jars"], capture_output=True, text=True
         )
         if done.returncode:
             said = [line for line in done.stdout.splitlines() if "ERROR" in line][:1]
-            print(f"no jars: Maven says: {said[0] if said else done.stderr.strip()}")
+            print(f"no jars of {of}: Maven says: {said[0] if said else done.stderr.strip()}")
             return
-        os.replace(Path(name) / "jars", JARS)
+        os.replace(Path(name) / "jars", jars)
 
 
 def fetch_scrapy() -> None:
@@ -56,5 +64,6 @@ def fetch_scrapy() -> None:
 
 
 if __name__ == "__main__":
-    fetch_jars()
+    fetch_jars(POM, JARS, "Nutch, Heritrix and URLFrontier")
+    fetch_jars(OPENSEARCH_POM, OPENSEARCH_JARS, "OpenSearch")
     fetch_scrapy()

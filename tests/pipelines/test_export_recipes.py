@@ -45,12 +45,12 @@ def lines_of(crawler: str) -> list[str]:
 
 
 def shell(
-    folder: Path, lines: list[str], answer: str = GOOD, code: int = 0
+    folder: Path, lines: list[str], answer: str = GOOD, code: int = 0, real: tuple[str, ...] = ()
 ) -> subprocess.CompletedProcess[str]:
-    """Run lines in a folder, with stand-ins for all that is not recrawl or of the shell."""
+    """Run lines in a folder, with stand-ins for all that is not recrawl, of the shell or real."""
     programs, calls = folder / "programs", folder / "calls"
-    programs.mkdir()
-    calls.mkdir()
+    programs.mkdir(exist_ok=True)
+    calls.mkdir(exist_ok=True)
     for name, what in {
         "recrawl": RECRAWL,
         "date": CLOCK,
@@ -58,6 +58,8 @@ def shell(
         **dict.fromkeys(("nutch", "scrapy"), CALLED),
         **dict.fromkeys(("java", "wget"), SAID),
     }.items():
+        if name in real:
+            continue
         (programs / name).write_text(f"#!/bin/sh\n{what}\n")
         (programs / name).chmod(0o755)
     environment = os.environ | {
