@@ -93,11 +93,15 @@ def _common_crawl(folder: Path, data: pa.Table) -> list[Row]:
     names = {"fetched_at": "fetch_time", "status": "fetch_status", "digest": "content_digest"}
     pq.write_table(data, folder / "canonical.parquet")
     renamed = data.rename_columns([names.get(name, name) for name in data.schema.names])
-    pq.write_table(renamed, folder / "index.parquet")
-    canonical, index = (
-        best_ns(lambda p=p: drain(folder / p), len(data)) for p in ("canonical.parquet", "index.parquet")
-    )  # type: ignore[misc]
-    return [Row("Common Crawl's Parquet, beside canonical Parquet", index / 1000, "us/row", canonical / 1000)]
+    files = [folder / "canonical.parquet", folder / "index.parquet", folder / "subset=warc" / "index.parquet"]
+    files[2].parent.mkdir()
+    for file in files[1:]:
+        pq.write_table(renamed, file)
+    canonical, index, warc = (best_ns(lambda f=f: drain(f), len(data)) / 1000 for f in files)  # type: ignore[misc]
+    return [
+        Row("Common Crawl's Parquet, subset=warc, beside canonical Parquet", warc, "us/row", canonical),
+        Row("Common Crawl's Parquet, no folder, beside canonical Parquet", index, "us/row", canonical),
+    ]
 
 
 def _weblogs(folder: Path, data: pa.Table) -> list[Row]:

@@ -2,6 +2,7 @@
 
 Which columns a file has differs from year to year, its times are INT96 or INT64; each file goes by its own.
 The subset "robotstxt" is left out. "crawldiagnostics" is not: its 304s, 404s and redirects are evidence.
+The subset "warc" holds pages only; elsewhere robots.txt files are told by their URL.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from transforms.dialects.captures import robots
 from transforms.formats import Block, How, RawBlock, Split
 
 NAMES = (("fetched_at", "fetch_time"), ("status", "fetch_status"), ("digest", "content_digest"))
-_ROBOTS_SUBSET = re.compile(r"(?:^|[/\\])subset=robotstxt[/\\]")
+_SUBSET = re.compile(r"(?:^|[/\\])subset=(\w+)[/\\]")
 
 
 def looks_like(path: str, text: bytes) -> bool:
@@ -40,7 +41,9 @@ def read(source: Source) -> Iterator[Block]:
     InputError
         If the file has no `url` or no `fetch_time`.
     """
-    if _ROBOTS_SUBSET.search(source.path):
+    folders = _SUBSET.findall(source.path)
+    subset = folders[-1] if folders else ""
+    if subset == "robotstxt":
         meta = formats.open_parquet(source.path).metadata
         source.leave_out("robots_txt", sum(meta.row_group(i).num_rows for i in range(*source.groups)))
         return
@@ -50,7 +53,7 @@ def read(source: Source) -> Iterator[Block]:
         if not isinstance(block, RawBlock):
             yield block
             continue
-        robot = robots(block.batch.column("url"))
+        robot = None if subset == "warc" else robots(block.batch.column("url"))
         if robot is None or not robot.any():
             yield block
             continue

@@ -60,6 +60,15 @@ def test_subsets(tmp_path):
     assert found.left_out == {"robots_txt": 10}
 
 
+def test_the_subset_of_pages_has_no_robots_txt_but_as_a_page(tmp_path):
+    rows = [PAGE | {"url": "https://a.test/robots.txt"}]
+    index(tmp_path / "subset=warc" / "part-0.parquet", rows)
+    index(tmp_path / "subset=crawldiagnostics" / "part-0.parquet", rows)
+    found = read(tmp_path)
+    assert found.seen("url") == [("https://a.test/robots.txt",)]
+    assert found.left_out == {"robots_txt": 1}
+
+
 def test_robots_txt_by_its_path(tmp_path):
     urls = [
         "https://a.test/x",
