@@ -201,8 +201,9 @@ def warnings_of(counters: dict[str, int], guards: Guards, damaged: Sequence[str]
     found += stranger_warnings(counters)
     if n := counters.get("requests_gsc_truncated", 0):
         found.append(
-            f"gsc_truncated: {n} exports of Search Console have exactly 1,000 rows, the most that it writes: "
-            "pages without a row may have clicks, too. Its API or bulk export gives them all"
+            f"gsc_truncated: {n} exports of Search Console have exactly 1,000 rows, the most that it writes, "
+            "or 25,000, the most of an answer of its API: pages without a row may have clicks, too. Its bulk "
+            "export or the API's further answers give them all"
         )
     if counters.get("hosts_unmatched", 0):
         found.append(

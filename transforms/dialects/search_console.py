@@ -1,5 +1,6 @@
 """Exports of Google Search Console: the ZIP of its web pages or the table of pages in it, in any language,
-and tables of page, date, clicks and impressions as its API and its bulk export give.
+tables of page, date, clicks and impressions as its bulk export and tools for its API give, and answers of
+the API.
 
 The tables of a ZIP are told apart by what they hold: names of files and columns are translated.
 """
@@ -19,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from transforms import formats
-from transforms.dialects import Dialect, Source
+from transforms.dialects import Dialect, Source, search_console_answers
 from transforms.formats import Block, How, RawBlock, Split
 from transforms.inputs import InputError, open_file
 from transforms.normalise import rejected_file, rejected_rows
@@ -43,7 +44,7 @@ def _looks_like(path: str, text: bytes) -> bool:
     if text.startswith(_ZIP):
         size = int.from_bytes(text[26:28], "little")
         return text[30 : 30 + size].lower().endswith(b".csv")
-    if _named(text) is not None:
+    if _named(text) is not None or search_console_answers.looks_like(text):
         return True
     # The end may be cut.
     whole = text[: text.rfind(b"\n") + 1] or text
@@ -136,7 +137,11 @@ def _read(source: Source) -> Iterator[Block]:
         return
     problem = Problem()
     packed = stored(source.path)
-    text = _bounded(gunzip(packed, problem) if source.gzip else packed, source.path)
+    chunks = gunzip(packed, problem) if source.gzip else packed
+    if search_console_answers.looks_like(head.removeprefix(b"\xef\xbb\xbf")):
+        yield from search_console_answers.read(source, chunks, problem, lambda: _day(source, ""))
+        return
+    text = _bounded(chunks, source.path)
     if problem.reason:
         yield rejected_file(source.path, problem.reason, problem.sample)
     yield from _rows(source, _table(text.decode("utf-8", "replace")), "")

@@ -26,6 +26,7 @@ FILES = {
         "Top pages,Clicks,Impressions,CTR,Position\nhttps://shop.test/,1,2,50%,1\n",
         "date,page,clicks,impressions\n2026-01-01,https://shop.test/,1,2\n",
         '{"data_date":"2026-01-01","url":"https://shop.test/","clicks":1}\n',
+        '{\n "rows": [\n  {\n   "keys": [\n    "https://shop.test/"\n   ],\n   "clicks": 1.0\n  }\n ]\n}\n',
     ],
     None: [
         "url,day,clicks\nhttps://shop.test/,2026-01-01,1\n",
