@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from pipelines import options_inputs
@@ -20,6 +21,25 @@ Read files to their end and say what they hold: format, rows, time span, pages, 
 and what would be rejected and why. Nothing is written. Memory does not grow with the files.
 """
 EXIT_HELP = "exit codes: 0 all could be read; 1 some could not; 2 options wrong."
+_LEFT_OUT = {
+    "bot": "requests of bots",
+    "method": "requests that are no GET",
+    "never_fetched": "pages never fetched",
+    "no_delay": "files without a crawl delay",
+    "no_fetch_time": "documents without the time of a fetch",
+    "no_request": "lines without a request",
+    "no_user_agent": "requests without a user agent",
+    "not_a_page": "records of no page",
+    "not_get": "answers to other methods than GET",
+    "not_http": "fetches by other protocols",
+    "own_crawler": "requests of your own crawler",
+    "prerequisite": "fetches of robots.txt or DNS",
+    "rest_of_metadata": "lines that go on with metadata",
+    "resume_key": "resume keys",
+    "robots_or_icon": "requests for robots.txt or an icon",
+    "robots_txt": "captures of robots.txt",
+    "status": "requests answered by neither 2xx nor 304",
+}
 _SPELLED = {
     "digest": "with a digest",
     "not_modified": "told that nothing has changed",
@@ -68,7 +88,8 @@ def run(parsed: argparse.Namespace) -> int:
         except InputError as error:
             failed += 1
             if parsed.json:
-                print(json.dumps({"file": file.path, "error": str(error)}, ensure_ascii=False))
+                nothing = {"format": None, "rows": 0, "accepted": 0, "rejected": {}, "error": str(error)}
+                print(json.dumps({"file": file.path} | nothing, ensure_ascii=False))
             print(f"recrawl: {error}", file=sys.stderr)
             continue
         print(_as_json(found) if parsed.json else _as_text(found, kinds[1:]), flush=True)
@@ -86,6 +107,7 @@ def _as_json(found: Account) -> str:
         "rejected": dict(sorted((found.rejected + found.left_out).items())),
         "left_out": sorted(found.left_out),
         "damaged": found.damaged,
+        "no_site": found.no_site,
         "first": found.first,
         "last": found.last,
         "pages": len(found.pages),
@@ -113,9 +135,11 @@ def _as_text(found: Account, others: list[str]) -> str:
         )
     if found.kind == "observations" and found.accepted:
         say("evidence", _evidence(found))
+    if found.no_site:
+        say("site", "not told: it has paths only. Give --requests_site https://HOST")
     for name, counts in (("left out", found.left_out), ("rejected", found.rejected)):
         if counts:
-            say(name, _counts(counts))
+            say(name, _counts(counts, _LEFT_OUT if name == "left out" else {}))
     for row, reason, sample in found.samples:
         say("", f"row {row}: {reason}: {sample}")
     for damage in found.damaged:
@@ -127,8 +151,9 @@ def _number(n: int, what: str) -> str:
     return f"{n:,} {what}{'' if n == 1 else 's'}"
 
 
-def _counts(counts: Counter[str]) -> str:
-    return ", ".join(f"{n:,} {reason}" for reason, n in sorted(counts.items(), key=lambda c: (-c[1], c[0])))
+def _counts(counts: Counter[str], spelled: Mapping[str, str]) -> str:
+    order = sorted(counts.items(), key=lambda c: (-c[1], c[0]))
+    return ", ".join(f"{n:,} {spelled.get(reason, reason)}" for reason, n in order)
 
 
 def _evidence(found: Account) -> str:

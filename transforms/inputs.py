@@ -49,6 +49,10 @@ class NotLinesError(InputError):
     """A file of JSON that has one object on many lines."""
 
 
+class NoSiteError(InputError):
+    """A log that has paths only, of a site that nobody has told."""
+
+
 @dataclass(frozen=True, slots=True)
 class InputFile:
     """One file of an input, its size in bytes, and when it was last changed.

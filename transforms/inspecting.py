@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,12 +14,14 @@ from numpy.typing import NDArray
 
 from transforms import dialects, schemas
 from transforms.formats import How, head_of, plan
-from transforms.inputs import InputError, InputFile, NotLinesError
+from transforms.inputs import InputError, InputFile, NoSiteError, NotLinesError
 from transforms.normalise import KINDS
 from transforms.reading import NOTED
 from transforms.sources import ROWS, read_split
 from transforms.tally import Counts
 
+# XML, or URLs and nothing else: sitemaps are of both kinds.
+_SITEMAP = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<|https?://[^\s,;\"]+[ \t\r]*(?:\n|$))", re.IGNORECASE)
 SKETCHED = 1 << 16
 """Distinct values up to which their number is exact; above, its standard error is 1 in 256."""
 EVIDENCE = ("digest_hash", "changed", "not_modified", "last_modified")
@@ -58,6 +61,8 @@ class Account:
         By reason. What is left out is sound, and not of use.
     damaged : list of str
         Why the file could not be read to its end.
+    no_site : bool
+        The file has paths only; they are counted as of one site.
     first, last : str or None
         ISO 8601, UTC.
     pages, hosts : Distinct
@@ -74,6 +79,7 @@ class Account:
     rejected: Counter[str] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
     damaged: list[str] = field(default_factory=list)
+    no_site: bool = False
     first: str | None = None
     last: str | None = None
     pages: Distinct = field(default_factory=Distinct)
@@ -87,6 +93,7 @@ class Account:
 
 
 MAX_SAMPLES = 3
+_SOME_SITE = ("requests_site", "https://site.invalid")
 
 
 def account(file: InputFile, kind: str, how: How | None = None) -> Account:
@@ -97,6 +104,16 @@ def account(file: InputFile, kind: str, how: How | None = None) -> Account:
     InputError
         If it is nothing of this kind.
     """
+    how = how or How()
+    try:
+        return _account(file, kind, how)
+    except NoSiteError:
+        found = _account(file, kind, replace(how, options=(*how.options, _SOME_SITE)))
+        found.no_site = True
+        return found
+
+
+def _account(file: InputFile, kind: str, how: How) -> Account:
     found, notes = Account(file.path, kind), Counts()
     forms: dict[str, None] = {}
     for split in plan(file, kind, how):
@@ -196,6 +213,6 @@ def kinds_of(file: InputFile, hows: Mapping[str, How] | None = None) -> list[str
             raise
         except InputError:
             continue
-    if not surely + fits and text.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
+    if not surely + fits and _SITEMAP.match(text):
         return ["sitemaps"]
     return surely or fits

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pipelines.cli import main
+from pipelines.inspect import _LEFT_OUT
 from tests.transforms.dialects.test_nutch import DUMP as NUTCH
 from tests.transforms.files import OBSERVATIONS, write_file
+from transforms.bots import REASONS
 from transforms.inspecting import SKETCHED, Distinct
+
+ROOT = Path(__file__).parents[2]
 
 
 def inspect(capsys, *arguments: object) -> tuple[int, list[dict]]:
@@ -159,3 +165,49 @@ def test_a_dump_of_a_store_is_also_a_list_of_pages(tmp_path, capsys):
     assert "observations, nutch (or as pages: --kind)" in capsys.readouterr().out
     _, said = inspect(capsys, tmp_path, "--kind", "pages")
     assert (said[0]["format"], said[0]["accepted"]) == ("nutch", 6)
+
+
+def test_a_log_without_its_site_is_counted_and_says_what_a_night_needs(tmp_path, capsys):
+    agent = '"-" "Mozilla/5.0 (X11; Linux x86_64; rv:130.0) Gecko/20100101 Firefox/130.0"'
+    lines = [
+        f'192.0.2.1 - - [01/Jan/2026:00:00:0{i} +0000] "GET /p/{i % 3} HTTP/1.1" 200 9 {agent}'
+        for i in range(9)
+    ]
+    log = tmp_path / "access.log"
+    log.write_text("\n".join([*lines, "no line of a log"]))
+    code, (said,) = inspect(capsys, log)
+    assert (code, said["format"], said["no_site"]) == (0, "access_log", True)
+    assert (said["rows"], said["accepted"], said["rejected"], said["pages"]) == (10, 9, {"bad_line": 1}, 3)
+    assert main(["inspect", str(log)]) == 0
+    assert "--requests_site" in capsys.readouterr().out
+    code, (said,) = inspect(capsys, log, "--requests_site", "https://shop.test")
+    assert (code, said["accepted"], said["no_site"]) == (0, 9, False)
+
+
+@pytest.mark.parametrize("head", ["", "\ufeff", "\n \n"])
+def test_bare_urls_are_a_sitemap(tmp_path, capsys, head):
+    (tmp_path / "urls.txt").write_text(f"{head}https://a.test/1\r\nhttps://a.test/2\r\n")
+    code, (said,) = inspect(capsys, tmp_path)
+    assert (code, said["kind"], said["rows"], said["accepted"]) == (0, "sitemaps", 2, 2)
+
+
+def test_a_file_that_cannot_be_read_has_all_fields_too(tmp_path, capsys):
+    (tmp_path / "notes.txt").write_text("words, and more words\n")
+    code, (said,) = inspect(capsys, tmp_path / "notes.txt")
+    assert code == 1
+    assert {name: said[name] for name in ("format", "rows", "accepted", "rejected")} == {
+        "format": None,
+        "rows": 0,
+        "accepted": 0,
+        "rejected": {},
+    }
+
+
+def test_every_reason_to_leave_a_row_out_is_spelled_out():
+    sources = [path.read_text() for path in (ROOT / "transforms").rglob("*.py")]
+    named = {r for s in sources for r in re.findall(r"""leave_out\([^()"]*"([a-z_]+)\"""", s)}
+    named |= {r for s in sources for r in re.findall(r"""leave_out\(.*?, "([a-z_]+)"\)""", s)} | set(
+        REASONS[1:]
+    )
+    assert len(named) > 12
+    assert named <= set(_LEFT_OUT)

@@ -16,7 +16,7 @@ from transforms.bots import REASONS, Visitors
 from transforms.dialects import Source
 from transforms.formats import Block, RawBlock
 from transforms.hashing import Texts
-from transforms.inputs import InputError
+from transforms.inputs import InputError, NoSiteError
 from transforms.normalise import rejected_rows
 from transforms.urls import canonical_host
 
@@ -134,7 +134,7 @@ class Clicks:
 
         Raises
         ------
-        InputError
+        NoSiteError
             If the first click of a file has no host and `requests_site` does not say it.
         """
         whose = self._visitors.of(requests.agent)
@@ -157,7 +157,7 @@ class Clicks:
         if unknown.any():
             first = int(np.flatnonzero(unknown)[0])
             if not self._seen_host and not (~unknown[:first]).any():
-                raise InputError(
+                raise NoSiteError(
                     f"{self._source.path}: line {line[first]} does not say of which site it is: "
                     f"{_text(target[first])!r}. Give --requests_site https://HOST, or log the host, as "
                     "%v:%p in front of the line or %v behind it"
