@@ -4,7 +4,8 @@
 
 Inputs that reach new code are kept in FOLDER, and one that fails is written beside it. The first byte of an
 input is the dialect, the rest the file. Whatever the bytes are, reading ends, only an `InputError` is raised,
-and every line is accepted, rejected or left out, once.
+and every line is accepted, rejected or left out, once. What CDXJ has of plain strings is read again by the
+JSON reader, which must find the same.
 """
 
 from __future__ import annotations
@@ -12,11 +13,16 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from dataclasses import dataclass, field
+from typing import Any
+from unittest import mock
 
 import atheris
 
 with atheris.instrument_imports(include=["transforms.dialects", "transforms.textformats"]):
     from transforms import dialects, textformats
+    from transforms.dialects import cdxj
+    from transforms.dialects.json_strings import read_plain
 
     FORMS = sorted(dialects.dialects())  # imports them
 
@@ -36,6 +42,31 @@ FORMS = [key for key in FORMS if key[1] not in LEFT_OUT]
 PATH = os.path.join(tempfile.mkdtemp(prefix="recrawl-fuzz-"), "input")
 
 
+@dataclass
+class Found:
+    """What a file had: accepted rows, and rejected ones and those left out by number."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    rejected: list[tuple[int, str]] = field(default_factory=list)
+    left_out: int = 0
+
+
+def found_in(kind: str, form: str) -> Found:
+    """Read the file at `PATH`."""
+    found, notes = Found(), Counts()
+    split = Split(PATH, form, how=How(form, (), tuple(OPTIONS.items())))
+    for block in read(split, KINDS[kind], None, notes):
+        bad = block
+        if isinstance(block, RawBlock):
+            done = normalise(KINDS[kind], block.batch, PATH, block.row)
+            assert done.rows.num_rows + done.rejected.num_rows == block.batch.num_rows
+            found.rows += done.rows.to_pylist()
+            bad = done.rejected
+        found.rejected += zip(bad.column("row").to_pylist(), bad.column("reason").to_pylist(), strict=True)
+    found.left_out = sum(n for name, n in notes.publish().items() if "_left_out_" in name)
+    return found
+
+
 def one(data: bytes) -> None:
     """Read one file; raises where a rule is broken."""
     if not data:
@@ -45,27 +76,20 @@ def one(data: bytes) -> None:
     with open(PATH, "wb") as file:
         file.write(body)
     textformats.CHUNK_BYTES = SMALL_BYTES if data[0] & 0x80 else 8 << 20
-    notes = Counts()
-    rows = rejected = 0
     try:
-        for block in read(
-            Split(PATH, form, how=How(form, (), tuple(OPTIONS.items()))), KINDS[kind], None, notes
-        ):
-            if isinstance(block, RawBlock):
-                done = normalise(KINDS[kind], block.batch, PATH, block.row)
-                assert done.rows.num_rows + done.rejected.num_rows == block.batch.num_rows
-                rows += block.batch.num_rows
-                bad = done.rejected.column("row").to_pylist()
-            else:
-                bad = block.column("row").to_pylist()
-                rejected += block.num_rows
-            assert all(-1 <= row <= body.count(b"\n") + body.count(b"\r") + 1 for row in bad), (form, bad)
+        found = found_in(kind, form)
     except InputError:
         return
-    left = sum(n for name, n in notes.publish().items() if "_left_out_" in name)
+    ends = body.count(b"\n") + body.count(b"\r") + 1
+    assert all(-1 <= row <= ends for row, _ in found.rejected), (form, found.rejected)
     lines = sum(1 for line in body.replace(b"\r", b"\n").split(b"\n") if line.strip(b" \t"))
     if form not in SEVERAL and kind != "hosts":
-        assert rows + rejected + left <= lines, (form, rows, rejected, left, lines)
+        assert len(found.rows) + len(found.rejected) + found.left_out <= lines, (form, found, lines)
+    if form == "cdxj":
+        with mock.patch.object(
+            cdxj, "read_plain", lambda block, end, fields: read_plain(b"", end[:0], fields)
+        ):
+            assert found_in(kind, form) == found
 
 
 def sow(folder: str) -> None:
