@@ -213,6 +213,7 @@ def kinds_of(file: InputFile, hows: Mapping[str, How] | None = None) -> list[str
             raise
         except InputError:
             continue
-    if not surely + fits and _SITEMAP.match(text):
-        return ["sitemaps"]
+    # A list of URLs may be a list of pages as well.
+    if surely + fits in ([], ["pages"]) and _SITEMAP.match(text):
+        return ["sitemaps", *surely]
     return surely or fits

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 
@@ -20,6 +21,7 @@ from transforms.textformats import line_blocks
 
 _STATES = ("known", "discovered")
 _BARE = re.compile(rb"\s*https?://\S+\s*$")
+_AND_A_NUMBER = re.compile(rb".*[;,]\d+\s*$")
 _VALUES = pa.struct([("values", pa.list_(pa.string()))])
 _INFO = pa.struct([("url", pa.string()), ("metadata", pa.struct([(n, _VALUES) for n in METADATA]))])
 _SCHEMA = pa.schema(
@@ -41,8 +43,24 @@ _SCHEMA = pa.schema(
 
 def looks_like(path: str, text: bytes) -> bool:
     lines = (line for line in text.split(b"\n") if line.strip() and not _BARE.match(line))
-    first = next(lines, b"").replace(b" ", b"")
-    return (b'{"known":{' in first or b'"discovered":{' in first) and b'"info":{' in first
+    first = next(lines, b"")
+    try:
+        item = json.loads(first)
+    except ValueError:  # cut, or none
+        first = first.replace(b" ", b"")
+        return (b'{"known":{' in first or b'"discovered":{' in first) and b'"info":{' in first
+    states = [item.get(name) for name in _STATES] if isinstance(item, dict) else []
+    return any(isinstance(state, dict) and "info" in state for state in states)
+
+
+def _looks_like_pages(path: str, text: bytes) -> bool:
+    """Also a list of bare URLs, which the client takes as well; not URLs and times as it lists them."""
+    if looks_like(path, text):
+        return True
+    lines = [line for line in text.split(b"\n") if line.strip()]
+    if len(lines) > 1 and not text.endswith(b"\n"):
+        del lines[-1]  # cut, perhaps
+    return bool(lines) and all(map(_BARE.match, lines)) and not all(map(_AND_A_NUMBER.match, lines))
 
 
 def read(source: Source) -> Iterator[Block]:
@@ -125,4 +143,4 @@ def _rows(source: Source, block: bytes, line: int) -> Iterator[Block]:
 
 
 DIALECT = Dialect("urlfrontier", "observations", "dump of URLFrontier, JSON Lines", looks_like, read)
-PAGES = Dialect("urlfrontier", "pages", "all URLs of a dump of URLFrontier", looks_like, read_pages)
+PAGES = Dialect("urlfrontier", "pages", "all URLs of a dump of URLFrontier", _looks_like_pages, read_pages)

@@ -187,6 +187,33 @@ def test_they_are_told_apart_and_no_other_is_taken_for_them():
         assert not stormcrawler.looks_like("x", other) and not urlfrontier.looks_like("x", other)
 
 
+def test_a_list_of_bare_urls_lists_pages(tmp_path):
+    """Which URLFrontier's client takes for pages that were found; as it lists them for people they are not."""
+    path = write(tmp_path, "\ufeff\n" + "".join(f"{url}\r\n" for url in ALL) + "\n", "urls.txt")
+    found = read(path, "pages")
+    assert (found.forms, [row["url"] for row in found.rows]) == (["urlfrontier"], ALL) and not found.rejected
+    assert urlfrontier.PAGES.looks_like("x", "\n".join([*ALL, "htt"]).encode())
+    for text in (
+        "url\n" + ALL[0],
+        f"{ALL[0]}\n{ALL[1]} 2\n",
+        f"{ALL[0]},1\n{ALL[1]},2\n",
+        f"{ALL[0]};1767225600\n{ALL[1]};0\n",
+        "",
+        "htt",
+    ):
+        assert not urlfrontier.PAGES.looks_like("x", text.encode())
+    assert not urlfrontier.looks_like("x", path.read_bytes())
+
+
+def test_fields_of_an_item_come_in_any_order(tmp_path):
+    known = {"refetchableFromDate": "1767225600"} | item("https://shop.test/1", fetchInterval="60")["known"]
+    found = read(write(tmp_path, json.dumps({"ID": "DEFAULT_1", "known": known}, indent=None) + "\n"))
+    assert (found.forms, len(found.rows)) == (["urlfrontier"], 1)
+    assert not urlfrontier.looks_like("x", b'{"known":{"pages":3}}') and not urlfrontier.looks_like(
+        "x", b"[1]"
+    )
+
+
 LINES = [*DUMP.splitlines(), *FRONTIER.splitlines(), "null", "[]", "[1]", '{"metadata": 3}', '{"known": []}']
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
