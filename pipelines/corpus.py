@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from policies import scrambling
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -80,11 +82,10 @@ def stream(seed: int, purpose: str) -> np.random.Generator:
 
 
 def scramble(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """A well mixed bijection of 64 bits (the finaliser of SplitMix64, Steele et al. 2014)."""
-    x = x + np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
+    """A well mixed bijection of 64 bits."""
+    mixed = x.copy()
+    scrambling.scramble(mixed)
+    return mixed
 
 
 _HEX = np.frombuffer(b"".join(b"%02x" % i for i in range(256)), np.uint16)

@@ -22,6 +22,7 @@ import numpy as np
 from policies import signal_value
 from policies.objectives import Objective
 from policies.ratio_sums import SLACK, Histogram, RatioSums, ratio_histogram, total_demand
+from policies.scrambling import fractions, scramble
 from policies.signal_block import SignalRows, clock_rate, value_of_first
 from policies.signal_value import SignalPages
 from policies.typing_ import BoolArray, FloatArray, IntArray, UIntArray
@@ -97,16 +98,12 @@ class SignalSample:
 
 
 def _uniform(columns: list[FloatArray]) -> FloatArray:
-    """(n,) hashes of rows, uniform in (0, 1) (the finisher of splitmix64 over the bits)."""
+    """(n,) hashes of rows, of their bits, uniform in (0, 1)."""
     state: UIntArray = np.zeros(columns[0].size, dtype=np.uint64)
     for column in columns:
-        state += np.ascontiguousarray(column).view(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
-        state ^= state >> np.uint64(30)
-        state *= np.uint64(0xBF58476D1CE4E5B9)
-        state ^= state >> np.uint64(27)
-        state *= np.uint64(0x94D049BB133111EB)
-        state ^= state >> np.uint64(31)
-    return ((state >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+        state += np.ascontiguousarray(column).view(np.uint64)
+        scramble(state)
+    return fractions(state)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from policies.page_state import US_PER_DAY
+from policies.scrambling import fractions, scramble
 from policies.typing_ import BoolArray, FloatArray, IntArray, UIntArray
 
 MOST_EXPECTED = 100.0
@@ -78,13 +79,9 @@ def changes(
 
 
 def _uniform(key: UIntArray, at_us: IntArray, counter: int, seed: int) -> FloatArray:
-    """Numbers in (0, 1), (k,), from counters (the finisher of splitmix64)."""
+    """Numbers in (0, 1), (k,), from counters."""
     state = key ^ np.uint64(seed)
     for value in (at_us.astype(np.uint64), np.uint64(counter)):
-        state = state + value + np.uint64(0x9E3779B97F4A7C15)
-        state ^= state >> np.uint64(30)
-        state *= np.uint64(0xBF58476D1CE4E5B9)
-        state ^= state >> np.uint64(27)
-        state *= np.uint64(0x94D049BB133111EB)
-        state ^= state >> np.uint64(31)
-    return ((state >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+        state += value
+        scramble(state)
+    return fractions(state)
