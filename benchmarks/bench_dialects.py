@@ -1,4 +1,7 @@
-"""Microseconds a line from files of dialects to raw blocks, on one core: `python -m benchmarks dialects`."""
+"""Microseconds a line from files of dialects to raw blocks, on one core: `python -m benchmarks dialects`.
+
+Targets are for that; from there to accepted rows takes the same for all formats, and is told beside it.
+"""
 
 import os
 import tempfile
@@ -15,6 +18,7 @@ from benchmarks.timing import best_ns
 from transforms.formats import How, plan, read
 from transforms.inputs import InputFile
 from transforms.normalise import KINDS
+from transforms.sources import plan_files, read_split
 
 LINE_US = 1.5
 
@@ -23,6 +27,25 @@ def drain(path: Path, kind: str = "observations", how: How | None = None) -> int
     """Read a file as what it is; values are not looked at."""
     splits = plan(InputFile(str(path), os.path.getsize(path)), kind, how)
     return sum(1 for split in splits for _ in read(split, KINDS[kind]))
+
+
+def accept(path: Path, kind: str = "observations", how: How | None = None) -> int:
+    """Read a file to accepted rows: URLs, times and statuses are checked, URLs hashed."""
+    splits = plan_files(str(path), kind, how=how or How())
+    return sum(len(batch) for split in splits for _, batch in read_split(split, KINDS[kind]))
+
+
+def rows_of(
+    name: str, path: Path, lines: int, kind: str = "observations", how: How | None = None
+) -> list[Row]:
+    """Figures of one text file."""
+    raw = best_ns(lambda: drain(path, kind, how), lines) / 1000
+    accepted = best_ns(lambda: accept(path, kind, how), lines, 3) / 1000
+    size = os.path.getsize(path) // lines
+    return [
+        Row(f"{name}, {size} bytes a line", raw, "us/line", LINE_US),
+        Row(f"{name}, to accepted rows", accepted, "us/line"),
+    ]
 
 
 def run(scale: float = 1.0) -> list[Row]:
@@ -81,10 +104,8 @@ def _indexes(folder: Path, data: pa.Table) -> list[Row]:
             record = pc.binary_join_element_wise(*lines[0], lines[1], "")
             lines = pc.binary_join_element_wise(t["key"], t["time"], record, " ")
         file = folder / "index"
-        text = "\n".join(lines.to_pylist())
-        file.write_text(text)
-        us = best_ns(lambda path=file: drain(path), len(data)) / 1000  # type: ignore[misc]
-        rows.append(Row(f"{name}, {len(text) // len(data)} bytes a line", us, "us/line", LINE_US))
+        file.write_text("\n".join(lines.to_pylist()))
+        rows += rows_of(name, file, len(data))
     return rows
 
 
@@ -151,8 +172,7 @@ def _weblogs(folder: Path, data: pa.Table) -> list[Row]:
         text = "\n".join(lines.to_pylist())
         file = folder / "web.log"
         file.write_text(f"#Fields: {fields} time-taken\n{text}" if name.startswith("W3C") else text)
-        us = best_ns(lambda path=file: drain(path, "requests", how), n) / 1000  # type: ignore[misc]
-        rows.append(Row(f"{name}, {len(text) // n} bytes a line", us, "us/line", LINE_US))
+        rows += rows_of(name, file, n, "requests", how)
     return rows
 
 
