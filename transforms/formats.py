@@ -392,4 +392,12 @@ def _text(value: Any) -> bytes | None:
         return text.encode("utf-8", "surrogatepass")
 
 
-__all__ = ["Block", "InputError", "RawBlock", "Split", "plan", "read", "scalars"]
+def is_utf8(text: bytes | str) -> bool:
+    """Whether bytes are UTF-8, or a text can be written as such."""
+    try:
+        return text.isascii() or bool(text.decode() if isinstance(text, bytes) else text.encode())
+    except UnicodeError:
+        return False
+
+
+__all__ = ["Block", "InputError", "RawBlock", "Split", "is_utf8", "plan", "read", "scalars"]

@@ -19,7 +19,7 @@ import pyarrow.csv
 import pyarrow.json
 from numpy.typing import NDArray
 
-from transforms.formats import Block, RawBlock, scalars
+from transforms.formats import Block, RawBlock, is_utf8, scalars
 from transforms.indexnow import is_indexnow, read_block
 from transforms.inputs import InputError, open_file
 from transforms.members import Apart, line_ends
@@ -443,13 +443,6 @@ def _arrow_json(block: bytes, types: dict[str, pa.DataType], infer: bool) -> pa.
     )
 
 
-def _is_utf8(text: str) -> bool:
-    try:
-        return bool(text.encode()) or not text
-    except UnicodeEncodeError:
-        return False
-
-
 def _parse_jsonl_slowly(
     path: str, block: bytes, line: int
 ) -> tuple[pa.Table, Callable[[], Lines], pa.RecordBatch | None]:
@@ -476,7 +469,7 @@ def _parse_jsonl_slowly(
                 bad.append(line + i)
                 samples.append(text)
     # Arrow has no name of bytes that are not UTF-8, nor has recrawl: nobody can ask for such a column.
-    names = [name for name in dict.fromkeys(n for record in records for n in record) if _is_utf8(name)]
+    names = [name for name in dict.fromkeys(n for record in records for n in record) if is_utf8(name)]
     columns = {name: scalars([record.get(name) for record in records]) for name in names}
     rejected = rejected_rows(path, bad, "bad_json", samples) if bad else None
     return pa.table(columns), _constant(np.array(numbers, np.int64)), rejected

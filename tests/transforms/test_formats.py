@@ -256,3 +256,9 @@ def test_patterns(tmp_path):
     with pytest.raises(InputError, match="no data file in this folder"):
         names("empty")
     assert split_patterns(" a*, b ,,") == ["a*", "b"]
+
+
+def test_what_is_utf8():
+    """Of bytes whether they are, of a text whether it can be written so."""
+    assert all(map(formats.is_utf8, ("", b"", "é\0", "é".encode())))
+    assert not any(map(formats.is_utf8, ("\ud800", "a\udce9", b"\xe9", "é".encode()[:1])))

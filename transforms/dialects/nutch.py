@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from transforms.dialects import Dialect, Source
 from transforms.dialects.json_rows import parse
-from transforms.dialects.tables import lines_of, pages_of, texts_of
+from transforms.dialects.tables import line_texts, pages_of, texts_of
 from transforms.formats import Block, RawBlock, head_of
 from transforms.inputs import InputError
 from transforms.normalise import rejected_rows
@@ -131,7 +131,7 @@ def _refuse_text(path: str) -> None:
 def _read_csv(
     source: Source, block: bytes, line: int
 ) -> Iterator[tuple[pa.Table, NDArray[np.int64]] | pa.RecordBatch]:
-    texts, numbers = lines_of(block, line)
+    texts, numbers = line_texts(block, line)
     # Every part of a dump has a header, and metadata may have line breaks, whose rest is no row.
     found = pc.extract_regex(texts, _ROW)
     good = np.asarray(found.is_valid())

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from transforms.formats import RawBlock
+from transforms.formats import RawBlock, is_utf8
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def split_fields(block: bytes, line: int, delimiter: str, count: int, use: list[
     names = [str(i) for i in range(count)]
     wanted = [str(i) for i in use]
     # Arrow takes no table without lines, and cannot hand over a wrong one that is not UTF-8.
-    if not block.strip(b"\n") or not _is_utf8(block):
+    if not block.strip(b"\n") or not is_utf8(block):
         return _split_slowly(block, line, delimiter, count, use)
     table = pa.csv.read_csv(
         pa.BufferReader(block),
@@ -82,13 +82,6 @@ def texts_of(array: pa.Array) -> list[str]:
     """Texts as a file has them, whose bytes need not be UTF-8, for people and for Python; "" for none."""
     raw = array.cast(pa.binary()).to_pylist()
     return ["" if text is None else text.decode("utf-8", "replace") for text in raw]
-
-
-def _is_utf8(block: bytes) -> bool:
-    try:
-        return block.isascii() or bool(block.decode())
-    except UnicodeDecodeError:
-        return False
 
 
 def filled_lines(block: bytes, line: int) -> NDArray[np.int64]:
@@ -119,7 +112,7 @@ def _split_slowly(block: bytes, line: int, delimiter: str, count: int, use: list
     return Fields(table, np.array(numbers, np.int64), wrong)
 
 
-def lines_of(block: bytes, line: int) -> tuple[pa.Array, NDArray[np.int64]]:
+def line_texts(block: bytes, line: int) -> tuple[pa.Array, NDArray[np.int64]]:
     """The lines of a block that are not empty, as text without their ends, and their numbers."""
     if b"\r" in block:
         block = block.replace(b"\r\n", b"\n")
