@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
+import threading
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +16,8 @@ import pytest
 from pipelines.cli import main
 from tests.consumers.conftest import Java
 from tests.consumers.fetch import SCRAPY_PYTHON
+from tests.pipelines.test_export_recipes import HOUR, lines_of, shell
+from tests.transforms.dialects.reading import read
 from tests.transforms.schedules import HOUR_US, START_US, crawl, write_night
 from transforms.export_formats import Wishes
 from transforms.exporting import export
@@ -172,6 +177,27 @@ def test_urlfrontier_takes_every_line(java, tmp_path):
     assert found == [["KNOWN", u, u.split("/")[2], str(start + i), "shop"] for i, u in enumerate(URLS)]
 
 
+def test_recrawl_reads_urlfrontiers_own_words(java, tmp_path, capsys):
+    """A page with StormCrawler's metadata, one without, one never due again, one that was only found."""
+    kept = "lastProcessedDate=2026-06-01T02:03:04.000Z\tsignature=9e10\tfetch.statusCode=200"
+    more = ["1782864486\tdepth=1", f"0\t{kept}", "-"]
+    lines = [f"{u}\t{rest}\n" for u, rest in zip(URLS, [f"1782864486\t{kept}", *more], strict=True)]
+    (tmp_path / "items.tsv").write_text("".join(lines))
+    dump = tmp_path / "dump.jsonl"
+    dump.write_text("".join(cells[0] + "\n" for cells in java("FrontierDump", tmp_path / "items.tsv")))
+    capsys.readouterr()
+    assert main(["inspect", str(dump), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["format"], said["rows"], said["accepted"], said["evidence"]) == (
+        "urlfrontier",
+        4,
+        2,
+        {"digest": 2},
+    )
+    assert said["rejected"] == {"no_fetch_time": 1, "never_fetched": 1}
+    assert said["first"] == said["last"] == f"{FETCHED:%Y-%m-%dT%H:%M:%SZ}"
+
+
 SPIDER = """
 import json, sys
 from scrapy.utils.request import request_from_dict
@@ -192,3 +218,42 @@ def test_scrapy_takes_every_line(tmp_path):
     assert [(priority, again) for _, priority, again, _ in found] == [(-i, True) for i in range(5)]
     assert [meta["crawl_at"] for *_, meta in found] == [START_US // 1_000_000 + 3600 * i for i in range(5)]
     assert found[4][0] == "https://a.test/p" and found[0][3]["recrawl_value"] is None
+
+
+class Shop(BaseHTTPRequestHandler):
+    """Pages of one shop; one is not there."""
+
+    def do_GET(self) -> None:
+        body = self.path.encode()
+        self.send_response(404 if self.path == "/none" else 200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@pytest.mark.skipif(shutil.which("wget") is None, reason="needs wget")
+def test_wget_fetches_the_list_of_an_hour_and_indexes_it(tmp_path, capsys):
+    """The README's last lines: a page that is not there, and a host that is not, cost no other page."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Shop)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    site = f"http://127.0.0.1:{server.server_port}"
+    (tmp_path / "index").mkdir()
+    (tmp_path / "hours").mkdir()
+    pages = [f"{site}/1?a=b&c=%C3%A9", f"{site}/none", "http://127.0.0.1:1/", f"{site}/2"]
+    (tmp_path / "hours" / f"urls-{HOUR}.txt").write_text("".join(f"{u}\n" for u in pages))
+    try:
+        done = shell(tmp_path, lines_of("Web archives")[2:], real=("wget",))
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert done.returncode == 0, done.stderr
+    capsys.readouterr()
+    assert main(["inspect", str(tmp_path / "index"), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["format"], said["rows"], said["accepted"], said["rejected"]) == ("cdx", 3, 3, {})
+    assert said["evidence"] == {"digest": 3, "status": 1}
+    found = read(tmp_path / "index" / f"{HOUR}.cdx")
+    assert found.seen("url", "status") == [(pages[0], 200), (pages[1], 404), (pages[3], 200)]
