@@ -121,7 +121,8 @@ def _without_hits(block: bytes) -> bytes:
             hits = json.loads(raw)["hits"]["hits"] if b'"hits"' in raw else None
         except (ValueError, KeyError, TypeError, RecursionError):
             hits = None
-        lines.append(raw if hits is None else json.dumps(hits).encode())
+        # The last answer of a scroll has none.
+        lines.append(raw if hits is None else b"" if hits == [] else json.dumps(hits).encode())
     return b"\n".join(lines)
 
 

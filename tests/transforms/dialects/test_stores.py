@@ -117,6 +117,15 @@ FRONTIER = (
 )
 
 
+def test_answers_of_a_scroll_a_line_each(tmp_path):
+    """The last one is empty."""
+    answers = [{"_scroll_id": "x", "hits": {"hits": [{"_source": d}]}} for d in DOCUMENTS]
+    answers.append({"_scroll_id": "x", "hits": {"hits": []}})
+    whole = read(write(tmp_path, DUMP))
+    found = read(write(tmp_path, "".join(json.dumps(answer) + "\n" for answer in answers)))
+    assert (found.rows, found.left_out, found.reasons) == (whole.rows, whole.left_out, whole.reasons)
+
+
 def test_a_dump_of_urlfrontier(tmp_path):
     found = read(write(tmp_path, FRONTIER))
     assert found.forms == ["urlfrontier"]
