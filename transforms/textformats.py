@@ -112,16 +112,22 @@ def line_blocks(
     Memory is bounded by `MAX_RECORD_BYTES`, whatever the file holds. `apart` tells where gzip members whose
     last line has no end must not run into each other.
     """
-    return _blocks(path, gzip, _last_line_end, apart)
+    # What a reader makes of half a chunk fits into memory that the process has already.
+    return _blocks(path, gzip, _last_line_end, apart, CHUNK_BYTES // 2)
 
 
 def _blocks(
-    path: str, gzip: bool, last_end: Callable[[bytes, bool], int], apart: Apart | None = None
+    path: str,
+    gzip: bool,
+    last_end: Callable[[bytes, bool], int],
+    apart: Apart | None = None,
+    size: int = 0,
 ) -> Iterator[tuple[bytes, int] | pa.RecordBatch]:
     """Blocks of whole records with the number of their first line; rejected rows for what has none."""
     problem = Problem()
+    size = size or CHUNK_BYTES
     held, line, skipping = b"", 1, False
-    chunks = stored(path) if gzip else stored(path, CHUNK_BYTES)
+    chunks = stored(path) if gzip else stored(path, size)
     if gzip:
         chunks = line_ends(_members(chunks, problem), apart) if apart else gunzip(chunks, problem)
     for chunk in chunks:
@@ -131,14 +137,14 @@ def _blocks(
                 continue
             chunk, skipping, line = chunk[end:], False, line + 1
         end = chunk.rfind(b"\n") + 1
-        if end and last_end is _last_line_end and len(held) + len(chunk) >= CHUNK_BYTES:
+        if end and last_end is _last_line_end and len(held) + len(chunk) >= size:
             # As below, with one copy less of most bytes.
             block = b"".join((held, memoryview(chunk)[:end]))
             yield block, line
             line, held = line + _line_ends(block), chunk[end:]
             continue
         held += chunk
-        if len(held) < CHUNK_BYTES:
+        if len(held) < size:
             continue
         end = last_end(held, False)
         if not end and len(held) > MAX_RECORD_BYTES:
@@ -334,7 +340,7 @@ def _parse_csv_slowly(
 def read_jsonl(path: str, gzip: bool, kind: Kind, metadata: Sequence[str] | None) -> Iterator[Block]:
     """Read JSON Lines: one object a line. Lone brackets and commas at line ends, as of an array, are fine."""
     seen: list[str] = []
-    for item in line_blocks(path, gzip):
+    for item in _blocks(path, gzip, _last_line_end):
         if isinstance(item, pa.RecordBatch):
             yield item
             continue
