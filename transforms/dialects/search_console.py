@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from transforms import formats
 from transforms.dialects import Dialect, Source, search_console_answers
+from transforms.dialects.search_console_days import days_of, spread
 from transforms.formats import Block, How, RawBlock, Split
 from transforms.inputs import InputError, open_file
 from transforms.normalise import rejected_file, rejected_rows
@@ -139,12 +140,12 @@ def _read(source: Source) -> Iterator[Block]:
     packed = stored(source.path)
     chunks = gunzip(packed, problem) if source.gzip else packed
     if search_console_answers.looks_like(head.removeprefix(b"\xef\xbb\xbf")):
-        yield from search_console_answers.read(source, chunks, problem, lambda: _day(source, ""))
+        yield from search_console_answers.read(source, chunks, problem, lambda: _days(source, [])[0])
         return
     text = _bounded(chunks, source.path)
     if problem.reason:
         yield rejected_file(source.path, problem.reason, problem.sample)
-    yield from _rows(source, _table(text.decode("utf-8", "replace")), "")
+    yield from _rows(source, _table(text.decode("utf-8", "replace")), [])
 
 
 def _bounded(chunks: Iterator[bytes], path: str) -> bytes:
@@ -171,37 +172,32 @@ def _read_zip(source: Source) -> Iterator[Block]:
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError, OSError) as e:
         yield rejected_file(source.path, "unreadable_file", f"{type(e).__name__}: {e}")
         return
-    days = [
-        record[0].strip()
-        for rows in tables.values()
-        for _, record in rows[1:]
-        if record and _DAY.fullmatch(record[0].strip())
-    ]
+    days = days_of(source.path, [[record for _, record in rows] for rows in tables.values()])
     for rows in tables.values():
         if len(rows) > 1 and any(_URL.match(record[0]) for _, record in rows[1:] if record):
-            yield from _rows(source, rows, max(days, default=""))
+            yield from _rows(source, rows, days)
 
 
-def _day(source: Source, last: str) -> str:
-    """The day on which undated clicks count: as told, the last one of the chart, or that of the name."""
+def _days(source: Source, chart: list[str]) -> list[str]:
+    """The days on which undated clicks count: as told, those of the chart, or the one of the name."""
     given = source.options.get("requests_day", "")
     if given and not _DAY.fullmatch(given):
         raise InputError(f"--requests_day={given}: expected a day, such as 2026-06-30")
-    if given or last:
-        return given or last
+    if given or chart:
+        return [given] if given else chart
     for name in (PurePosixPath(source.path).name, PurePosixPath(source.path).parent.name):
         if found := _DAY.findall(name):
-            return str(found[-1])
+            return [str(found[-1])]
     raise InputError(
         f"{source.path}: this export does not say of which days its clicks are. Give the whole ZIP, a name "
         "with the day in it (Pages-2026-06-30.csv), or --requests_day 2026-06-30"
     )
 
 
-def _rows(source: Source, rows: list[Row], last: str) -> Iterator[Block]:
+def _rows(source: Source, rows: list[Row], chart: list[str]) -> Iterator[Block]:
     if len(rows) < 2:
         return
-    day, names = _day(source, last), rows[0][1]
+    days, names = _days(source, chart), rows[0][1]
     if len(names) != _COLUMNS:
         raise InputError(
             f"{source.path}: {len(names)} columns, expected {_COLUMNS}: page, clicks, impressions, CTR, "
@@ -216,13 +212,16 @@ def _rows(source: Source, rows: list[Row], last: str) -> Iterator[Block]:
         yield rejected_rows(source.path, [number for number, _ in bad], "column_count", samples)
     if not good:
         return
-    columns = {"url": [record[0] for _, record in good], "day": [day] * len(good)}
+    columns = {"url": [record[0] for _, record in good], "day": days[-1:] * len(good)}
     for i, name in enumerate(_COUNTS, 1):
         counts = ((record[i], _integer(record[i])) for _, record in good)
         columns[name] = [text if n is None else str(n) for text, n in counts]
     batch = pa.RecordBatch.from_pydict({name: pa.array(c, pa.string()) for name, c in columns.items()})
     numbers = np.array([number for number, _ in good], np.int64)
-    yield RawBlock(batch, lambda: numbers)
+    if len(days) > 1:
+        yield from spread(source.path, source.kind, batch, numbers, days)
+    else:
+        yield RawBlock(batch, lambda: numbers)
 
 
 DIALECT = Dialect("search_console", "requests", "exports of Google Search Console", _looks_like, _read)

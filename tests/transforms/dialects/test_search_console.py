@@ -6,6 +6,7 @@ import gzip
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from tests.transforms.dialects.reading import Read, read, write
 from transforms import schemas
 from transforms.dialects import detect
+from transforms.dialects.search_console_days import shares
 from transforms.formats import How
 from transforms.inputs import InputError
 from transforms.normalise import KINDS
@@ -73,13 +75,68 @@ def export(
     return path
 
 
-def test_a_zip_counts_on_the_last_day_of_its_chart(tmp_path: Path):
-    assert counts(read(export(tmp_path), "requests")) == EXPECTED
-    assert counts(read(export(tmp_path), "requests", requests_day="2026-06-28"))[0][1] == DAY - 2
+def test_a_zip_counts_on_the_days_of_its_chart(tmp_path: Path):
+    found = counts(read(export(tmp_path), "requests"))
+    assert sorted({day for _, day, _, _ in found}) == [DAY - 1, DAY]
+    assert sorted(row for row in found if row[0] == P1) == [
+        (P1, DAY - 1, 617, found[0][3]),
+        (P1, DAY, 617, found[1][3]),
+    ]
+    assert {found[0][3], found[1][3]} == {28394, 28395}
+    # As told, on one.
+    assert counts(read(export(tmp_path), "requests", requests_day="2026-06-28"))[0][1:3] == (DAY - 2, 1234)
     # Without a chart the name says when it was made.
-    assert counts(read(export(tmp_path, chart=""), "requests"))[0][1] == DAY + 2
+    assert counts(read(export(tmp_path, chart=""), "requests"))[0][1:3] == (DAY + 2, 1234)
     # A folder of them.
     assert counts(read(tmp_path, "requests"))[0][0] == P1
+
+
+def test_clicks_of_a_month_are_not_those_of_a_day(tmp_path: Path):
+    """28 days of which the export does not have the 20th yet, and a search for a day."""
+    days = [f"2026-06-{day:02d}" for day in range(1, 29) if day != 20]
+    chart = "".join(f"{day};1;2;50 %;1\n" for day in reversed(days))
+    clicks = {f"https://shop.test/{i}": n for i, n in enumerate([2700, 2701, 0, *[1] * 400])}
+    pages = "P\u00e1ginas;Clics;Impresiones;CTR;P\n" + "".join(
+        f"{u};{n};{n + 30};1 %;1\n" for u, n in clicks.items()
+    )
+    path = export(tmp_path, pages + f"{P1};many;1;;\nno url;1;1;;\n", chart)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("Mas.csv", "Consultas;Clics;Impresiones;CTR;P\n2025-01-01;1;1;1 %;1\na;1;1;1 %;1\n")
+    result = read(path, "requests")
+    assert result.reasons == [(405, "bad_clicks"), (406, "bad_url")]
+    found = counts(result)
+    assert len(found) == len(clicks) * len(days) and found == counts(read(path, "requests"))
+    expected = {DAY - 29 + int(day[-2:]) - 1 for day in days}
+    assert {day for _, day, _, _ in found} == expected
+    by_page: dict[str, list[float]] = {}
+    for url, _, n, seen in found:
+        assert n == int(n) and seen == int(seen)
+        by_page.setdefault(url, []).append(n)
+    assert {url: sum(parts) for url, parts in by_page.items()} == clicks
+    assert sum(row[3] for row in found) == sum(n + 30 for n in clicks.values())
+    assert max(by_page["https://shop.test/0"]) == 100 and max(by_page["https://shop.test/1"]) == 101
+    # 400 single clicks: 15 a day on average, with a standard deviation of 4.
+    singles = [0] * len(days)
+    for i in range(3, 403):
+        singles[by_page[f"https://shop.test/{i}"].index(1)] += 1
+    assert min(singles) > 0 and max(singles) < 40
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**40), st.integers(0, 489)), min_size=1), st.integers(1, 490))
+def test_shares_are_whole_even_and_add_up(made: list[tuple[int, int]], n: int):
+    count, start = (np.array(column, np.int64) for column in zip(*made, strict=True))
+    parts = shares(count, start % n, n)
+    assert (parts.sum(1) == count).all()
+    assert (parts.max(1) - parts.min(1) <= 1).all() and (parts >= 0).all()
+    # Of few the first days of any stretch have as many as those behind, give or take one.
+    turned = np.stack([np.roll(row, -at) for row, at in zip(parts, start % n, strict=True)])
+    assert (np.abs(turned.cumsum(1) - count[:, None] * (np.arange(n) + 1.0) / n) < 1.001).all()
+
+
+def test_a_chart_of_more_days_than_there_can_be_is_refused(tmp_path: Path):
+    days = np.arange("2020-01-01", "2024-01-01", dtype="datetime64[D]")
+    with pytest.raises(InputError, match="an export of 1461 days"):
+        read(export(tmp_path, chart="".join(f"{day};1\n" for day in days)), "requests")
 
 
 def test_a_table_without_dates_asks_for_the_day(tmp_path: Path):
