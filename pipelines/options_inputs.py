@@ -8,10 +8,11 @@ from typing import Any
 
 from transforms import dialects
 from transforms.formats import How
+from transforms.joining import given_names
 from transforms.normalise import KINDS
 
 KINDS_WITH_FORMATS = ("observations", "requests")
-# Of dialects: what files do not say of themselves. By name: the kinds of input, what it means.
+# What files do not say of themselves. By name: the kinds of input, what it means.
 DIALECT_OPTIONS: dict[str, tuple[str, str]] = {
     "repair_cdx00": (
         "observations",
@@ -34,6 +35,11 @@ DIALECT_OPTIONS: dict[str, tuple[str, str]] = {
     "requests_day": (
         "requests",
         "day (YYYY-MM-DD) on which the clicks of Search Console exports count that have no dates",
+    ),
+    "tracking_parameters": (
+        "requests",
+        "parameters of your own in URLs of requests that are no part of a page, comma-separated, such as "
+        "ref,src or my_*: added to those that docs/formats.md lists",
     ),
     "own_user_agent": (
         "requests,hosts",
@@ -80,6 +86,13 @@ def hows(values: Mapping[str, Any], problems: list[str]) -> dict[str, How]:
     problems : list of str
     """
     found = {"hosts": How(options=_options("hosts", values))}
+    try:
+        given_names(values["tracking_parameters"] or "")
+    except ValueError as error:
+        problems.append(
+            f"--tracking_parameters={error}: expected names of parameters alone, comma-separated, such as "
+            "ref,src or my_*"
+        )
     for kind in KINDS_WITH_FORMATS:
         form = values[f"{kind}_format"] or dialects.AUTO
         if form not in dialects.names(kind):

@@ -68,7 +68,7 @@ def _batches(
             if isinstance(block, pa.RecordBatch):
                 _count(found, block)
                 continue
-            done = normalise(KINDS[kind], block.batch, split.path, block.row, None, False)
+            done = normalise(KINDS[kind], block.batch, split.path, block.row, None, False, split.how.tracking)
             for other in (done.rejected, done.noted):
                 if other.num_rows:
                     _count(found, other)

@@ -58,6 +58,11 @@ class How:
     columns: tuple[tuple[str, str], ...] = ()
     options: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def tracking(self) -> str:
+        """Of requests further parameters that are no part of a page, comma-separated."""
+        return dict(self.options).get("tracking_parameters", "")
+
 
 @dataclass(frozen=True, slots=True)
 class Split:

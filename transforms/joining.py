@@ -1,10 +1,14 @@
 """URLs of requests as their pages have them: what campaigns, clients and fragments add is no part of a page.
 
 Removed are fragments, but for those that stand for a page of an application (`#!...`, `#/...`), and the query
-parameters of `TRACKING` in any case. All others stay, and in their order.
+parameters of `TRACKING`, and of names that are given, in any case. All others stay, and in their order.
 """
 
 from __future__ import annotations
+
+import functools
+import re
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,19 +26,50 @@ TRACKING = (
     "_ga|_gl|igsh|igshid|mc_cid|mc_eid|_hsenc|_hsmi|mkt_tok|vero_id|oly_anon_id|oly_enc_id",
 )
 """Names of parameters, as regular expressions."""
-_NAMES = "(?i:" + "|".join(TRACKING) + ")"
-_ANY = f"[?&]{_NAMES}(?:[=&#]|$)"
-_BEFORE_OTHERS = f"([?&])(?:{_NAMES}(?:=[^&#]*)?&)+"
-_AT_END = rf"[?&]{_NAMES}(?:=[^&#]*)?(#.*)?$"
+_GIVEN = re.compile(r"[^\s=&#?,*\"]+\*?")
 _FRAGMENT = "#(?:[^!/](?s:.*))?$"
 
 
-def page_urls(urls: pa.Array) -> pa.Array:
+class _Patterns(NamedTuple):
+    any: str
+    before_others: str
+    at_end: str
+
+
+def given_names(text: str) -> list[str]:
+    """Names of parameters that are given as one text, comma-separated; a `*` at the end stands for any rest.
+
+    Raises
+    ------
+    ValueError
+        For what is no such name; says which.
+    """
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if not _GIVEN.fullmatch(name):
+            raise ValueError(name)
+    return names
+
+
+@functools.lru_cache(16)
+def _patterns(more: str) -> _Patterns:
+    own = [re.escape(n.removesuffix("*")) + "[^=&#]*" * n.endswith("*") for n in given_names(more)]
+    names = "(?i:" + "|".join([*TRACKING, *own]) + ")"
+    return _Patterns(
+        f"[?&]{names}(?:[=&#]|$)",
+        f"([?&])(?:{names}(?:=[^&#]*)?&)+",
+        rf"[?&]{names}(?:=[^&#]*)?(#.*)?$",
+    )
+
+
+def page_urls(urls: pa.Array, more: str = "") -> pa.Array:
     """The URLs of pages of those that were requested; the same array if it has them already.
 
     Parameters
     ----------
     urls : pa.Array of n string or binary values
+    more : str
+        Names of further parameters, see `given_names`.
 
     Returns
     -------
@@ -47,17 +82,17 @@ def page_urls(urls: pa.Array) -> pa.Array:
     if not len(rows):
         return urls
     some = urls.take(pa.array(rows)).cast(pa.binary())
-    plain = some
+    plain, patterns = some, _patterns(more)
     fragments = np.asarray(pc.fill_null(pc.match_substring(some, b"#"), False))
     if fragments.any():
         at = pa.array(fragments)
         cut = pc.replace_substring_regex(some.filter(at), _FRAGMENT, "", max_replacements=1)
         plain = pc.replace_with_mask(plain, at, cut)
-    tracked = np.asarray(pc.fill_null(pc.match_substring_regex(plain, _ANY), False))
+    tracked = np.asarray(pc.fill_null(pc.match_substring_regex(plain, patterns.any), False))
     if tracked.any():
         at = pa.array(tracked)
-        cut = pc.replace_substring_regex(plain.filter(at), _BEFORE_OTHERS, r"\1")
-        cut = pc.replace_substring_regex(cut, _AT_END, r"\1", max_replacements=1)
+        cut = pc.replace_substring_regex(plain.filter(at), patterns.before_others, r"\1")
+        cut = pc.replace_substring_regex(cut, patterns.at_end, r"\1", max_replacements=1)
         plain = pc.replace_with_mask(plain, at, cut)
     changed = np.flatnonzero(fragments | tracked)
     if not len(changed):

@@ -187,6 +187,7 @@ class _Block:
     reason: NDArray[np.uint8] = field(init=False)
     causes: list[tuple[str, str]] = field(default_factory=lambda: [("", "")])
     noted: NDArray[np.uint8] | None = None
+    tracking: str = ""
 
     def __post_init__(self) -> None:
         self.reason = np.zeros(self.raw.num_rows, np.uint8)
@@ -225,6 +226,7 @@ def normalise(
     row: Rows = 0,
     table: HostTable | None = None,
     hashes: bool = True,
+    tracking: str = "",
 ) -> Normalised:
     """Read one block of a file.
 
@@ -238,13 +240,15 @@ def normalise(
         Number of the first row, of each row, or a function that tells the latter when a row is rejected.
     hashes : bool
         Whether `url_hash` and `host_hash` (for hosts `host_hash`) follow the columns of the schema.
+    tracking : str
+        Of requests further parameters that are no part of a page, see `transforms.joining`.
 
     Raises
     ------
     InputError
         For a row of hosts that cannot be read: without it a limit would silently be broken.
     """
-    block = _Block(raw, source, row)
+    block = _Block(raw, source, row, tracking=tracking)
     made, keys = _READERS[kind.name](block, table)
     schema = kind.schema
     extra = [pa.field(n, pa.string()) for n in list(made)[len(schema) :]]
@@ -263,9 +267,7 @@ def normalise(
 
 
 def _none() -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(
-        [pa.array([], f.type) for f in schemas.REJECTED], schema=schemas.REJECTED
-    )
+    return pa.RecordBatch.from_pylist([], schemas.REJECTED)
 
 
 def rejected_file(source: str, reason: str, sample: str) -> pa.RecordBatch:
@@ -337,7 +339,7 @@ def _url(block: _Block, table: HostTable | None, join: bool = False) -> tuple[pa
     raw = block.column("url")
     assert raw is not None
     url, broken = columns.text(raw)
-    found = locate(page_urls(url) if join else url, table)
+    found = locate(page_urls(url, block.tracking) if join else url, table)
     if found.reason.any():
         for code, reason in enumerate(REASONS):
             if code:

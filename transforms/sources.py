@@ -57,7 +57,7 @@ def read_split(
             if block.num_rows:
                 yield REJECTED, without_keys(block) if kind.name == "signals" else block
             continue
-        done = normalise(kind, block.batch, split.path, block.row, table, hashes)
+        done = normalise(kind, block.batch, split.path, block.row, table, hashes, split.how.tracking)
         rejected = done.rejected if shown is None else shown.first(done.rejected)
         for other in (rejected, done.noted):
             if other.num_rows:

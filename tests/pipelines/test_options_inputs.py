@@ -61,6 +61,8 @@ def test_a_column_that_another_replaces_is_not_read(tmp_path):
         ({"observations_columns": "fetched_at"}, "--observations_columns=fetched_at: expected OURS=YOURS"),
         ({"requests_columns": "day=a,day=b"}, "--requests_columns: day is named twice: a and b"),
         ({"requests_columns": "day=a,clicks=a"}, "two columns have one name"),
+        ({"tracking_parameters": "src,ref=home"}, "--tracking_parameters=ref=home: expected names of"),
+        ({"tracking_parameters": "*"}, "--tracking_parameters=*: expected names of"),
     ],
 )
 def test_options_that_cannot_work_are_told(given, named):
@@ -77,3 +79,12 @@ def test_an_option_without_value_reaches_the_reader(tmp_path):
         found = options_inputs.hows(vars(parser.parse_args(given)), problems)
         assert len(rows(path, found["observations"])) == expected
         assert problems == []
+
+
+def test_tracking_parameters_of_ones_own_are_no_part_of_a_page(tmp_path):
+    url = "https://a.test/p?REF=home&id=3&my_x=1"
+    path = write_file(tmp_path / "a.csv", [{"url": url, "day": "2026-06-01", "clicks": 1}])
+    found, problems = hows(tracking_parameters="ref, my_*")
+    assert not problems
+    assert [row["url"] for row in rows(path, found["requests"], "requests")] == ["https://a.test/p?id=3"]
+    assert rows(path, hows()[0]["requests"], "requests")[0]["url"] == url

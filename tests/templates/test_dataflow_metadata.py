@@ -44,6 +44,7 @@ EXAMPLES: dict[str, tuple[list[str], list[str]]] = {
         ["shop.test", "https://shop.test/", ""],
     ),
     "requests_day": (["2026-06-30"], ["30.06.2026", "2026-6-30", ""]),
+    "tracking_parameters": (["ref", "ref,src,my_*"], ["", "ref=home", "?ref", "*", "ref,", "ref src"]),
     "own_user_agent": (["OurBot", "OurBot/1.0,Our other bot"], ["", "OurBot,"]),
     "repair_cdx00": (["true", "false"], ["yes", "1"]),
     "nutch_timezone": (["Europe/Berlin", "UTC"], ["", "Mid Europe"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.joining import page_urls
+from transforms.joining import given_names, page_urls
 from transforms.normalise import KINDS, normalise
 
 P = "https://shop.test/p"
@@ -48,6 +49,27 @@ def test_a_column_without_any_is_not_copied():
     urls = pa.array([P, f"{P}?id=1", None])
     assert page_urls(urls) is urls
     assert page_urls(urls.slice(3)).equals(urls.slice(3))
+
+
+def test_given_names_go_too():
+    """Of a site's own: letters that mean something in a pattern are letters, in any case."""
+    urls = {
+        f"{P}?ref=home": P,
+        f"{P}?Ref=a&id=3&utm_x=1&src#top": f"{P}?id=3",
+        f"{P}?my_a=1&b=2&my_=3&my=4": f"{P}?b=2&my=4",
+        f"{P}?a.b=1&axb=2&c[]=3&c%5B%5D=4": f"{P}?axb=2&c%5B%5D=4",
+        f"{P}?xref=1&refx=2&q=ref": f"{P}?xref=1&refx=2&q=ref",
+        f"{P}/ref=1": f"{P}/ref=1",
+    }
+    found = page_urls(pa.array(urls), "ref, src,my_*,a.b,c[],")
+    assert found.to_pylist() == list(urls.values())
+    assert page_urls(pa.array(urls)).to_pylist()[0] == f"{P}?ref=home"
+
+
+@pytest.mark.parametrize("name", ["ref=home", "?ref", "a&b", "*", "a*b", "a b", "#x"])
+def test_what_is_no_name_is_refused(name):
+    with pytest.raises(ValueError, match=re.escape(name)):
+        given_names(f"src,{name}")
 
 
 _PARTS = st.sampled_from(["utm_source=a", "gclid", "id=1", "q=utm_source", "FBCLID=2", "", "b", "_ga=1.2"])
