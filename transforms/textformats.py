@@ -151,7 +151,9 @@ def _blocks(
             # A stray quote seems to hold everything together.
             end = last_end(held, True)
             if not end:
-                yield rejected_rows(path, [line], "line_too_long", [held[:200].decode("utf-8", "replace")])
+                what = f"over {MAX_RECORD_BYTES >> 20} MiB (JSON: jq -c '.[]' or '.hits.hits[]'): "
+                sample = what + held[:200].decode("utf-8", "replace")
+                yield rejected_rows(path, [line], "line_too_long", [sample])
                 held, skipping = b"", True
         if end:
             yield held[:end], line
@@ -229,6 +231,8 @@ def _parse_csv(
         )
         return "skip"
 
+    # Arrow cannot hand over a row that is not UTF-8; without a handler it stops there.
+    handler = skip if is_utf8(block) else None
     # Names may occur twice in columns that nobody reads: numbers do not.
     names = [str(i) for i in range(len(header))]
     use = [names[header.index(name)] for name in wanted]
@@ -236,7 +240,7 @@ def _parse_csv(
         table = pa.csv.read_csv(
             pa.BufferReader(block),
             pa.csv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=names),
-            pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=skip),
+            pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=handler),
             pa.csv.ConvertOptions(
                 check_utf8=False,
                 include_columns=use,
@@ -385,7 +389,7 @@ def _check_first(
         for name in record:
             if name not in schema.names:
                 schema = schema.append(pa.field(name, pa.null()))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         pass
     columns_to_read(kind, schema, path, metadata)
 
@@ -396,7 +400,7 @@ def _parse_jsonl(
     """Parse by Arrow, None where that does not work out to one row a line."""
     try:
         record = json.loads(block.lstrip().split(b"\n", 1)[0])
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     # Arrow takes a line "null" for a record without values.
     if not isinstance(record, dict) or b"\nnull" in block:
@@ -408,6 +412,8 @@ def _parse_jsonl(
         if name in _FRACTIONS and types[name] == pa.int64():
             types[name] = pa.float64()
     everything = kind.name == "pages" and metadata is None
+    if everything and _most_brackets(block) > _MAX_BRACKETS:
+        return None
     for name in metadata or ():
         types.setdefault(name, pa.string())
     if not everything:
@@ -436,6 +442,18 @@ def _parse_jsonl(
 _JSON_TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 _FRACTIONS = {"clicks", "impressions", "importance", "min_rate_per_day", "max_rate_per_day"}
 _FRACTIONS |= {"max_per_day", "min_gap_seconds"}
+
+
+# Where Arrow finds the types itself, some 20,000 brackets within each other end the process.
+_MAX_BRACKETS = 5000
+
+
+def _most_brackets(block: bytes) -> int:
+    """The most brackets that a line opens: none is nested deeper."""
+    data = np.frombuffer(block, np.uint8)
+    opened = np.flatnonzero(np.isin(data, [ord("["), ord("{")]))
+    ends = np.append(np.flatnonzero(data == 10), len(data))
+    return int(np.diff(np.searchsorted(opened, ends), prepend=0).max())
 
 
 def _arrow_json(block: bytes, types: dict[str, pa.DataType], infer: bool) -> pa.Table:

@@ -99,7 +99,7 @@ def test_a_line_without_end_is_rejected(tmp_path, monkeypatch):
     good = f'{{"url":"{URL}","fetched_at":1767323045}}\n'
     rows, rejected = read_file(write_file(tmp_path / "a.jsonl", None, good + "x" * 20_000 + "\n" + good * 2))
     assert len(rows) == 3
-    assert reasons(rejected) == [(2, "line_too_long")]
+    assert reasons(rejected) == [(2, "line_too_long")] and " MiB (JSON: jq" in rejected[0]["sample"]
 
 
 # --- JSON Lines --------------------------------------------------------------------------------------
@@ -199,3 +199,29 @@ def test_names_that_are_not_utf8_cost_nothing_but_themselves(tmp_path):
     rows, rejected = read_file(write_file(tmp_path / "a.jsonl", [], line * 2))
     assert [row["url"] for row in rows] == ["https://a.test/x"] * 2 and not rejected
     assert rows[0]["digest_hash"] is not None
+
+
+DEEP = {
+    "arrays": "[" * 100_000 + "]" * 100_000,
+    "objects": '{"a":' * 100_000 + "1" + "}" * 100_000,
+    "open": "[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("deep", DEEP.values(), ids=DEEP)
+@pytest.mark.parametrize("kind", ["observations", "pages"])
+@pytest.mark.parametrize("first", [True, False])
+def test_json_that_is_nested_without_end_costs_its_line_only(tmp_path, kind, first, deep):
+    good = f'{{"url": "{URL}", "fetched_at": "2026-01-02", "status": 200}}\n'
+    text = f"{deep}\n{good}" if first else f"{good}{deep}\n"
+    rows, rejected = read_file(write_file(tmp_path / "a.jsonl", None, text), kind)
+    assert [r["url"] for r in rows] == [URL]
+    # Arrow skips a value that nobody asks for, however deep; a line is a row all the same.
+    assert len(rejected) == 1
+
+
+def test_a_wrong_row_of_csv_that_is_not_utf8_is_rejected_in_silence(tmp_path, capfd):
+    text = f"url,fetched_at,status\n{URL},2026-01-02,200\n".encode() + b"\xff,\xfe\n"
+    rows, rejected = read_file(write_file(tmp_path / "a.csv", None, text))
+    assert len(rows) == 1 and reasons(rejected) == [(3, "column_count")]
+    assert capfd.readouterr().err == ""
