@@ -33,6 +33,10 @@ So that a page that does change fast and is asked for a lot is not put aside too
 rate while finding out is worth it. It is taken to change five times in its shortest gap g: then 99 of 100
 visits after g find a change, and a crawl gains at most ``weight g / 5``. Where that is more than crawls gain
 elsewhere (last night's multiplier), shorter gaps are tried first. They bring g down, so it ends.
+
+A first night does not know what crawls gain elsewhere, and hosts have pages that are far from their mean: a
+home page that changes daily, among articles that hardly do, is found changed at each of its gaps of two to
+eight days. Then the record must be more than a page thirty times as fast as the others would have.
 """
 
 from __future__ import annotations
@@ -49,6 +53,8 @@ MIN_SPAN_BINS = 4
 CAP_PER_DAY = 1.0 / 30.0
 CHANGES_IN_SHORTEST_GAP = 5.0
 FASTER_THAN_OTHERS = 3.0
+FASTER_UNPRICED = 30.0
+"""The same where no multiplier is known."""
 LIKELY_RECORD = 0.01
 
 NOT_VOLATILE = -1.0
@@ -96,7 +102,7 @@ def ordinary(evidence: Evidence) -> BoolArray:
     return (evidence.exposure_days > 0.0) | (evidence.dated_changes > 0.0)
 
 
-def surprising(evidence: Evidence, others_per_day: FloatArray) -> BoolArray:
+def surprising(evidence: Evidence, others_per_day: FloatArray, limit: FloatArray) -> BoolArray:
     """Whether pages of which every visit found a change would hardly have such a record by changing alone.
 
     Parameters
@@ -106,6 +112,8 @@ def surprising(evidence: Evidence, others_per_day: FloatArray) -> BoolArray:
         forgotten surprises nobody.
     others_per_day : (n,) float64, positive, changes per day
         Mean change rate of the `ordinary` pages of the host.
+    limit : (n,) float64
+        From `weight_limit`.
 
     Returns
     -------
@@ -113,7 +121,8 @@ def surprising(evidence: Evidence, others_per_day: FloatArray) -> BoolArray:
     """
     gap = evidence.bin_days / np.maximum(evidence.bin_weight, np.finfo(np.float64).tiny)
     page = evidence.bin_page()
-    expected = FASTER_THAN_OTHERS * others_per_day[page] * gap
+    faster = np.where(np.isinf(limit), FASTER_UNPRICED, FASTER_THAN_OTHERS)
+    expected = (faster * others_per_day)[page] * gap
     # A bin that is forgotten to the last bit has neither weight nor days.
     chance = np.log(-np.expm1(-np.maximum(expected, np.finfo(np.float64).tiny)))
     return sum_by(page, evidence.bin_weight * chance, len(evidence)) < math.log(LIKELY_RECORD)

@@ -174,12 +174,17 @@ def test_a_night_before_siblings_is_no_error(folder, truth, nights):
     assert {r["day"] for r in night.rows("slots/siblings")} == {last}
 
 
+VISITS = [0, 0.02, 0.04, 0.06, 0.1, 0.2, 1, 2, 4, 7, 8, 13, 19]
+
+
 def _volatile_log() -> list[dict[str, Any]]:
     """Found changed whatever the gap; at an even pace; once unchanged; and forty ordinary pages."""
-    days = [0, 1, 2, 4, 7, 8, 13, 14, 15, 19]
-    rows = [seen("https://v.test/token", at(d), f"t{d}") for d in days]
+    rows = [seen("https://v.test/token", at(d), f"t{d}") for d in VISITS]
     rows += crawls("https://v.test/even", "abcdefghijklmnopqrst")
-    rows += [seen("https://v.test/once", at(d), f"t{d - (d == 19)}") for d in [*days, 18]]
+    rows += [
+        seen("https://v.test/once", at(d), f"t{d - (d == 19)}")
+        for d in [0, 1, 2, 4, 7, 8, 13, 14, 15, 18, 19]
+    ]
     for i in range(40):
         rows += crawls(f"https://v.test/page{i}", "AAAAABBBBB", i / 40, 2.0)
     return rows
@@ -211,8 +216,7 @@ def test_volatile_pages_are_capped_and_said_to_be_so(folder):
 def test_what_was_crawled_because_of_signals_is_none(folder):
     """The same log: each visit to the page came after a signal, and its host's signals tell of changes."""
     log = _volatile_log()
-    days = [0, 1, 2, 4, 7, 8, 13, 14, 15, 19]
-    signals = [{"url": "https://v.test/token", "signalled_at": at(d - 0.05)} for d in days[1:]]
+    signals = [{"url": "https://v.test/token", "signalled_at": at(d - 0.05)} for d in VISITS[1:]]
     signals += [{"url": f"https://v.test/page{i}", "signalled_at": at(9.0 + i / 40)} for i in range(40)]
     night = _run(folder, "signalled", log, FIRST, signals=signals)
     assert night.manifest["options"]["objective"] == "signals" and night.counters["pages_volatile"] == 0
@@ -245,8 +249,9 @@ def test_what_is_asked_for_most_is_tried_at_shorter_gaps_first(folder):
     assert first.page("https://v.test/token")["volatile"]
     multiplier = json.loads((first.folder / "manifest.json").read_text())["multiplier"]
     rows = [seen("https://v.test/token", at(20.5), "t20")]
+    shortest = 29 / 1440  # days: gaps are in whole minutes
     for factor, flagged in ((0.9, True), (1.1, False)):
-        weight = factor * multiplier * 5 / 1.0  # its shortest gap is a day
+        weight = factor * multiplier * 5 / shortest
         pages = [{"url": "https://v.test/token", "importance": weight}]
         night = _run(folder, f"heavy{factor}", rows, FIRST + 1, first, pages=pages)
         assert night.page("https://v.test/token")["volatile"] == flagged

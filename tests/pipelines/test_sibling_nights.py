@@ -66,7 +66,7 @@ class _Known:
     def __init__(self, web: _Web, use: bool) -> None:
         located = locate(pa.array(web.urls, pa.string()))
         order = np.lexsort((located.url_hash, located.host_hash))
-        self.limit = np.where((web.token[order] > 0) & use, np.inf, volatile.NOT_VOLATILE)
+        self.limit = np.where((web.token[order] > 0) & use, 1e300, volatile.NOT_VOLATILE)
 
     def __call__(self, *_: Any) -> np.ndarray:
         return self.limit

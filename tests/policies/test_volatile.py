@@ -81,11 +81,11 @@ def test_pages_in_demand_are_tried_at_shorter_gaps_first():
     assert _limit(WIDE, multiplier=np.inf) == np.inf
 
 
-def _surprising(gaps, others, weight=None):
+def _surprising(gaps, others, weight=None, limit=1.0):
     gaps = np.asarray(gaps, float)
     page, changed = np.zeros(len(gaps), int), np.ones(len(gaps), np.bool_)
     found = evidence.from_intervals(page, gaps, changed, None, weight, n_pages=1)
-    return bool(volatile.surprising(found, np.array([others]))[0])
+    return bool(volatile.surprising(found, np.array([others]), np.array([limit]))[0])
 
 
 def test_a_record_is_held_against_three_times_the_pace_of_its_host():
@@ -95,6 +95,16 @@ def test_a_record_is_held_against_three_times_the_pace_of_its_host():
     assert _surprising([2.0] * 5, pace / 2 * 0.999) and not _surprising([2.0] * 5, pace / 2 * 1.001)
     assert not _surprising([1.0] * 4, pace * 0.999)
     assert not _surprising([1.0] * 5, pace * 0.999, [1.0, 1.0, 1.0, 1.0, 0.9])
+
+
+def test_without_a_price_it_must_surprise_at_thirty_times_the_pace():
+    """A home page that changes daily, found changed at gaps of 2 to 8 days, among pages that hardly change."""
+    gaps = np.linspace(2.0, 8.0, 38)
+    assert _surprising(gaps, 0.05) and not _surprising(gaps, 0.05, limit=np.inf)
+    assert _surprising(gaps / 40, 0.05, limit=np.inf)
+    pace = -np.log1p(-(0.01**0.2)) / 30
+    assert _surprising([1.0] * 5, pace * 0.999, limit=np.inf)
+    assert not _surprising([1.0] * 5, pace * 1.001, limit=np.inf)
 
 
 def test_long_gaps_surprise_nobody():
@@ -110,10 +120,10 @@ def test_records_are_judged_one_by_one():
     page = np.sort(rng.integers(0, 200, 2000))
     gaps, others = np.exp(rng.uniform(-2, 2, 2000)), np.exp(rng.uniform(-4, 1, 200))
     found = evidence.from_intervals(page, gaps, np.ones(2000, np.bool_), n_pages=200)
-    flags = volatile.surprising(found, others)
+    flags = volatile.surprising(found, others, np.ones(200))
     assert 20 < np.count_nonzero(flags) < 180
     assert flags.tolist() == [_surprising(gaps[page == i], others[i]) for i in range(200)]
-    assert volatile.surprising(evidence.empty(), np.zeros(0)).shape == (0,)
+    assert volatile.surprising(evidence.empty(), np.zeros(0), np.zeros(0)).shape == (0,)
 
 
 @pytest.mark.parametrize("gap", [0.05, 0.3, 1.0])
