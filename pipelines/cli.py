@@ -101,6 +101,7 @@ def _run(command: str, arguments: list[str]) -> int:
     # Beam logs every error with its traceback before it raises it; what a person needs is printed.
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
     logging.getLogger("root").setLevel(logging.CRITICAL)
+    logging.getLogger("transforms").setLevel(logging.WARNING)
     from pipelines import dispatch
 
     return dispatch.run(parsed, rest, arguments[arguments.index(command) + 1 :])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -31,9 +33,12 @@ SITEMAPS = (".xml", ".txt", ".rss", ".atom", ".rdf")
 # robots.txt.
 ALSO = {"observations": (".cdx", ".cdxj", ".log"), "requests": (".log", ".zip"), "hosts": (".txt",)}
 ALSO["files"] = tuple(sorted({*SITEMAPS, *(ending for endings in ALSO.values() for ending in endings)}))
+# Of a log that goes on in a new file: crawl.log.20260701000000, access.log-20260701.gz, access_log.1.
+_ROTATED = re.compile(r".+[._]log[.-](?:cp)?\d[\w-]*(?:\.gz)?", re.IGNORECASE)
 # Of what Hadoop writes, such as dumps of Nutch.
 _PART = re.compile(r"part-(?:[mr]-)?\d{5}")
 MATCH_THREADS = 16
+_LOG = logging.getLogger(__name__)
 _GLOB = re.compile(r"[*?\[]")
 _GZIP = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
@@ -73,8 +78,9 @@ def split_patterns(patterns: str) -> list[str]:
 def match_files(patterns: str, option: str = "input", required: bool = True) -> list[InputFile]:
     """All files of a comma-separated list of globs, folders and paths, in order of their names, each once.
 
-    A folder stands for the data files in it (known endings, at any depth; names that begin with `_` or `.`
-    are skipped there). A glob skips folders and such names too, a path that is written out is taken as is.
+    A folder stands for the data files in it (known endings and logs that were rotated, at any depth; names
+    that begin with `_` or `.` are skipped there); of others a warning is logged, once. A glob skips folders
+    and such names too, a path that is written out is taken as is.
 
     Raises
     ------
@@ -122,8 +128,12 @@ def _match(pattern: str, known: tuple[str, ...]) -> list[InputFile]:
         files, folder = list_files(pattern + "/**"), True
     if folder:
         base = pattern.rstrip("/") + "/"
-        inside = ((f, f.path[len(base) :] if f.path.startswith(base) else f.path) for f in files)
-        return [f for f, path in inside if _is_data(path, known)]
+        inside = [(f, f.path[len(base) :] if f.path.startswith(base) else f.path) for f in files]
+        data = [f for f, path in inside if _is_data(path, known)]
+        others = [path for f, path in inside if not _is_own(path) and f not in data]
+        if data and others:
+            _tell(pattern, len(others), ", ".join(sorted(others)[:3]), ", ".join(known))
+        return data
     if is_glob:
         files = [f for f in files if not _hidden(PurePosixPath(f.path).name)]
     return files
@@ -148,10 +158,29 @@ def _hidden(name: str) -> bool:
 
 def _is_data(inside: str, known: tuple[str, ...]) -> bool:
     """Whether a file of a folder, by its path inside it, is one to read."""
-    path = PurePosixPath(inside)
-    # A folder such as day=3 or year=2026 is a partition; one that begins with _ or . is a job's own.
-    return not any(_hidden(part) for part in path.parts) and (
-        _ending(path.name) in known or _PART.fullmatch(path.name) is not None
+    name = PurePosixPath(inside).name
+    return not _is_own(inside) and (
+        _ending(name) in known
+        or _PART.fullmatch(name) is not None
+        or (".log" in known and _ROTATED.fullmatch(name) is not None)
+    )
+
+
+def _is_own(inside: str) -> bool:
+    """Whether a file of a folder is a job's own, of no concern to others."""
+    # A folder such as day=3 or year=2026 is a partition; one that begins with _ or . is not.
+    return any(_hidden(part) for part in PurePosixPath(inside).parts)
+
+
+@functools.cache
+def _tell(folder: str, n: int, some: str, known: str) -> None:
+    _LOG.warning(
+        "%s: not read, by their names: %d files (%s). Data files there end in %s, with or without .gz; "
+        "give others by a path or a glob",
+        folder,
+        n,
+        some,
+        known,
     )
 
 

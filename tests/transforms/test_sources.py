@@ -173,3 +173,19 @@ def test_a_pattern_of_the_folder_one_works_in(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for pattern, name in (("*.csv", "a.csv"), ("lo*/b.csv", "logs/b.csv"), ("./?.csv", "a.csv")):
         assert [f.path.removeprefix("./") for f in match_files(pattern)] == [name]
+
+
+def test_a_folder_of_logs_has_the_rotated_ones_and_says_what_it_has_besides(tmp_path, caplog):
+    logs = ["crawl.log", "crawl.log.20260701000000", "crawl.log.cp00001-20260701000000", "crawl.log.1.gz"]
+    logs += ["access.log-20260701.gz", "access_log-20260701", "day/access_log.12"]
+    others = ["crawl.log.lck", "crawl.log.bak", "notes.md", "blog-2026"]
+    for name in [*logs, *others, "_SUCCESS", ".crawl.log.1.crc"]:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x\n")
+    for _ in range(2):
+        found = [f.path.removeprefix(f"{tmp_path}/") for f in match_files(str(tmp_path), "observations")]
+        assert found == sorted(logs)
+    (said,) = (r.getMessage() for r in caplog.records)
+    assert "4 files (blog-2026, crawl.log.bak, crawl.log.lck)" in said
+    with pytest.raises(InputError, match="no data file in this folder"):
+        match_files(str(tmp_path), "hosts")
