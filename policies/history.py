@@ -5,7 +5,8 @@ What becomes of a row, in this order; every row has exactly one disposition and 
 after_as_of
     Fetched after `as_of_us`: ignored.
 late
-    Not newer than the last visit in the state: ignored. (A visit at its very instant is a duplicate.)
+    Not newer than the last visit in the state, or a failed fetch not newer than the last attempt there:
+    ignored. (A visit at the instant of that visit is a duplicate, and so is the failed attempt itself.)
 failed
     A fetch that got no answer about the page: statuses other than 2xx, 3xx, 404 and 410. It moves
     `last_attempt_at_us`, nothing else; the interval spans it.

@@ -154,10 +154,16 @@ class Log:
         drop = at_us > as_of_us
         counts["after_as_of"] += int(np.count_nonzero(drop))
         failed = kind == FAILED
-        if state.last_success_at_us.max(initial=NO_TIME) != NO_TIME:
+        if state.last_attempt_at_us.max(initial=NO_TIME) != NO_TIME:
             last = state.last_success_at_us[page]
-            behind = (at_us <= last) & ~drop
-            repeats = int(np.count_nonzero((at_us == last) & behind & ~failed))
+            behind = at_us <= last
+            repeat = (at_us == last) & ~failed
+            if failed.any():
+                attempt = state.last_attempt_at_us[page]
+                repeat |= failed & (at_us == attempt) & ~behind
+                behind |= failed & (at_us <= attempt)
+            behind &= ~drop
+            repeats = int(np.count_nonzero(repeat & behind))
             counts["duplicate"] += repeats
             counts["late"] += int(np.count_nonzero(behind)) - repeats
             drop |= behind

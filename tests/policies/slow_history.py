@@ -50,17 +50,19 @@ class Page:
         self.opened = NO_TIME  # the first observation
 
     def fold(self, rows: list[dict[str, Any]], as_of: int, counts: Counter[str]) -> None:
-        started_at = self.success
+        started_at, attempted_at = self.success, self.attempt
         for row in sorted(rows, key=sort_key):
             counts["observations"] += 1
-            counts[self._row(row, as_of, started_at)] += 1
+            counts[self._row(row, as_of, started_at, attempted_at)] += 1
 
-    def _row(self, row: dict[str, Any], as_of: int, started_at: int) -> str:
+    def _row(self, row: dict[str, Any], as_of: int, started_at: int, attempted_at: int) -> str:
         at, kind = row["at"], kind_of(row)
         if at > as_of:
             return "after_as_of"
         if at <= started_at:
             return "duplicate" if at == started_at and kind != "failed" else "late"
+        if kind == "failed" and at <= attempted_at:
+            return "duplicate" if at == attempted_at else "late"
         if kind == "failed":
             self.attempt = max(self.attempt, at)
             return "failed"

@@ -221,6 +221,22 @@ def test_late_rows_leave_the_page_alone() -> None:
     assert again.equals(state) and counts["late"] == 4
 
 
+def test_failures_that_the_state_has_are_not_counted_again() -> None:
+    """A dump of a store shows the last failure of a page until it is fetched again."""
+    state, _ = one_page([day(0, digest=1), day(3, status=503), day(5, status=503)])
+    known = [day(0, digest=1), day(3, status=503), day(4, status=500), day(5, status=503)]
+    again, counts = fold(state, observations(known), FOREVER)
+    assert again.equals(state)
+    assert (counts["duplicate"], counts["late"], counts["failed"]) == (2, 2, 0)
+    # A visit that was not known before counts, although a failure came after it.
+    news = [day(4, digest=2), day(5.5, status=503), day(6, status=503)]
+    later, counts = fold(state, observations([*known, *news]), FOREVER)
+    assert (counts["duplicate"], counts["late"], counts["failed"]) == (2, 2, 2)
+    assert counts["changed_undated"] == 1 and later.last_attempt_at_us[0] == START + 6 * DAY
+    never, _ = one_page([day(5, status=503)])  # never fetched with success
+    assert fold(never, observations([day(5, status=503)]), FOREVER)[1]["duplicate"] == 1
+
+
 def test_interval_weights_by_hand() -> None:
     """H = 2; three changes a day apart, then an unchanged day: now c = 3, L = 2."""
     rows = [day(d, digest=min(d, 3) + 1) for d in range(5)]
