@@ -237,6 +237,14 @@ def _joined(counters: dict[str, int]) -> list[str]:
     return []
 
 
+def _unknown_pages(urls: Sequence[str]) -> str:
+    """Examples of what was asked for and is no page, in a line."""
+    text = f"such as {', '.join(urls)}"
+    if any("?" in url for url in urls):
+        text += "; name parameters that are no part of a page with --tracking_parameters"
+    return text
+
+
 def left_out(kind: str, counters: dict[str, int]) -> list[str]:
     """What was read and is of no use, by reason."""
     mark = f"{kind}_left_out_"
@@ -340,6 +348,8 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
             said += _joined(counters) if kind == "requests" else []
             said += left_out(kind, counters)
             row(f"{kind} rows", ", ".join([f"{_n(counters[f'{kind}_accepted'])} read", *said]))
+            if kind == "requests" and manifest.get("unknown_pages"):
+                row("unknown pages", _unknown_pages(manifest["unknown_pages"]))
     if counters.get("sitemaps_files"):
         row("sitemaps", _of_sitemaps(counters))
     signals = manifest.get("signals")

@@ -1,4 +1,6 @@
-"""How many hosts somebody asks for: where requests decide, all others are hardly crawled."""
+"""How many hosts somebody asks for: where requests decide, all others are hardly crawled. And of which URLs
+nobody knows the page.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +8,19 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
 from policies.request_history import RequestState
-from policies.typing_ import IntArray
+from policies.typing_ import BoolArray, IntArray
 from transforms.coding import ShardPages
 from transforms.tally import Counts
 
 KINDS = ("clicks", "impressions")
+Urls = tuple[tuple[int, str], ...]
+"""Hashes and URLs, in order of the hashes."""
+MAX_URLS, MAX_CHARACTERS = 3, 200
+FEW_UNKNOWN = 0.05
+"""Of the rows of requests, up to which no URL of them is shown."""
 
 
 @dataclass(frozen=True)
@@ -25,12 +33,15 @@ class AskedHosts:
         Hosts that lie in one shard.
     split_clicks, split_impressions : frozenset of int
         Hashes of those of which several shards have pages, so that they are counted once.
+    unknown : tuple of (int, str)
+        Of URLs that are asked for and that no page has, those of the least hashes.
     """
 
     clicks: int = 0
     impressions: int = 0
     split_clicks: frozenset[int] = frozenset()
     split_impressions: frozenset[int] = frozenset()
+    unknown: Urls = ()
 
     def merge(self, other: AskedHosts) -> AskedHosts:
         """The hosts of both."""
@@ -39,6 +50,7 @@ class AskedHosts:
             self.impressions + other.impressions,
             self.split_clicks | other.split_clicks,
             self.split_impressions | other.split_impressions,
+            tuple(sorted({*self.unknown, *other.unknown})[:MAX_URLS]),
         )
 
     def publish(self) -> dict[str, int]:
@@ -52,11 +64,47 @@ class AskedHosts:
         return counts.publish()
 
 
-def asked_hosts(pages: ShardPages, requests: RequestState, split_hosts: Collection[int] = ()) -> AskedHosts:
+def least_urls(table: pa.Table, where: BoolArray) -> Urls:
+    """Of the rows of a table some with the least hashes of their URLs: the same, however rows are cut.
+
+    Parameters
+    ----------
+    table : pa.Table of n rows
+        `url` and `url_hash`.
+    where : bool (n,)
+        Rows to choose from.
+
+    Returns
+    -------
+    tuple of (int, str)
+        At most `MAX_URLS`, each URL once, its first `MAX_CHARACTERS`.
+    """
+    found: list[tuple[int, str]] = []
+    rows = np.flatnonzero(where)
+    hashes = table.column("url_hash").to_numpy()[rows]
+    while len(rows) and len(found) < MAX_URLS:
+        least = hashes.argmin()
+        url = table.column("url")[int(rows[least])].as_py()[:MAX_CHARACTERS]
+        found.append((int(hashes[least]), "".join(c if c.isprintable() else "?" for c in url)))
+        others = hashes != hashes[least]
+        rows, hashes = rows[others], hashes[others]
+    return tuple(found)
+
+
+def unknown_pages(counters: dict[str, int], asked: AskedHosts) -> list[str]:
+    """Some of the URLs that are asked for and that no page has; none where few rows are of such."""
+    rows = counters.get("requests_accepted", 0) - counters.get("requests_after_as_of", 0)
+    few = counters.get("requests_unmatched", 0) <= FEW_UNKNOWN * rows
+    return [] if few else [url for _, url in asked.unknown]
+
+
+def asked_hosts(
+    pages: ShardPages, requests: RequestState, split_hosts: Collection[int] = (), unknown: Urls = ()
+) -> AskedHosts:
     """The hosts of a shard's pages that are asked for; `split_hosts` are hashes."""
     host_hash = pages.host_hash[pages.host_start[:-1]]
     if not len(requests.week):
-        return AskedHosts()
+        return AskedHosts(unknown=unknown)
     apart = np.isin(host_hash, np.array(sorted(split_hosts), np.uint64))
     page, host_code = requests.page, pages.host_code
 
@@ -67,7 +115,7 @@ def asked_hosts(pages: ShardPages, requests: RequestState, split_hosts: Collecti
 
     clicks, split_clicks = of(requests.clicks)
     impressions, split_impressions = of(requests.impressions)
-    return AskedHosts(clicks, impressions, split_clicks, split_impressions)
+    return AskedHosts(clicks, impressions, split_clicks, split_impressions, unknown)
 
 
 def asked_warnings(counters: dict[str, int], weight_by: str) -> list[str]:

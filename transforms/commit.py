@@ -13,7 +13,7 @@ import apache_beam as beam
 
 from policies.errors import RecrawlError
 from policies.search import SearchResult
-from transforms.asked_hosts import asked_warnings
+from transforms.asked_hosts import asked_warnings, unknown_pages
 from transforms.catalogue import DAY_US
 from transforms.dividing import Quotas
 from transforms.judging import account, drift_warnings, tracked
@@ -205,6 +205,13 @@ def warnings_of(counters: dict[str, int], guards: Guards, damaged: Sequence[str]
             "or 25,000, the most of an answer of its API: pages without a row may have clicks, too. Its bulk "
             "export or the API's further answers give them all"
         )
+    logged, searched = (counters.get(f"requests_{by}_clicks", 0) for by in ("web_log", "search_console"))
+    if logged and searched:
+        found.append(
+            f"{logged:,} clicks are of logs of web servers and {searched:,} of exports of Search Console: "
+            "who comes from a search is in both, and counts twice on days that both have. Give --requests one "
+            "of them, and run this night again with the state of the night before"
+        )
     if counters.get("hosts_unmatched", 0):
         found.append(
             f"{counters['hosts_unmatched']} of {counters['hosts_accepted']} rows of --hosts name a host "
@@ -331,6 +338,7 @@ class WriteManifest(beam.DoFn):
             "judged": yesterday,
             "recalibration": tracked(learned.judged, self._guards.previous, self._guards.as_of_us).as_json(),
             "siblings": learned.judged.siblings.account(),
+            "unknown_pages": unknown_pages(counters, learned.asked),
             "warnings": warnings_of(counters, self._guards, damaged)
             + option_warnings(self._options, manifest["signals"])
             + silent_warnings(manifest["signals"])

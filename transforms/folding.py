@@ -22,7 +22,7 @@ from policies.signal_fold import SignalFold
 from policies.signal_state import bring_to_present
 from policies.typing_ import BoolArray, FloatArray, Int32Array, IntArray, UIntArray
 from transforms import schemas
-from transforms.asked_hosts import asked_hosts
+from transforms.asked_hosts import Urls, asked_hosts, least_urls
 from transforms.catalogue import DAY_US, HostDefaults, join_catalogue, join_hosts, named_hosts
 from transforms.coders import KEPT, ShardTables
 from transforms.coding import code_pages
@@ -250,8 +250,7 @@ class ShardFold:
 
     def _read_slots(self) -> None:
         """What the night before scheduled, and what it thought of those pages."""
-        slots = self._table("slots_pages")
-        n = len(self.pages)
+        slots, n = self._table("slots_pages"), len(self.pages)
         code = None if slots is None else self.pages.code(slots.column("url_hash").to_numpy())
         self._last_slot = np.full(n, NO_TIME, np.int64)
         if slots is not None:
@@ -288,13 +287,11 @@ class ShardFold:
         """Note the first day on which a page was seen in a log."""
         first = np.full(len(self.pages), np.iinfo(np.int32).max, np.int64)
         np.minimum.at(first, page, day)
-        known = self._first_seen != NO_DAY
-        first = np.where(known, np.minimum(first, self._first_seen), first)
+        first = np.where(self._first_seen != NO_DAY, np.minimum(first, self._first_seen), first)
         self._first_seen = np.where(first == np.iinfo(np.int32).max, NO_DAY, first).astype(np.int32)
 
     def _fold_observations(self, rows: history.Observations) -> None:
-        settings = self._settings
-        forgetting = settings.forgetting
+        settings, forgetting = self._settings, self._settings.forgetting
         known_until = self._history.last_success_at_us
         self._news = self._signal_fold()
         self._signal_forecast = self._signal_forecast.only(self._news.listens())
@@ -348,6 +345,7 @@ class ShardFold:
         settings, clock = self._settings, self._settings.clock
         oldest = request_history.oldest_week(clock.as_of_day, clock.half_life_days)
         page = day = clicks = impressions = np.zeros(0, np.int64)
+        self._unknown: Urls = ()
         if table is not None:
             page = self.pages.code(table.column("url_hash").to_numpy())
             day = table.column("day").to_numpy().astype(np.int64)
@@ -365,7 +363,9 @@ class ShardFold:
                 whole = np.rint(count * schemas.COUNT_UNIT).astype(np.int64)
                 self.counts.add(f"requests_{name}", int(whole[over].sum()))
                 self.counts.add(f"requests_{name}_joined", int(whole[early].sum()))
-            self.counts.add("requests_unmatched", int((over & (page < 0)).sum()))
+            unknown = over & (page < 0)
+            self._unknown = least_urls(table, unknown)
+            self.counts.add("requests_unmatched", int(unknown.sum()))
             self.counts.add("requests_before_known", int((over & ~known & (page >= 0)).sum()))
             self.counts.add("requests_after_as_of", int((~over).sum()))
             self.counts.add("requests_late", int(late.sum()))
@@ -496,5 +496,5 @@ class ShardFold:
             bool((requests.impressions > 0).any()),
             judged_of(self._judge, self.pages, giants, self._siblings.sums(), self._factors.sums),
             "volatile_weight" in self._tables.tables["pages"].schema.names,
-            asked_hosts(self.pages, requests, giants),
+            asked_hosts(self.pages, requests, giants, self._unknown),
         )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import apache_beam as beam
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from apache_beam.transforms.window import GlobalWindow
@@ -35,6 +36,8 @@ from transforms.urls import HostTable
 ROW_KINDS = ("observations", "requests", "signals", "sitemaps", "pages")
 # Reasons that are shown in rejected/ although no row is lost.
 NOTED = ("bad_lastmod", NO_URLS)
+# Formats that count the same visits, each in its way.
+COUNTED_BY = {"access_log": "web_log", "w3c": "web_log", "search_console": "search_console"}
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,9 @@ class _Read(beam.DoFn):
                 yield beam.pvalue.TaggedOutput(ReadInputs.REJECTED, batch)
                 continue
             counts.add(f"{kind}_accepted", batch.num_rows)
+            if kind == "requests" and split.form in COUNTED_BY:
+                whole = np.rint(batch.column("clicks").to_numpy() * schemas.COUNT_UNIT).astype(np.int64)
+                counts.add(f"requests_{COUNTED_BY[split.form]}_clicks", int(whole.sum()))
             if kind == "pages":
                 names |= set(metadata_columns(batch))
             for part in slices(batch, self._rows_per_batch):

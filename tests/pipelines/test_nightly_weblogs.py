@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.pipelines.jobs import Night, at, crawls, nightly
+from transforms.hashing import stable_hash
 
 PAGES = [f"https://shop.test/p/{i}" for i in range(40)]
 OTHER = [f"https://other.test/p/{i}" for i in range(40)]
@@ -104,6 +105,37 @@ def test_a_log_of_strangers_and_a_full_export_are_warned_of(tmp_path: Path):
     warned = " ".join(found.manifest["warnings"])
     assert "gsc_truncated: 1 exports" in warned
     assert "none of 1000 URLs of --requests is that of a known page" in warned
+
+
+def test_a_log_and_an_export_in_one_night_are_warned_of(tmp_path: Path):
+    """The same visitors, counted by the server and by the search engine."""
+    (tmp_path / "access.log").write_text(clicks("/p/1", 30))
+    export = tmp_path / "Pages-2026-06-29.csv"
+    export.write_text(f'Top pages,Clicks,Impressions,CTR,Position\n{PAGES[1]},"1,200",9999,12%,1\n')
+    given = {"observations": LOG, "requests_site": "https://shop.test"}
+    both = nightly(tmp_path, "both", requests=f"{tmp_path / 'access.log'},{export}", **given)
+    (text,) = [w for w in both.manifest["warnings"] if "twice" in w]
+    assert text.startswith("30 clicks are of logs of web servers and 1,200 of exports of Search Console")
+    assert f"WARNING: {text}" in both.printed
+    for one in (tmp_path / "access.log", export):
+        night = nightly(tmp_path, one.stem, requests=one, **given)
+        assert not [w for w in night.manifest["warnings"] if "twice" in w]
+
+
+@pytest.mark.parametrize("cut", [{}, {"num_shards": 3, "rows_per_batch": 7}])
+def test_urls_that_find_no_page_are_shown(cut: dict[str, int], tmp_path: Path):
+    """Some of them, the same ones however the night is cut; none where nearly all find theirs."""
+    lost = [f"/p/{i}?ref=home" for i in range(40)]
+    (tmp_path / "access.log").write_text("".join(clicks(path, 1 + i) for i, path in enumerate(lost)))
+    given = {"observations": LOG, "requests": tmp_path / "access.log", "requests_site": "https://shop.test"}
+    night = nightly(tmp_path, **given, **cut)
+    urls = sorted((f"https://shop.test{path}" for path in lost), key=stable_hash)[:3]
+    assert night.manifest["unknown_pages"] == urls
+    assert f"such as {', '.join(urls)}; name parameters" in night.printed
+    assert not clicked(night)
+    named = nightly(tmp_path, "named", **given, tracking_parameters="src,ref")
+    assert named.manifest["unknown_pages"] == [] and "such as" not in named.printed
+    assert named.counters["requests_clicks_joined"] == 820 and len(clicked(named)) == 40
 
 
 def test_inputs_without_a_click_are_no_error(tmp_path: Path):

@@ -7,8 +7,9 @@ import pyarrow as pa
 import pytest
 
 from policies.request_history import RequestState, fold_requests
-from transforms.asked_hosts import AskedHosts, asked_hosts, asked_warnings
+from transforms.asked_hosts import AskedHosts, asked_hosts, asked_warnings, least_urls, unknown_pages
 from transforms.coding import ShardPages
+from transforms.hashing import hash_texts
 
 HOST = np.repeat(np.arange(4, dtype=np.uint64) * np.uint64(1000), 3)
 
@@ -55,3 +56,22 @@ def test_a_warning_where_half_of_the_hosts_are_not_asked_for(clicks, hosts, warn
     if warned:
         assert found[0].startswith(f"clicks are of {clicks} of {hosts} hosts: ")
         assert "--weight_by=equal" in found[0]
+
+
+@pytest.mark.parametrize("cut", [0, 1, 3, 7, 20])
+def test_unknown_urls_are_those_of_the_least_hashes(cut):
+    urls = [f"https://a.test/{i % 7}\n" for i in range(20)]
+    table = pa.table({"url": urls, "url_hash": hash_texts(pa.array(urls))})
+    where = np.arange(20) % 7 != 3
+    whole = least_urls(table, where)
+    known = {int(h): u for h, u, w in zip(table["url_hash"].to_numpy(), urls, where, strict=True) if w}
+    assert whole == tuple((h, known[h].replace("\n", "?")) for h in sorted(known)[:3])
+    parts = [least_urls(table[:cut], where[:cut]), least_urls(table[cut:], where[cut:])]
+    merged = AskedHosts(unknown=parts[0]).merge(AskedHosts(unknown=parts[1]))
+    assert merged.unknown == whole
+
+
+@pytest.mark.parametrize(("unmatched", "shown"), [(5, False), (6, True)])
+def test_they_are_shown_where_they_are_more_than_a_twentieth(unmatched, shown):
+    counters = {"requests_accepted": 140, "requests_after_as_of": 40, "requests_unmatched": unmatched}
+    assert unknown_pages(counters, AskedHosts(unknown=((1, "x"),))) == ["x"] * shown

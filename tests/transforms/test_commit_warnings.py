@@ -38,6 +38,18 @@ def test_fewer_are_a_share_of_the_rows(accepted, bad):
     assert not _rejected("signals", 10**4, bad_timestamp=bad)
 
 
+def test_clicks_that_two_sources_count():
+    """Either alone is no warning, nor an export without a click."""
+    by = {"requests_web_log_clicks": 1200, "requests_search_console_clicks": 96982}
+    (text,) = [t for t in warnings_of(by, GUARDS) if "twice" in t]
+    assert text.startswith(
+        "1,200 clicks are of logs of web servers and 96,982 of exports of Search Console: "
+    )
+    assert "Give --requests one of them" in text
+    for name in by:
+        assert not [t for t in warnings_of(by | {name: 0}, GUARDS) if "twice" in t]
+
+
 def test_sitemap_pages_without_sitemaps():
     (text,) = option_warnings({"sitemap_pages": True, "sitemaps": None}, None)
     assert text.startswith("--sitemap_pages does nothing without --sitemaps")
