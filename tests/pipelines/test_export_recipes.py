@@ -9,8 +9,10 @@ import json
 import math
 import os
 import re
+import shutil
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -18,6 +20,8 @@ import pytest
 
 from tests.pipelines import dumps
 from tests.pipelines.dumps import PAGES
+from transforms.normalise import KINDS
+from transforms.sources import ROWS, plan_files, read_split
 
 pytestmark = pytest.mark.slow  # twelve starts of recrawl
 ROOT = Path(__file__).resolve().parents[2]
@@ -201,6 +205,36 @@ def test_urls_that_a_frontier_did_not_take_fail(tmp_path, answer, good):
     (tmp_path / "queue" / "urlfrontier-urls.jsonl").write_text("{}\n" * 12)
     done = shell(tmp_path, lines_of("URLFrontier")[2:], answer)
     assert (done.returncode == 0, done.stdout) == (good, answer + "\n")
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="needs jq")
+def test_dates_of_a_frontier_are_put_off(tmp_path):
+    """Each URL keeps its words and waits for 2099; to recrawl that is no fetch."""
+    dumps.urlfrontier(tmp_path)
+    text = (ROOT / "docs" / "exports.md").read_text(encoding="utf-8")
+    found = re.search(r"```sh\n(  jq .*?)  ```", text.split("\n## URLFrontier\n")[1], re.DOTALL)
+    assert found
+    done = shell(tmp_path, found[1].splitlines(), "Items sent 13 / acked 13")
+    assert done.returncode == 0, done.stderr
+    before = [json.loads(line) for line in (tmp_path / "dump.jsonl").read_text().splitlines()]
+    after = [json.loads(line) for line in (tmp_path / "off.jsonl").read_text().splitlines()]
+    assert len(after) == len(before) > len(PAGES)
+    why = {"recrawl.reason": {"values": ["put off"]}}
+    for old, new in zip(before, after, strict=True):
+        info = (old.get("known") or old["discovered"])["info"]
+        kept = info | {"metadata": info.get("metadata", {}) | why}
+        assert new == {"known": {"info": kept, "refetchableFromDate": "4070908800"}}
+    assert datetime.fromtimestamp(4070908800, UTC).isoformat() == "2099-01-01T00:00:00+00:00"
+    read = [[batch.to_pylist() for _, batch in rows] for rows in (_rows(tmp_path / n) for n in NAMES)]
+    assert read[0] == read[1] and len(read[0][0]) == len(PAGES)
+
+
+NAMES = ("dump.jsonl", "off.jsonl")
+
+
+def _rows(path: Path) -> list:
+    (split,) = plan_files(str(path), "observations")
+    return [found for found in read_split(split, KINDS["observations"]) if found[0] == ROWS]
 
 
 def test_archives(tmp_path):
