@@ -377,10 +377,11 @@ def scalars(values: Sequence[Any]) -> pa.Array:
             return pa.array(values)
     except (pa.ArrowException, OverflowError, UnicodeEncodeError, ValueError):
         pass
-    return pa.array([_text(v) for v in values], pa.binary()).view(pa.string())
+    return pa.array([text_of(v) for v in values], pa.binary()).view(pa.string())
 
 
-def _text(value: Any) -> bytes | None:
+def text_of(value: Any) -> bytes | None:
+    """A value as bytes of UTF-8, but for those that are not."""
     # Scrapy's item loaders wrap a value into a list of one.
     if isinstance(value, list | tuple) and len(value) == 1:
         value = value[0]

@@ -13,6 +13,7 @@ import pyarrow.json
 from numpy.typing import NDArray
 
 from transforms.dialects.tables import filled_lines
+from transforms.formats import text_of
 from transforms.normalise import rejected_rows
 
 _BOM = b"\xef\xbb\xbf"
@@ -39,20 +40,38 @@ def parse(block: bytes, line: int, schema: pa.Schema, path: str) -> Records:
         Fields that are wanted, nested as they are in the records; leaves are text. A number where a text is
         wanted is its text, one value where a list is wanted a list of one, what is missing null.
     """
-    if _NULL_RECORD.search(block) is not None:
+    if b"null" in block and _NULL_RECORD.search(block) is not None:
         return _parse_slowly(block, line, schema, path)
+    typed = _with_numbers(schema, block)
     try:
         table = pa.json.read_json(
             pa.BufferReader(block),
             pa.json.ReadOptions(use_threads=False, block_size=len(block) + 1),
-            pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+            pa.json.ParseOptions(explicit_schema=typed, unexpected_field_behavior="ignore"),
         )
         numbers = filled_lines(block, line)
         if len(numbers) == table.num_rows:  # two objects of a line would be two rows
-            return Records(table.select(schema.names).combine_chunks(), numbers, None)
+            table = table.select(schema.names)
+            if typed is not schema:
+                table = table.cast(schema)
+            return Records(table.combine_chunks(), numbers, None)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
         pass
     return _parse_slowly(block, line, schema, path)
+
+
+def _with_numbers(schema: pa.Schema, block: bytes) -> pa.Schema:
+    """The schema with whole numbers where the first record has them: Arrow takes none for a text."""
+    try:
+        record = json.loads(block.lstrip(b"\xef\xbb\xbf[, \t\r\n").split(b"\n", 1)[0].rstrip(b", \t\r"))
+    except (ValueError, RecursionError):
+        return schema
+    if not isinstance(record, dict):
+        return schema
+    for i, field in enumerate(schema):
+        if type(record.get(field.name)) is int and pa.types.is_string(field.type):
+            schema = schema.set(i, pa.field(field.name, pa.int64()))
+    return schema
 
 
 def _parse_slowly(block: bytes, line: int, schema: pa.Schema, path: str) -> Records:
@@ -61,7 +80,7 @@ def _parse_slowly(block: bytes, line: int, schema: pa.Schema, path: str) -> Reco
     bad: list[int] = []
     samples: list[str] = []
     for number, raw in enumerate(block.split(b"\n"), line):
-        text = raw.removeprefix(_BOM).decode("utf-8", "replace").strip(_BLANK).removesuffix(",")
+        text = raw.removeprefix(_BOM).decode("utf-8", "surrogateescape").strip(_BLANK).removesuffix(",")
         if text in ("", "[", "]"):
             continue
         try:
@@ -77,8 +96,16 @@ def _parse_slowly(block: bytes, line: int, schema: pa.Schema, path: str) -> Reco
                 bad.append(number)
                 samples.append(text)
     rejected = rejected_rows(path, bad, "bad_json", samples) if bad else None
-    columns = [pa.array([record[f.name] for record in records], f.type) for f in schema]
+    # A text that is not UTF-8 stays as it is, as in the fast way: its row is rejected where texts are read.
+    columns = [pa.array([record[f.name] for record in records], _raw(f.type)).view(f.type) for f in schema]
     return Records(pa.table(columns, schema=schema), np.array(numbers, np.int64), rejected)
+
+
+def _raw(kind: pa.DataType) -> pa.DataType:
+    """The type with bytes in place of texts."""
+    if pa.types.is_struct(kind):
+        return pa.struct([(f.name, _raw(f.type)) for f in kind])
+    return pa.list_(_raw(kind.value_type)) if pa.types.is_list(kind) else pa.binary()
 
 
 def _as(value: Any, kind: pa.DataType) -> Any:
@@ -91,6 +118,4 @@ def _as(value: Any, kind: pa.DataType) -> Any:
         return [_as(v, kind.value_type) for v in values]
     if isinstance(value, dict | list):
         return None
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value).encode("utf-8", "replace").decode()
+    return text_of(value)

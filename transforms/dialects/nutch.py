@@ -61,7 +61,7 @@ _JSON = pa.schema(
 
 
 def looks_like(path: str, text: bytes) -> bool:
-    if text.startswith(HEAD) or _TEXT.match(text):
+    if text.lstrip(b" \r\n").startswith(HEAD) or _TEXT.match(text):
         return True
     first = text.lstrip(b"[ \r\n").split(b"\n", 1)[0]
     return first.startswith(b"{") and all(mark in first for mark in _JSON_MARKS)
@@ -110,6 +110,8 @@ def _records(source: Source) -> Iterator[tuple[pa.Table, NDArray[np.int64]] | pa
             yield item
             continue
         block, line = item
+        if line == 1:
+            block = block.removeprefix(b"\xef\xbb\xbf")
         if block.lstrip(b"\xef\xbb\xbf[ \r\n").startswith(b"{"):
             records = parse(block, line, _JSON, source.path)
             if records.rejected is not None:
@@ -135,7 +137,10 @@ def _read_csv(
     # Every part of a dump has a header, and metadata may have line breaks, whose rest is no row.
     found = pc.extract_regex(texts, _ROW)
     good = np.asarray(found.is_valid())
-    header = np.asarray(pc.starts_with(texts, HEAD.decode()))
+    # Behind a header that lost its line end there would be pages.
+    header = np.asarray(
+        pc.and_(pc.starts_with(texts, HEAD.decode()), pc.invert(pc.match_substring(texts, '"')))
+    )
     begins = np.asarray(pc.match_substring_regex(texts, r'^"\w+:'))
     source.leave_out("rest_of_metadata", int((~good & ~header & ~begins).sum()))
     bad = np.flatnonzero(~good & ~header & begins)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from transforms.dialects import Dialect, Source
 from transforms.dialects.json_rows import Records, parse
-from transforms.dialects.tables import pages_of
+from transforms.dialects.tables import pages_of, texts_of
 from transforms.formats import Block, RawBlock
 from transforms.normalise import rejected_rows
 from transforms.textformats import line_blocks
@@ -157,8 +157,9 @@ def _first(holder: pa.Table | pa.Array, name: str) -> pa.Array:
 
 def first_of(lists: pa.Array) -> pa.Array:
     """First values of lists, null where a list is empty or none."""
-    some = pc.if_else(pc.greater(pc.list_value_length(lists), 0), lists, None)
-    return pc.list_element(pc.fill_null(some, [None]), 0)
+    none = pc.fill_null(pc.equal(pc.list_value_length(lists), 0), True)
+    begin = np.asarray(lists.offsets)[: len(lists)]
+    return lists.values.take(pa.array(begin, mask=np.asarray(none)))
 
 
 def rows_of_state(
@@ -173,17 +174,28 @@ def rows_of_state(
     """Rows of pages by what a store says of them; `known` are those that are sound."""
     new = known & np.asarray(pc.equal(status, DISCOVERED).fill_null(False))
     source.leave_out("never_fetched", int(new.sum()))
-    due = parse_times(next_fetch)[0].cast(pa.int64())
+    due, bad_due = parse_times(next_fetch)
+    due = due.cast(pa.int64())
     minutes = pc.cast(
         pc.if_else(_is_number(metadata["fetchInterval"]), metadata["fetchInterval"], None), "double"
     )
     before = pc.cast(pc.round(pc.multiply(minutes, float(_MINUTE_US))), pa.int64(), safe=False)
     planned = pc.or_(*(metadata[name].is_valid() for name in PLANNED))
     before = pc.if_else(planned, None, before)
-    seen = parse_times(metadata["lastProcessedDate"])[0].cast(pa.int64())
-    at = pc.coalesce(seen, pc.subtract(due, before))
+    seen, bad_seen = parse_times(metadata["lastProcessedDate"])
+    at = pc.coalesce(seen.cast(pa.int64()), pc.subtract(due, before))
     timed = np.asarray(at.is_valid())
-    source.leave_out("no_fetch_time", int((known & ~new & ~timed).sum()))
+    bad = np.zeros(len(known), np.bool_)
+    for mask, needs in ((bad_seen, True), (bad_due, np.asarray(before.is_valid()))):
+        bad |= False if mask is None else known & ~new & ~timed & mask & needs
+    if bad.any():
+        some = pa.array(np.flatnonzero(bad))
+        shown = zip(
+            *(texts_of(c.take(some)) for c in (url, metadata["lastProcessedDate"], next_fetch)), strict=True
+        )
+        samples = [f"{u} | lastProcessedDate={s} | nextFetchDate={n}" for u, s, n in shown]
+        yield rejected_rows(source.path, line[bad].tolist(), "bad_timestamp", samples)
+    source.leave_out("no_fetch_time", int((known & ~new & ~timed & ~bad).sum()))
     keep = pa.array(known & ~new & timed)
     failed = pc.or_(
         pc.is_in(status, pa.array([FETCH_ERROR, ERROR])),

@@ -75,3 +75,13 @@ def test_any_bytes_are_accounted_for(tmp_path_factory, lines):
     path = write(tmp_path_factory.mktemp("fuzz"), b"\n".join(lines), "crawl.log")
     found = read(path, form="heritrix")
     assert found.lines == sum(bool(line.strip(b" \t")) for line in lines)
+
+
+def test_lines_that_run_into_each_other_are_rejected_and_blanks_in_front_shift_nothing(tmp_path):
+    one, two = LOG.splitlines()[:2]
+    torn = read(write(tmp_path, f"{one}\n{one} {two}\n{two}\n", "crawl.log"))
+    assert len(torn.rows) == 2 and torn.reasons == [(2, "column_count")]
+    assert read(write(tmp_path, f"{one}\r{two}\r", "crawl.log")).reasons == [(1, "column_count")]
+    padded = read(write(tmp_path, f"  {one}\n\t{two}\t \r\n", "crawl.log"))
+    assert padded.seen("url", "status") == [("https://shop.test/p/1", 200), ("https://shop.test/p/1", 304)]
+    assert padded.lines == 2

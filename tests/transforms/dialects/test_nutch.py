@@ -209,3 +209,16 @@ def test_dates_that_are_not_utf8_cost_their_row(tmp_path):
     record = b'{"url": "https://a.test/", "statusCode": 2, "fetchTime": "Sun F\xe9b 01 03:00:00 UTC 2026", "modifiedTime": "", "retryIntervalSeconds": 60}\n'
     found = read(write(tmp_path, record))
     assert found.reasons == [(1, "not_nutch")] and "https://a.test/" in found.rejected[0]["sample"]
+
+
+@pytest.mark.parametrize("before", ["\ufeff", "\n\r\n"])
+def test_what_may_be_in_front_of_a_header(tmp_path, before):
+    found = read(write(tmp_path, before + DUMP))
+    plain = read(write(tmp_path, DUMP, "plain"))
+    assert found.forms == ["nutch"]
+    assert (found.rows, found.left_out) == (plain.rows, plain.left_out)
+
+
+def test_pages_behind_a_header_without_line_end_are_counted(tmp_path):
+    head, rest = DUMP.split("\n", 1)
+    assert read(write(tmp_path, head + rest)).lines == read(write(tmp_path, DUMP)).lines

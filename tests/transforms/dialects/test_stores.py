@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -258,3 +259,22 @@ def test_documents_that_are_not_utf8_cost_themselves(tmp_path):
     found = read(write(tmp_path, DUMP.encode() + bad))
     assert found.seen("url", "fetched_at", "status") == SEEN
     assert found.reasons == [(7, "not_stormcrawler"), (8, "bad_utf8")]
+
+
+def test_a_time_that_is_none_is_rejected_and_not_left_out_as_if_it_were_not_there(tmp_path):
+    documents = [
+        status("https://shop.test/1", due=None, lastProcessedDate="-0001-01-01T00:00:00Z"),
+        status("https://shop.test/2", due="soon", fetchInterval="60"),
+        status("https://shop.test/3", due="soon"),  # no time of a fetch would come of it
+        status("https://shop.test/4", fetchInterval="60", lastProcessedDate="x"),  # the other one does
+    ]
+    found = read(write(tmp_path, "".join(json.dumps(d) + "\n" for d in documents)))
+    assert found.reasons == [(1, "bad_timestamp"), (2, "bad_timestamp")]
+    assert found.left_out == {"no_fetch_time": 1} and found.lines == 4
+
+
+def test_first_values_of_lists_of_any_slice():
+    lists = pa.array([["a", "b"], [], None, [None, "c"], ["d"]], pa.list_(pa.string()))
+    for i in range(6):
+        some = lists.slice(i)
+        assert stormcrawler.first_of(some).to_pylist() == [v[0] if v else None for v in some.to_pylist()]
