@@ -11,7 +11,8 @@ import importlib
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -87,21 +88,48 @@ def unknown_options(rest: list[str]) -> list[str]:
     return unknown
 
 
-def _unknown(option: str, add_arguments: Callable[..., None] = NightlyOptions._add_argparse_args) -> str:
-    own = argparse.ArgumentParser(add_help=False)
-    add_arguments(own)
-    near = difflib.get_close_matches(option.split("=")[0], own._option_string_actions, 1)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    return f"{option}: neither recrawl nor Beam knows this option{hint}"
+@dataclass(frozen=True)
+class _Unknown:
+    """What to say of words that no option takes.
+
+    Attributes
+    ----------
+    problems : list of str
+    meant : set of str
+        Options that were likely meant: that they are missing is no news.
+    """
+
+    problems: list[str]
+    meant: set[str]
+
+    def with_others(self, others: Sequence[str]) -> list[str]:
+        """These problems, and those of other checks that do not follow from them."""
+        follow = tuple(f"{option} is missing" for option in self.meant)
+        return self.problems + [text for text in others if not text.startswith(follow)]
 
 
 def _unknown_words(
-    words: list[str], add_arguments: Callable[..., None] = NightlyOptions._add_argparse_args
-) -> list[str]:
-    """What to say of words that are no options. A shell makes one pattern into many: they are one problem."""
-    options = [word for word in words if word.startswith("-")]
-    stray = [word for word in words if not word.startswith("-")]
-    found = [_unknown(option, add_arguments) for option in options]
+    words: list[str],
+    add_arguments: Callable[..., None] = NightlyOptions._add_argparse_args,
+    knows: str = "neither recrawl nor Beam knows",
+) -> _Unknown:
+    """Look at words that are no options. A shell makes one pattern into many: they are one problem."""
+    own = argparse.ArgumentParser(add_help=False)
+    add_arguments(own)
+    known = own._option_string_actions
+    found, stray, meant = [], [], set()
+    takes_next = False
+    for word in words:
+        if not word.startswith("-"):
+            if not takes_next:
+                stray.append(word)
+            takes_next = False
+            continue
+        name, equals, _ = word.partition("=")
+        near = difflib.get_close_matches(name, known, 1)
+        takes_next = not equals and not (near and known[near[0]].nargs == 0)
+        meant.update(near)
+        found.append(_said(word, knows, near))
     if len(stray) > 1 or any(os.path.exists(word) for word in stray):
         more = len(stray) - MAX_NAMED_WORDS
         named = ", ".join(stray[:MAX_NAMED_WORDS]) + (f" and {more} more" if more > 0 else "")
@@ -109,8 +137,12 @@ def _unknown_words(
             f"{named}: no options; quote patterns, as in --observations='logs/*', or the shell expands them"
         )
     else:
-        found += [_unknown(word, add_arguments) for word in stray]
-    return found
+        found += [_said(word, knows, difflib.get_close_matches(word, known, 1)) for word in stray]
+    return _Unknown(found, meant)
+
+
+def _said(word: str, knows: str, near: Sequence[str]) -> str:
+    return f"{word}: {knows} this option" + (f"; did you mean {near[0]}?" if near else "")
 
 
 class _Lenient:
@@ -134,13 +166,13 @@ class _Lenient:
 
 
 def _nightly(argv: list[str], rest: list[str]) -> int:
-    problems = _unknown_words(unknown_options(rest))
-    settings = None
+    unknown = _unknown_words(unknown_options(rest))
+    problems, settings = unknown.problems, None
     try:
         # The sub-command's parser has split our options from Beam's; both go to Beam as they came.
         settings = Settings(PipelineOptions(argv))
     except OptionsError as error:
-        problems += error.problems
+        problems = unknown.with_others(error.problems)
     if problems or settings is None:
         raise OptionsError(problems)
     return _nightly_job(argv, settings.output)
@@ -168,11 +200,12 @@ def _night(argv: list[str]) -> int:
     _, passed = night.split(argv)
     parser = argparse.ArgumentParser(allow_abbrev=False)
     night.add_arguments(parser)
-    problems = _unknown_words(unknown_options(parser.parse_known_args(passed)[1]), night.add_arguments)
+    unknown = _unknown_words(unknown_options(parser.parse_known_args(passed)[1]), night.add_arguments)
+    problems = unknown.problems
     try:
         night.parse(argv)
     except OptionsError as error:
-        problems += error.problems
+        problems = unknown.with_others(error.problems)
     if problems:
         raise OptionsError(problems)
     return int(night.main(argv))
@@ -181,9 +214,10 @@ def _night(argv: list[str]) -> int:
 def _local(parsed: argparse.Namespace, rest: list[str]) -> int:
     """Commands that are no pipelines and take no options of Beam."""
     command = _module(parsed.command)
-    problems = [f"{option}: recrawl {parsed.command} does not know this option" for option in rest]
+    unknown = _unknown_words(rest, command.add_arguments, f"recrawl {parsed.command} does not know")
+    problems = unknown.problems
     if hasattr(command, "problems"):
-        problems += command.problems(parsed)
+        problems = unknown.with_others(command.problems(parsed))
     if problems:
         raise OptionsError(problems)
     return int(command.run(parsed) or EXIT_OK)
@@ -191,11 +225,12 @@ def _local(parsed: argparse.Namespace, rest: list[str]) -> int:
 
 def _experiment(parsed: argparse.Namespace, rest: list[str]) -> int:
     command = _module(parsed.command)
-    problems = _unknown_words(unknown_options(rest), command.add_arguments)
+    unknown = _unknown_words(unknown_options(rest), command.add_arguments)
+    problems = unknown.problems
     try:
         command.check(parsed)
     except OptionsError as error:
-        problems += error.problems
+        problems = unknown.with_others(error.problems)
     if problems:
         raise OptionsError(problems)
     return int(command.run(parsed, rest))

@@ -18,6 +18,7 @@ from transforms.catalogue import DAY_US
 from transforms.dividing import Quotas
 from transforms.judging import account, drift_warnings, tracked
 from transforms.learning import Learned
+from transforms.log_ages import age_warnings, newest_day
 from transforms.rejects import damaged_sources
 from transforms.scheduling import MAX_NAMED_HOSTS, ShardReport
 from transforms.sharding import Layout
@@ -59,6 +60,8 @@ class Guards:
         Whether a state was given.
     previous : dict
         The previous manifest; empty where there is none.
+    given_again : bool
+        Whether files with rows after the night are read again the next night by themselves.
     """
 
     max_rejected_fraction: float
@@ -66,6 +69,7 @@ class Guards:
     as_of_us: int
     has_state: bool
     previous: dict[str, Any]
+    given_again: bool = False
 
 
 MAX_SHRINK = 0.10
@@ -177,7 +181,8 @@ def warnings_of(counters: dict[str, int], guards: Guards, damaged: Sequence[str]
     found = []
     if guards.has_state and not input_rows_of("observations", counters):
         found.append("the crawl log has no row tonight: the schedule follows from what was known before")
-    fetched = counters.get("observations", 0) - counters.get("failed", 0) - counters.get("after_as_of", 0)
+    of_no_news = ("failed", "after_as_of", "late", "duplicate")
+    fetched = counters.get("observations", 0) - sum(counters.get(what, 0) for what in of_no_news)
     if not fetched and counters.get("failed", 0):
         found.append(
             f"none of {counters['failed']} fetches in the crawl log succeeded: nothing is learned of their "
@@ -209,8 +214,8 @@ def warnings_of(counters: dict[str, int], guards: Guards, damaged: Sequence[str]
     if logged and searched:
         found.append(
             f"{logged:,} clicks are of logs of web servers and {searched:,} of exports of Search Console: "
-            "who comes from a search is in both, and counts twice on days that both have. Give --requests one "
-            "of them, and run this night again with the state of the night before"
+            "who comes from a search is in both, and counts twice on days that both have. Give one of them "
+            "to --requests, and run this night again with the state of the night before"
         )
     if counters.get("hosts_unmatched", 0):
         found.append(
@@ -340,6 +345,13 @@ class WriteManifest(beam.DoFn):
             "siblings": learned.judged.siblings.account(),
             "unknown_pages": unknown_pages(counters, learned.asked),
             "warnings": warnings_of(counters, self._guards, damaged)
+            + age_warnings(
+                counters,
+                learned.rows_by_day,
+                self._guards.as_of_us,
+                self._guards.previous,
+                self._guards.given_again,
+            )
             + option_warnings(self._options, manifest["signals"])
             + silent_warnings(manifest["signals"])
             + flood_warnings(manifest["signals"])
@@ -348,6 +360,7 @@ class WriteManifest(beam.DoFn):
             "large_hosts": large_hosts(reports, counters.get("pages_known", 0), self._layout),
             "split_hosts": self._layout.as_json(),
             "usual_log_day": usual_day(learned.rows_by_day),
+            "newest_log_day": newest_day(learned.rows_by_day),
             "recrawl_version": self._version,
             "options": self._options,
             "files": [f.as_dict() for f in sorted(files, key=lambda f: f.path)],

@@ -185,6 +185,25 @@ def test_an_unknown_option_is_named_and_no_prefix_is_guessed():
     assert "stray" in line
 
 
+def test_a_misspelled_option_is_one_problem():
+    """Neither its value nor the option that is missing for it is another one."""
+    found = _problems("--observation", "cdx", "--bugdet", "500", "--as_of=2026-07-01T00:00:00Z", "--output=o")
+    assert found == [
+        "--observation: neither recrawl nor Beam knows this option; did you mean --observations?",
+        "--bugdet: neither recrawl nor Beam knows this option; did you mean --budget?",
+    ]
+    (line,) = _problems(*GOOD, "--frobnicate", "3")
+    assert line.startswith("--frobnicate: ")
+    # Commands that are no jobs, too.
+    said = "recrawl: --kidn: recrawl inspect does not know this option; did you mean --kind?\n"
+    assert command("inspect", __file__, "--kidn", "pages") == (2, "", said)
+    # One that takes no value, one that has it, and what the shell has made of a pattern.
+    words = ["--allow_shirnk", "a", "--host_max_per_dya=3", "b", "--signal", "c", "d"]
+    *unknown, words = _problems(*GOOD, *words)
+    assert [line.split(":")[0] for line in unknown] == ["--allow_shirnk", "--host_max_per_dya=3", "--signal"]
+    assert words.startswith("a, b, d: no options; quote patterns")
+
+
 @pytest.mark.parametrize(
     ("n", "named"), [(2, "f0, f1"), (5, "f0, f1, f2, f3, f4"), (165, "f0, f1, f2, f3, f4 and 160 more")]
 )

@@ -45,7 +45,7 @@ def test_clicks_that_two_sources_count():
     assert text.startswith(
         "1,200 clicks are of logs of web servers and 96,982 of exports of Search Console: "
     )
-    assert "Give --requests one of them" in text
+    assert "Give one of them to --requests" in text
     for name in by:
         assert not [t for t in warnings_of(by | {name: 0}, GUARDS) if "twice" in t]
 
