@@ -57,7 +57,7 @@ def run(parsed: argparse.Namespace) -> int:
     _refuse_results(parsed.output)
     failed, done, rejects = 0, Converted(), []
     taken: set[str] = {REJECTED}
-    for file in match_files(",".join(parsed.files), parsed.kind or "files"):
+    for file in match_files(",".join(parsed.files), parsed.kind or "files", named=False):
         try:
             kinds = [parsed.kind] if parsed.kind else [k for k in kinds_of(file, hows) if k in KINDS]
             if not kinds:

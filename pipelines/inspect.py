@@ -76,7 +76,7 @@ def run(parsed: argparse.Namespace) -> int:
         raise OptionsError(problems)
     option = "sitemaps" if parsed.kind == "sitemaps" else parsed.kind or "files"
     failed = 0
-    for file in match_files(",".join(parsed.files), option):
+    for file in match_files(",".join(parsed.files), option, named=False):
         try:
             kinds = [parsed.kind] if parsed.kind else kinds_of(file, hows)
             if not kinds:

@@ -75,12 +75,15 @@ def split_patterns(patterns: str) -> list[str]:
     return [p.strip() for p in patterns.split(",") if p.strip()]
 
 
-def match_files(patterns: str, option: str = "input", required: bool = True) -> list[InputFile]:
+def match_files(
+    patterns: str, option: str = "input", required: bool = True, named: bool = True
+) -> list[InputFile]:
     """All files of a comma-separated list of globs, folders and paths, in order of their names, each once.
 
     A folder stands for the data files in it (known endings and logs that were rotated, at any depth; names
     that begin with `_` or `.` are skipped there); of others a warning is logged, once. A glob skips folders
-    and such names too, a path that is written out is taken as is.
+    and such names too, a path that is written out is taken as is. Errors name the option, unless `named` is
+    false: then `option` is only what the files are for.
 
     Raises
     ------
@@ -88,6 +91,7 @@ def match_files(patterns: str, option: str = "input", required: bool = True) -> 
         If a pattern of a required input matches nothing, or a folder has no data file.
     """
     found: dict[str, InputFile] = {}
+    prefix = f"--{option}: " if named else ""
     wanted = split_patterns(patterns)
     # A list of thousands of files is as many questions to an object store.
     known = SITEMAPS if option == "sitemaps" else tuple(sorted([*FORMATS, *ALSO.get(option, ())]))
@@ -97,13 +101,11 @@ def match_files(patterns: str, option: str = "input", required: bool = True) -> 
         if not files and (required or not _GLOB.search(pattern)):
             what = "no data file in this folder" if _is_folder(pattern) else "no file matches"
             endings = ", ".join(known)
-            raise InputError(
-                f"--{option}: {what}: {pattern} (data files end in {endings}, with or without .gz)"
-            )
+            raise InputError(f"{prefix}{what}: {pattern} (data files end in {endings}, with or without .gz)")
         for file in files:
             found.setdefault(identity(file.path), file)
     if required and not found:
-        raise InputError(f"--{option}: no pattern given")
+        raise InputError(f"{prefix}no pattern given")
     return sorted(found.values(), key=lambda file: file.path)
 
 

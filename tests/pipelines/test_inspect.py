@@ -211,3 +211,15 @@ def test_every_reason_to_leave_a_row_out_is_spelled_out():
     )
     assert len(named) > 12
     assert named <= set(_LEFT_OUT)
+
+
+@pytest.mark.parametrize("kind", [[], ["--kind", "observations"]])
+@pytest.mark.parametrize("command", [["inspect"], ["convert", "--output", "out"]])
+def test_a_folder_without_data_names_no_option_that_is_not_there(
+    command, kind, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    assert main([*command, "empty", *kind]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith("recrawl: no data file in this folder: empty (data files end in ")
