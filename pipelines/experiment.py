@@ -142,9 +142,9 @@ def write_table(folder: str, name: str, table: pa.Table) -> FileInfo:
 def read_table(folder: str, name: str) -> pa.Table:
     """A Parquet file of a folder on any of Beam's file systems."""
     with FileSystems.open(FileSystems.join(folder, name), compression_type="uncompressed") as file:
-        # `pq.read_table` reads through a scanner whose threads may hold the bytes a little longer than it lasts,
-        # whatever `use_threads` says. Python ends a thread that gives its objects back while it shuts down,
-        # by an unwinding that Arrow's destructors do not let through: the process aborts, all work done.
+        # `pq.read_table` reads through a scanner whose threads may hold the bytes a little longer than it
+        # lasts, whatever `use_threads` says. A thread that gives an object back while Python shuts down is
+        # ended by an unwinding that Arrow's destructors do not let through: the process aborts, all done.
         return pq.ParquetFile(pa.BufferReader(file.read())).read(use_threads=False)
 
 
