@@ -7,14 +7,16 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from pipelines import options_inputs
 from pipelines.options import OptionsError
 from transforms.formats import How
 from transforms.inputs import InputError, match_files
-from transforms.inspecting import Account, account, kinds_of
+from transforms.inspecting import MAX_SAMPLES, Account, Distinct, account, ends, kinds_of
 from transforms.normalise import KINDS
+from transforms.sources import ROBOTS
 
 DESCRIPTION = """\
 Read files to their end and say what they hold: format, rows, time span, pages, hosts, evidence of changes,
@@ -75,7 +77,7 @@ def run(parsed: argparse.Namespace) -> int:
     if problems:
         raise OptionsError(problems)
     option = "sitemaps" if parsed.kind == "sitemaps" else parsed.kind or "files"
-    failed = 0
+    failed, robots = 0, _Robots(parsed.own_user_agent or "")
     for file in match_files(",".join(parsed.files), option, named=False):
         try:
             kinds = [parsed.kind] if parsed.kind else kinds_of(file, hows)
@@ -92,8 +94,69 @@ def run(parsed: argparse.Namespace) -> int:
                 print(json.dumps({"file": file.path} | nothing, ensure_ascii=False))
             print(f"recrawl: {error}", file=sys.stderr)
             continue
-        print(_as_json(found) if parsed.json else _as_text(found, kinds[1:]), flush=True)
+        if parsed.json or found.format != ROBOTS:
+            print(_as_json(found) if parsed.json else _as_text(found, kinds[1:]), flush=True)
+        else:
+            robots.add(found)
+    if robots.files:
+        print(robots.as_text())
     return 1 if failed else 0
+
+
+@dataclass
+class _Robots:
+    """All robots.txt files of a call: each has a line or two that matter, and there may be thousands."""
+
+    agents: str
+    files: int = 0
+    first: str = ""
+    last: str = ""
+    hosts: Distinct = field(default_factory=Distinct)
+    gaps: list[tuple[float, str]] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
+    rejected: Counter[str] = field(default_factory=Counter)
+    samples: list[str] = field(default_factory=list)
+    damaged: list[str] = field(default_factory=list)
+
+    def add(self, found: Account) -> None:
+        """Take a file."""
+        self.files += 1
+        self.first, self.last = self.first or found.file, found.file
+        self.hosts.merge(found.hosts)
+        self.gaps = ends(self.gaps + found.gaps)
+        self.left_out += found.left_out
+        for row, reason, sample in found.samples:
+            if self.rejected[reason] < MAX_SAMPLES:
+                self.samples.append(f"{found.file}: row {row}: {reason}: {sample}")
+        self.rejected += found.rejected
+        self.damaged += [f"{found.file}: {damage}" for damage in found.damaged]
+
+    def as_text(self) -> str:
+        """One block for all."""
+        lines = [self.first if self.files == 1 else f"{self.first} to {self.last}"]
+
+        def say(name: str, what: str) -> None:
+            lines.append(f"  {name:<10} {what}")
+
+        own = ", ".join(agent.strip() for agent in self.agents.split(",") if agent.strip())
+        rules = f"groups of {own}, of * where a file has none" if own else "groups of *"
+        say("read as", f"hosts, {ROBOTS}: {_number(self.files, 'file')}, {rules}")
+        if not own:
+            say("", "(--own_user_agent reads those of your own crawler)")
+        if self.gaps:
+            (least, _), (most, slowest) = self.gaps
+            span = f"{most:g} s" if least == most else f"{least:g} to {most:g} s, the longest of {slowest}"
+            say("delays", f"{_number(len(self.hosts), 'host')}: {span}")
+        for name, counts in (("left out", self.left_out), ("rejected", self.rejected)):
+            if counts:
+                say(name, _counts(counts, _LEFT_OUT if name == "left out" else {}))
+        for sample in self.samples:
+            say("", sample)
+        for damage in self.damaged[:MAX_SAMPLES]:
+            say("damaged", damage)
+        if len(self.damaged) > MAX_SAMPLES:
+            say("damaged", f"and {len(self.damaged) - MAX_SAMPLES:,} more")
+        return "\n".join(lines)
 
 
 def _as_json(found: Account) -> str:

@@ -41,6 +41,11 @@ class Distinct:
         if len(self._least) > SKETCHED:
             self._least, self._full = self._least[:SKETCHED], True
 
+    def merge(self, other: Distinct) -> None:
+        """Count those of another."""
+        self._full |= other._full
+        self.add(other._least)
+
     def __len__(self) -> int:
         if not self._full:
             return len(self._least)
@@ -70,6 +75,8 @@ class Account:
         Observations that have a column of `EVIDENCE`; "none" have none and no status that tells.
     samples : list of (int, str, str)
         Row, reason and sample of the first rejected rows of each reason.
+    gaps : list of (float, str)
+        Of hosts with a gap between crawls, seconds and host: the least and the greatest.
     """
 
     file: str
@@ -86,6 +93,7 @@ class Account:
     hosts: Distinct = field(default_factory=Distinct)
     evidence: Counter[str] = field(default_factory=Counter)
     samples: list[tuple[int, str, str]] = field(default_factory=list)
+    gaps: list[tuple[float, str]] = field(default_factory=list)
 
     @property
     def rows(self) -> int:
@@ -136,6 +144,9 @@ def _accept(found: Account, batch: pa.RecordBatch) -> None:
     if found.kind != "hosts":
         found.pages.add(batch.column("url_hash").to_numpy())
     found.hosts.add(batch.column("host_hash").to_numpy())
+    if found.kind == "hosts":
+        gaps = zip(*(batch.column(n).to_pylist() for n in ("min_gap_seconds", "host")), strict=True)
+        found.gaps = ends(found.gaps + [(gap, host) for gap, host in gaps if gap is not None])
     times = batch.column(_TIMES[found.kind]) if found.kind in _TIMES else None
     if times is not None and times.null_count < len(times):
         if found.kind == "requests":
@@ -154,6 +165,11 @@ def _accept(found: Account, batch: pa.RecordBatch) -> None:
         told = np.asarray(pc.is_in(batch.column("status"), pa.array([304, 404, 410], pa.int16())))
         found.evidence["status"] += int(told.sum())
         found.evidence["none"] += int((none & ~told).sum())
+
+
+def ends(gaps: list[tuple[float, str]]) -> list[tuple[float, str]]:
+    """The least and the greatest of some; none of none."""
+    return [min(gaps), max(gaps)] if gaps else []
 
 
 def _reject(found: Account, batch: pa.RecordBatch) -> None:

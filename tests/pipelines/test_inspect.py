@@ -223,3 +223,48 @@ def test_a_folder_without_data_names_no_option_that_is_not_there(
     assert main([*command, "empty", *kind]) == 2
     said = capsys.readouterr().err.splitlines()[-1]
     assert said.startswith("recrawl: no data file in this folder: empty (data files end in ")
+
+
+def _robots(folder: Path, delays: dict[str, str]) -> Path:
+    for host, delay in delays.items():
+        rules = f"User-agent: OurBot\nCrawl-delay: {delay}\n\nUser-agent: *\nCrawl-delay: 1\n"
+        (folder / f"{host}.txt").write_text(rules if delay else "User-agent: *\nDisallow: /x\n")
+    return folder
+
+
+def test_robots_files_of_a_call_are_one_block_with_their_delays(tmp_path, capsys):
+    delays = {f"a{i:02}.test": str(5 + i) for i in range(30)}
+    delays |= {f"b{i}.test": "" for i in range(6)} | {f"c{i}.test": "1e9" for i in range(4)}
+    folder = _robots(tmp_path, delays)
+    assert main(["inspect", str(folder), "--own_user_agent", "OurBot"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"{folder}/a00.test.txt to {folder}/c3.test.txt",
+        "  read as    hosts, robots: 40 files, groups of OurBot, of * where a file has none",
+        "  delays     30 hosts: 5 to 34 s, the longest of a29.test",
+        "  left out   6 files without a crawl delay",
+        "  rejected   4 crawl_delay",
+        *(
+            f"             {folder}/c{i}.test.txt: row 1: crawl_delay: c{i}.test: Crawl-delay of 1e+09 s, "
+            "at most 86400 s are believed"
+            for i in range(3)
+        ),
+    ]
+    assert main(["inspect", str(folder)]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[1:4] == [
+        "  read as    hosts, robots: 40 files, groups of *",
+        "             (--own_user_agent reads those of your own crawler)",
+        "  delays     34 hosts: 1 s",
+    ]
+    code, objects = inspect(capsys, folder, "--own_user_agent", "OurBot")
+    assert code == 0 and len(objects) == 40
+    assert sum(o["accepted"] for o in objects) == 30 and "gaps" not in objects[0]
+
+
+def test_they_stand_behind_other_files(tmp_path, capsys):
+    _robots(tmp_path, {"z.test": "3"})
+    (tmp_path / "clicks.csv").write_text("url,day,clicks\nhttps://a.test/,2026-01-01,3\n")
+    (tmp_path / "zz.csv").write_text("url,day,clicks\nhttps://a.test/,2026-01-01,3\n")
+    assert main(["inspect", str(tmp_path), "--own_user_agent", "OurBot"]) == 0
+    said = [line for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")]
+    assert [Path(line).name for line in said] == ["clicks.csv", "zz.csv", "z.test.txt"]
