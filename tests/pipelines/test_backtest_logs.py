@@ -43,7 +43,7 @@ def test_a_web_server_log_and_columns_of_other_names(what, option, tmp_path):
     """Its lines name no site, and some are of the own crawler: those are no clicks."""
     names = {"fetched_at": "crawl_time", "digest": "sha"}
     write_rows(tmp_path / "log.jsonl", [{names.get(k, k): v for k, v in row.items()} for row in _log()])
-    line = '192.0.2.{} - - [{:02}/Jun/2026:10:00:00 +0000] "GET /{} HTTP/1.1" 200 9 "-" "{}"'
+    line = '192.0.2.{} - - [{:02}/Jun/2026:10:00:00 +0000] "GET /{}?ref=home HTTP/1.1" 200 9 "-" "{}"'
     people = [line.format(i, 1 + i % 20, i % 6, "Mozilla/5.0 (X11) Firefox/140.0") for i in range(100)]
     own = [line.format(9, 1 + i % 20, 7, "my-nutch/1.0") for i in range(50)]
     (tmp_path / "access.log").write_text("\n".join([*people, *own]) + "\n")
@@ -53,7 +53,7 @@ def test_a_web_server_log_and_columns_of_other_names(what, option, tmp_path):
         f"--requests={tmp_path}/access.log",
     ]
     assert "--requests_site" in _run(what, tmp_path, option, *options)[2]
-    more = ["--requests_site=https://a.test", "--own_user_agent=my-nutch"]
+    more = ["--requests_site=https://a.test", "--own_user_agent=my-nutch", "--tracking_parameters=ref"]
     code, printed, complaints = _run(what, tmp_path, option, *options, *more)
     assert code == 0, complaints
     assert "clicks weights" in printed and "Rows of --requests: 50 left out" in printed
