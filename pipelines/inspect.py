@@ -22,7 +22,7 @@ DESCRIPTION = """\
 Read files to their end and say what they hold: format, rows, time span, pages, hosts, evidence of changes,
 and what would be rejected and why. Nothing is written. Memory does not grow with the files.
 """
-EXIT_HELP = "exit codes: 0 all could be read; 1 some could not; 2 options wrong."
+EXIT_HELP = "exit codes: 0 all could be read; 1 some could not, or not to the end; 2 options wrong."
 _LEFT_OUT = {
     "bot": "requests of bots",
     "method": "requests that are no GET",
@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(parsed: argparse.Namespace) -> int:
-    """Inspect and print; 1 where a file could not be read.
+    """Inspect and print; 1 where a file could not be read to its end.
 
     Raises
     ------
@@ -94,6 +94,7 @@ def run(parsed: argparse.Namespace) -> int:
                 print(json.dumps({"file": file.path} | nothing, ensure_ascii=False))
             print(f"recrawl: {error}", file=sys.stderr)
             continue
+        failed += bool(found.damaged)
         if parsed.json or found.format != ROBOTS:
             print(_as_json(found) if parsed.json else _as_text(found, kinds[1:]), flush=True)
         else:

@@ -93,6 +93,7 @@ def test_a_file_that_cannot_be_read_does_not_hide_the_others(tmp_path, capsys):
     assert code == 1
     assert said[0]["accepted"] == 50 and "nothing that a night reads" in said[1]["error"]
     assert said[2]["damaged"][0].startswith("truncated")
+    assert [inspect(capsys, tmp_path / f["file"].rsplit("/")[-1])[0] for f in said] == [0, 1, 1]
 
 
 def test_the_screen_shows_the_lines_that_are_wrong(tmp_path, capsys):
