@@ -25,8 +25,8 @@ from pipelines.options import (
     format_instant,
     parse_instant,
 )
-from pipelines.partitions import LOGS, Before, Choice, Ledger
-from pipelines.store import LEDGER, Night, Store, StoreError, ends_at, latest_of, name_problems, night_id
+from pipelines.partitions import LEDGER, LOGS, Before, Choice, Ledger
+from pipelines.store import Night, Store, StoreError, ends_at, latest_of, name_problems, night_id
 from transforms.sinks import make_folder, read_json, write_json
 
 EXIT_OK, EXIT_EMPTY, EXIT_BUSY = 0, 3, 6

@@ -16,6 +16,7 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from pipelines import __version__, waiting
 from pipelines.options import DAY_MICROSECONDS, LOCAL_RUNNERS, OptionsError, Settings
+from pipelines.partitions import LEDGER
 from policies.page_state import Forgetting
 from policies.typing_ import FloatArray
 from transforms.carrying import Previous, find_previous
@@ -275,6 +276,7 @@ def build_pipeline(
         settings.as_of_us,
         bool(settings.state),
         previous.manifest or {},
+        FileSystems.exists(FileSystems.join(settings.output, LEDGER)),
     )
     manifest = (
         pipeline

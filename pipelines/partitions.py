@@ -20,7 +20,9 @@ from transforms.inputs import (
     match_files,
     split_patterns,
 )
+from transforms.log_ages import day_text
 
+LEDGER = "files.json"
 LOGS = ("observations", "requests", "signals", "sitemaps")
 # Which counter of the manifest says how many rows of a log were left for a later night.
 _LEFT = {
@@ -36,12 +38,6 @@ _DIGITS = {"date": r"\d{4}-\d\d-\d\d", "year": r"\d{4}", "month": r"\d\d", "day"
 CLOCKS_APART_US = 300_000_000
 # A file without a date that no pattern matches any more is forgotten after so many days.
 FORGET_DAYS = 30
-_EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
-
-
-def day_text(day: int) -> str:
-    """ISO date of a day since 1970."""
-    return date.fromordinal(_EPOCH_ORDINAL + day).isoformat()
 
 
 def is_dated(pattern: str) -> bool:
@@ -99,7 +95,7 @@ def days_there(pattern: str) -> list[int]:
 def _day_of(values: dict[str, str | None]) -> int | None:
     text = values.get("date") or "-".join(str(values.get(n)) for n in ("year", "month", "day"))
     try:
-        return date.fromisoformat(text).toordinal() - _EPOCH_ORDINAL
+        return date.fromisoformat(text).toordinal() - date(1970, 1, 1).toordinal()
     except ValueError:
         return None
 

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import date
 from typing import Any, TextIO
 
 _RUNNER = "apache_beam.runners.portability.fn_api_runner.fn_runner"
@@ -293,6 +294,14 @@ def _observations(counters: dict[str, int]) -> str:
     return ", ".join([f"{read}: {found}" if found else read, *left_out("observations", counters)])
 
 
+def _newest(day: str | None, options: dict[str, Any]) -> str:
+    """Of which day the newest row of the crawl log is, and its age where it is not of the day before."""
+    if day is None:
+        return ""
+    age = (date.fromisoformat(options["as_of"][:10]) - date.fromisoformat(day)).days
+    return f"; the newest of {day}" + (f", {_n(age)} days before --as_of" if age > 1 else "")
+
+
 def _rejected(counters: dict[str, int], files: list[dict[str, Any]]) -> str:
     """How many rows were rejected and why, in a line; and what else `rejected/` shows."""
     # Damaged files stand among the reasons of rows, by the name that rejected/ has for them.
@@ -337,10 +346,7 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
             else ""
         ),
     )
-    row(
-        "observations",
-        _observations(counters),
-    )
+    row("observations", _observations(counters) + _newest(manifest.get("newest_log_day"), options))
     for kind in ("requests", "signals", "sitemaps", "pages", "hosts"):
         if f"{kind}_accepted" in counters:
             found = {f"{kind}_{what}": note for what, note in _NOTES.items()}

@@ -20,12 +20,11 @@ from apache_beam.io.filesystems import FileSystems
 from pipelines.locks import Check, locked, replace_json
 from pipelines.nightly import OUTPUTS, OWN_FILE
 from pipelines.options import PATTERN_CHARACTERS, OptionsError, format_instant
-from pipelines.partitions import LOGS
+from pipelines.partitions import LEDGER, LOGS
 from policies.errors import RecrawlError
 from transforms.inputs import local_path
 from transforms.sinks import make_folder, read_json
 
-LEDGER = "files.json"
 _ID = re.compile(r"[0-9]{8}T[0-9]{6}Z")
 _HALF = re.compile(r"\.tmp-[0-9a-f]+-(latest\.json|lock)")
 _HALF_LEDGER = re.compile(rf"{_ID.pattern}/\.tmp-[0-9a-f]+-{re.escape(LEDGER)}")
