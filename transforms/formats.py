@@ -17,7 +17,17 @@ from apache_beam.io.filesystem import BeamIOError
 from numpy.typing import NDArray
 
 from transforms import dialects
-from transforms.inputs import InputError, InputFile, check_lines, is_gzip, local_path, open_file, sniff
+from transforms.inputs import (
+    InputError,
+    InputFile,
+    check_file,
+    check_lines,
+    check_text,
+    is_gzip,
+    local_path,
+    open_file,
+    sniff,
+)
 from transforms.normalise import Kind, columns_to_read, rejected_file
 from transforms.tally import Counts
 
@@ -101,6 +111,7 @@ def plan(file: InputFile, kind: str = "", how: How | None = None) -> list[Split]
     """
     how = how or How()
     if file.size == 0:
+        check_file(file.path)
         return [Split(file.path, "empty")]
     head = _stored_head(file.path)
     if not head:
@@ -109,6 +120,8 @@ def plan(file: InputFile, kind: str = "", how: How | None = None) -> list[Split]
     if kind == "sitemaps":
         return [Split(file.path, "sitemap", packed)]
     text = _unpack(head) if packed else head
+    if kind != "hosts":  # robots.txt files are others', of which one may be of no use
+        check_text(file.path, text)
     form: str | None = how.form
     if form == dialects.AUTO:
         form = dialects.detect(kind, file.path, text)

@@ -6,6 +6,7 @@ import functools
 import logging
 import os
 import re
+import stat
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -50,7 +51,11 @@ class InputError(RecrawlError):
     """An input that no row of can be used, or that must not be read in part. Names file and remedy."""
 
 
-class NotLinesError(InputError):
+class UnreadableError(InputError):
+    """A file that no input could read, whichever it is given to."""
+
+
+class NotLinesError(UnreadableError):
     """A file of JSON that has one object on many lines."""
 
 
@@ -204,6 +209,42 @@ def local_path(path: str) -> str | None:
     if "://" not in path:
         return path
     return path.removeprefix("file://") if path.startswith("file://") else None
+
+
+def check_file(path: str) -> None:
+    """Refuse what has no size, and would pass for an empty file: files are looked at before they are read.
+
+    Raises
+    ------
+    UnreadableError
+    """
+    local = local_path(path)
+    if local is None or local == os.devnull or not os.path.exists(local):
+        return
+    if not stat.S_ISREG(os.stat(local).st_mode):
+        raise UnreadableError(f"{path}: a pipe or a device, expected a file. Write what comes from it to one")
+
+
+def check_text(path: str, text: bytes) -> None:
+    """Refuse what is no UTF-8 from its first byte on, or packed twice: each line of it would be rejected.
+
+    Parameters
+    ----------
+    path : str
+    text : bytes
+        The first bytes, unpacked.
+
+    Raises
+    ------
+    UnreadableError
+    """
+    # Sitemaps, which begin with a bracket, may be of any encoding.
+    if text.startswith((b"\xff\xfe", b"\xfe\xff")) and b"<" not in text[:16]:
+        raise UnreadableError(
+            f"{path}: UTF-16 text, expected UTF-8. Convert the file: iconv -f UTF-16 -t UTF-8 FILE"
+        )
+    if is_gzip(text):
+        raise UnreadableError(f"{path}: packed by gzip twice. Unpack it once: gzip -dc FILE")
 
 
 def sniff(path: str, head: bytes, text: bytes) -> str:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from transforms import dialects, schemas
 from transforms.formats import How, head_of, plan
-from transforms.inputs import InputError, InputFile, NoSiteError, NotLinesError
+from transforms.inputs import InputError, InputFile, NoSiteError, UnreadableError
 from transforms.normalise import KINDS
 from transforms.reading import NOTED
 from transforms.sources import ROWS, read_split
@@ -201,8 +201,8 @@ def kinds_of(file: InputFile, hows: Mapping[str, How] | None = None) -> list[str
 
     Raises
     ------
-    NotLinesError
-        If it is JSON of which no line is an object.
+    UnreadableError
+        If no input could read it, such as JSON of which no line is an object.
     """
     hows = hows or {}
     surely: list[str] = []
@@ -225,7 +225,7 @@ def kinds_of(file: InputFile, hows: Mapping[str, How] | None = None) -> list[str
                 continue
             next(read_split(splits[0], KINDS[kind]), None)
             fits.append(kind)
-        except NotLinesError:
+        except UnreadableError:
             raise
         except InputError:
             continue

@@ -1,6 +1,7 @@
 """Files of every format and in every bad state."""
 
 import datetime as dt
+import gzip
 import os
 import random
 
@@ -133,6 +134,25 @@ def test_garbage_is_rejected_not_raised(tmp_path):
     (tmp_path / "wide.csv").write_bytes("url,fetched_at\n".encode("utf-16"))
     with pytest.raises(InputError, match="UTF-16"):
         read_file(tmp_path / "wide.csv")
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "crawl.log", "part-00000", "a.cdx", "a.csv"])
+def test_text_of_another_encoding_or_packed_twice_is_refused_with_the_way_out(tmp_path, name):
+    for codec in ("utf-16", "utf-16-be"):
+        mark = "\ufeff" if codec.endswith("be") else ""
+        (tmp_path / name).write_bytes(f'{mark}{{"url": "{URL}"}}\n'.encode(codec))
+        with pytest.raises(InputError, match=r"UTF-16 text, expected UTF-8.*iconv"):
+            read_file(tmp_path / name)
+    (tmp_path / name).write_bytes(gzip.compress(gzip.compress(b'{"url": 1}\n' * 9)))
+    with pytest.raises(InputError, match="gzip twice"):
+        read_file(tmp_path / name)
+
+
+def test_a_pipe_does_not_pass_for_an_empty_file(tmp_path):
+    os.mkfifo(tmp_path / "a.jsonl")
+    with pytest.raises(InputError, match="a pipe or a device"):
+        read_file(tmp_path / "a.jsonl")
+    assert read_file(os.devnull) == ([], [])
 
 
 # --- Parquet and Avro --------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from transforms.textformats import line_blocks
 
 _STATES = ("known", "discovered")
 _BARE = re.compile(rb"\s*https?://\S+\s*$")
-_AND_A_NUMBER = re.compile(rb".*[;,]\d+\s*$")
+_AND_A_NUMBER = re.compile(rb".*[;,]\d+(?:\.\d+)?\s*(?:[;,].*)?$")
 _VALUES = pa.struct([("values", pa.list_(pa.string()))])
 _INFO = pa.struct([("url", pa.string()), ("metadata", pa.struct([(n, _VALUES) for n in METADATA]))])
 _SCHEMA = pa.schema(
@@ -46,7 +46,7 @@ def looks_like(path: str, text: bytes) -> bool:
     first = next(lines, b"")
     try:
         item = json.loads(first)
-    except ValueError:  # cut, or none
+    except (ValueError, RecursionError):  # cut, or none
         first = first.replace(b" ", b"")
         return (b'{"known":{' in first or b'"discovered":{' in first) and b'"info":{' in first
     states = [item.get(name) for name in _STATES] if isinstance(item, dict) else []

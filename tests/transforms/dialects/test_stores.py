@@ -278,3 +278,15 @@ def test_first_values_of_lists_of_any_slice():
     for i in range(6):
         some = lists.slice(i)
         assert stormcrawler.first_of(some).to_pylist() == [v[0] if v else None for v in some.to_pylist()]
+
+
+@pytest.mark.parametrize("row", ["0.5", "1", "0.5,shoes", "2026-01-01;x,3"])
+def test_a_table_that_has_lost_its_header_is_no_list_of_urls(row):
+    text = "".join(f"https://shop.test/{i},{row}\n" for i in range(3)).encode()
+    assert not urlfrontier.PAGES.looks_like("a.csv", text)
+    assert urlfrontier.PAGES.looks_like("a.csv", text + b"https://shop.test/about\n")
+
+
+def test_deep_json_in_front_is_not_looked_into():
+    for text in (b"[" * 100_000, b'{"a":' * 100_000):
+        assert not urlfrontier.PAGES.looks_like("a", text)
