@@ -61,7 +61,7 @@ _JSON = pa.schema(
 
 
 def looks_like(path: str, text: bytes) -> bool:
-    if text.lstrip(b" \r\n").startswith(HEAD) or _TEXT.match(text):
+    if text.lstrip(b"\r\n").startswith(HEAD) or _TEXT.match(text):
         return True
     first = text.lstrip(b"[ \r\n").split(b"\n", 1)[0]
     return first.startswith(b"{") and all(mark in first for mark in _JSON_MARKS)
