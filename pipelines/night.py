@@ -17,6 +17,7 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines import nightly, partitions, report
+from pipelines.far_apart import long_after, too_early
 from pipelines.options import (
     DAY_MICROSECONDS,
     NightlyOptions,
@@ -109,6 +110,8 @@ class NightOptions:
     logs : dict of str to str
         Patterns of the logs that are given.
     passed : list of str
+    names_night : bool
+        Whether `--as_of` is given.
     """
 
     store: Store
@@ -117,6 +120,7 @@ class NightOptions:
     late_days: int
     logs: dict[str, str]
     passed: list[str]
+    names_night: bool
 
     @property
     def name(self) -> str:
@@ -182,7 +186,8 @@ def parse(argv: Sequence[str]) -> NightOptions:
     logs = {kind: getattr(values, kind) for kind in LOGS if getattr(values, kind)}
     for kind, patterns in logs.items():
         problems += partitions.check_placeholders(kind, patterns)
-    options = NightOptions(Store(values.store or ".", now), as_of_us, *counts.values(), logs, passed)
+    store = Store(values.store or ".", now)
+    options = NightOptions(store, as_of_us, *counts.values(), logs, passed, bool(values.as_of))
     if not values.status:
         arguments = options.arguments(logs, None)
         arguments += [f"--as_of={values.as_of}"] if values.as_of else []
@@ -265,12 +270,7 @@ def _locked(options: NightOptions, say: Callable[[str], None]) -> int:
     last = nights[-1] if nights else None
     repair(store, last)
     if last and options.as_of_us < last.as_of_us:
-        raise OptionsError(
-            [
-                f"--as_of={options.as_of}: the store has a later night, {last.as_of}, that has read the logs "
-                "until then. Give a later instant, or run `recrawl nightly` into a folder of its own"
-            ]
-        )
+        raise OptionsError([too_early(options.as_of, options.as_of_us, nights)])
     if last and options.as_of_us == last.as_of_us:
         warnings = [*store.remove_remains(""), *store.keep(options.keep)]
         say(f"recrawl night: the night of {last.as_of} is committed: nothing to do ({last.folder})")
@@ -320,6 +320,10 @@ def _run_due(options: NightOptions, last: Night | None, say: Callable[[str], Non
     lines, found = _found(options, last, choices)
     for line in lines:
         say(line)
+    early = (
+        [] if last is None else long_after(options.as_of, last, _missed(options, last), options.names_night)
+    )
+    _warn(early, say)
     observations = choices["observations"]
     if last is None and not observations.files and not _has_pages(options):
         say(
@@ -340,7 +344,7 @@ def _run_due(options: NightOptions, last: Night | None, say: Callable[[str], Non
         {
             "as_of": options.as_of,
             "previous": last.name if last else None,
-            "warnings": found,
+            "warnings": [*early, *found],
             **ledger.as_json(),
         },
     )
@@ -386,6 +390,10 @@ def _before(last: Night | None) -> Before | None:
     return Before(last.name, last.as_of_us, last.manifest(), ledger)
 
 
+def _missed(options: NightOptions, last: Night) -> int:
+    return -(-(options.as_of_us - last.as_of_us) // DAY_MICROSECONDS) - 1
+
+
 def _found(
     options: NightOptions, last: Night | None, choices: dict[str, Choice]
 ) -> tuple[list[str], list[str]]:
@@ -394,7 +402,7 @@ def _found(
     if last is None:
         lines[0] += ", the first night"
     else:
-        missed = -(-(options.as_of_us - last.as_of_us) // DAY_MICROSECONDS) - 1
+        missed = _missed(options, last)
         lines[0] += f", after {last.as_of}"
         if missed:
             lines.append(f"  catching up on {missed} missed night{'s' if missed > 1 else ''}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import sys
 import time
@@ -75,10 +76,22 @@ class Clock:
 
 
 def also_on_stderr(command: str, warnings: Sequence[str]) -> None:
-    """Warnings for whom standard output does not reach, such as cron's mail; a terminal shows them once."""
-    if not (sys.stderr.isatty() and sys.stdout.isatty()):
+    """Warnings for whom standard output does not reach, such as cron's mail; they were printed there.
+
+    Where both lead to one terminal, file or pipe they stand there already.
+    """
+    if not _lead_to_one(sys.stdout, sys.stderr):
         for warning in warnings:
             print(f"recrawl {command}: WARNING: {warning}", file=sys.stderr)
+
+
+def _lead_to_one(one: TextIO, other: TextIO) -> bool:
+    if one.isatty() and other.isatty():
+        return True
+    try:
+        return os.path.sameopenfile(one.fileno(), other.fileno())
+    except (OSError, ValueError):  # a stream without a file, or a closed one
+        return False
 
 
 @contextmanager
@@ -128,13 +141,20 @@ _DATES = {
     "future_lastmod": "later than --as_of",
 }
 
-# What one more crawl a day is worth, by what pages are weighted with.
+# What one more crawl a day would do, by what pages are weighted with.
 _GAINS = {
-    "clicks": "more clicks a day would find a fresh page",
-    "impressions": "more impressions a day would be of a fresh page",
-    "importance": "more of the sum of importance would be fresh",
-    "equal": "more pages would be fresh at any time",
+    "clicks": "bring {} more clicks a day to a fresh page",
+    "impressions": "bring {} more impressions a day to a fresh page",
+    "importance": "add {} to the importance of fresh pages",
+    "equal": "keep {} more pages fresh",
 }
+
+
+def weights_of(manifest: dict[str, Any]) -> str:
+    """What pages are weighted with; equal where no page has an importance of its own."""
+    weight_by = str(manifest["weight_by"])
+    alike = manifest.get("weights_alike") or not manifest["options"].get("pages")
+    return "equal" if weight_by == "importance" and alike else weight_by
 
 
 def _n(value: float) -> str:
@@ -209,7 +229,7 @@ def _judged(judged: dict[str, Any]) -> str:
     if judged["ratio"] is not None:
         text += f" (ratio {judged['ratio']:.2f} +- {judged['ratio_95'][1] - judged['ratio']:.2f})"
     fresh = judged["freshness_of_time"]
-    text += f"; fresh {fresh['realised']:.2f} of the time, {fresh['predicted']:.2f} predicted"
+    text += f"; fresh {fresh['realised']:.2f} of the time on these pages, {fresh['predicted']:.2f} predicted"
     return text + ("; few pages had been seen twice, so by priors" if judged.get("from_priors") else "")
 
 
@@ -390,15 +410,17 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
         ),
     )
     search = manifest["search"]
+    weight_by = weights_of(manifest)
+    gain = _GAINS[weight_by].format(f"{manifest['multiplier']:.6g}")
     row(
         "multiplier",
-        f"{manifest['multiplier']:.6g} {_GAINS[manifest['weight_by']]} with one more crawl a day "
-        f"({search['status']} after {search['rounds']} rounds)",
+        f"one more crawl a day would {gain} ({search['status']} after {search['rounds']} rounds)",
     )
     if manifest["expected_freshness"] is not None:
         row(
             "expected freshness",
-            f"{manifest['expected_freshness']:.4f} weighted by {manifest['weight_by']}; "
+            f"{manifest['expected_freshness']:.4f} over all pages"
+            f"{'' if weight_by == 'equal' else f', weighted by {weight_by}'}; "
             f"{manifest['expected_freshness_uniform']:.4f} if all pages had one rate and no limits",
         )
     if signals is not None and signals["sources"] and signals["expected_freshness"] is not None:

@@ -415,8 +415,9 @@ def make_manifest(
     hosts = sorted((h for r in reports for h in r.hosts_at_limit), key=lambda h: (-h[0], h[1]))
     change = learned.change
     status, reason = status_of(counters, result)
+    n_pages = counters.get("pages_known", 0)
     unspent = result.unspent_reason
-    if unspent and not counters.get("pages_known", 0):  # of which the search has nothing to say
+    if unspent and not n_pages:  # of which the search has nothing to say
         unspent = "no page is known"
     return {
         "status": status,
@@ -431,6 +432,8 @@ def make_manifest(
         "expected_freshness_crawled": share([r.crawled_fresh_weight for r in reports], crawled),
         "expected_freshness_uniform": share([r.uniform_fresh_weight for r in reports]),
         "weight_by": learned.weight,
+        # Each page weighs 1, as where no importance is given.
+        "weights_alike": learned.weight in ("importance", "equal") and math.isclose(weight, n_pages),
         "search": asdict(result) | {"status": result.status.value, "bracket": [result.low, result.high]},
         "prior": {
             "change_rate_shape": change.shape,

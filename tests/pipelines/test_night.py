@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -126,6 +127,43 @@ def test_a_night_before_the_last_one_is_refused(store, job):
     assert early.code == cli.EXIT_USAGE and len(job.calls) == 1
     assert "--as_of=2026-06-02T00:00:00Z" in early.complaints and "2026-06-03T00:00:00Z" in early.complaints
     assert store.current() == N2
+    assert "keeps no night before" in early.complaints and "another --store" in early.complaints
+
+
+def test_the_refusal_of_an_earlier_night_names_what_undoes_a_mistake(store, job, monkeypatch):
+    """A run without `--as_of` on a store of the past takes the last midnight of today."""
+    assert store.run(midnight(1)).code == 0
+    set_clock(monkeypatch, "2026-11-28T12:00:00Z")
+    assert store.run(None).code == 0
+    refused = store.run(midnight(2))
+    mistake = store.root / "nights" / "20261128T000000Z" / "manifest.json"
+    assert refused.code == cli.EXIT_USAGE and f"delete {mistake}: " in refused.complaints
+    assert "then the night of 2026-06-02T00:00:00Z is the last one again" in refused.complaints
+    mistake.unlink()
+    assert store.run(midnight(2)).code == 0
+    assert store.committed() == [N1, N2] and job.calls[-1].state == job.calls[1].state
+    assert "day-1.jsonl" in job.given() and "day-0.jsonl" not in job.given()
+
+
+@pytest.mark.parametrize(("day", "named"), [(17, False), (180, True), (180, False)])
+def test_a_night_long_after_the_last_one_says_so_before_it_is_run(day, named, store, job, monkeypatch):
+    assert store.run(midnight(1)).code == 0
+    set_clock(monkeypatch, midnight(day))
+    said = []
+    job.before = lambda: said.append(sys.stdout.getvalue() + sys.stderr.getvalue())
+    late = store.run(midnight(day) if named else None)
+    assert late.code == 0 and store.current() != N1  # after an outage nobody need be there
+    words = f"{day - 2} nights were missed since 2026-06-02T00:00:00Z"
+    assert (words in said[0]) and (words in late.complaints) and "stop it now" in said[0]
+    assert ("--as_of is not given" in said[0]) is not named
+    assert words in store.run(None, "--status").printed
+
+
+def test_an_outage_of_two_weeks_is_no_mistake(store, job, monkeypatch):
+    store.run(midnight(1))
+    set_clock(monkeypatch, midnight(16))
+    late = store.run(None)
+    assert "catching up on 14 missed nights" in late.printed and "were missed" not in late.complaints
 
 
 def test_missed_nights_are_caught_up_on_in_one(store, job):

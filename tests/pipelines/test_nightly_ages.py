@@ -25,10 +25,13 @@ def test_the_night_is_before_the_dump(tmp_path):
     assert early.code == 0 and "6 on 1 host, 6 never crawled" in early.printed
     (text,) = early.manifest["warnings"]
     assert text.startswith("all 30 rows of the crawl log are later than --as_of")
+    assert early.manifest["weights_alike"] and " more pages fresh (" in early.printed  # a list of URLs
 
 
 def test_the_night_is_long_after_the_log(tmp_path):
-    late = nightly(tmp_path, observations=ROWS, as_of="2027-07-01T00:00:00Z")
+    pages = [{"url": ROWS[0]["url"], "importance": 2}]
+    late = nightly(tmp_path, observations=ROWS, pages=pages, as_of="2027-07-01T00:00:00Z")
+    assert not late.manifest["weights_alike"] and " over all pages, weighted by importance; " in late.printed
     (text,) = late.manifest["warnings"]
     assert late.code == 0 and "of 2026-06-25, 371 days before --as_of. Right for an archive" in text
     assert "; the newest of 2026-06-25, 371 days before --as_of\n" in late.printed
