@@ -49,6 +49,7 @@ EXIT_HELP = "exit codes: 0 done; 1 failed; 2 options or inputs wrong."
 DEFAULT_POLICIES = (
     "recrawl",
     "recrawl+signals",
+    "recrawl+equal",
     "uniform",
     "change-weighted",
     "click-weighted",
@@ -78,6 +79,12 @@ OWN = (
     "results.json",
     *output_folder.pictures(f"freshness-{weights}" for weights in WEIGHTS),
 )
+NEEDS = {
+    "signals": "--signals",
+    "metadata": "--pages with columns of metadata",
+    "impressions": "--requests with impressions",
+    "weights": "weights that differ, from --requests, --pages or --weights=zipf",
+}
 KINDS = ("changes", "observations", "requests", "signals", "pages")
 
 
@@ -157,7 +164,7 @@ def add_choices(parser: argparse.ArgumentParser, policies: Sequence[str]) -> Non
         default="0.4",
         help="share of the nights not scored (default %(default)s)",
     )
-    add("--against", metavar="NAME", default="recrawl", help="policy to compare with (default %(default)s)")
+    add("--against", metavar="NAME", help="policy to compare with (default: the first of --policies)")
     add("--seed", metavar="N", default="0", help="of changes that a log cannot show (default %(default)s)")
     add("--workers", metavar="N", help="processes on this machine (default: cores)")
     add("--output", metavar="DIR", required=True, help="folder for the results")
@@ -177,6 +184,8 @@ class Settings:
     inputs : tuple of Input
     budgets : tuple of float
         Empty: parts of the rate that the inputs have.
+    against : str
+        Empty: the first of the policies that the inputs allow.
     """
 
     inputs: tuple[Input, ...]
@@ -227,11 +236,11 @@ class Settings:
             check.number("draws", 1, 1000, "draws"),
             check.number("repetitions", 1, 1000, "repetitions"),
             check.value(f"--warm_up={parsed.warm_up}", parsed.warm_up, 0.0, 0.9, "share of nights"),
-            parsed.against,
+            parsed.against or "",
             check.workers,
             not parsed.no_plots,
         )
-        if settings.against not in settings.policies:
+        if settings.against and settings.against not in settings.policies:
             check.problems.append(
                 f"--against={settings.against}: not among --policies: add it there, or give another "
                 f"--against{near(settings.against, settings.policies)}"
@@ -285,6 +294,23 @@ def scorings_of(settings: Settings, replayed: Replayed) -> list[Any]:
     return weightings(list(names), settings.draws, settings.repetitions)
 
 
+def _against(settings: Settings, replayed: Replayed) -> str:
+    """The policy to compare with.
+
+    Raises
+    ------
+    ReplayError
+        The inputs do not allow it, or any policy at all.
+    """
+    allowed = available(replayed.world, settings.policies, scorings_of(settings, replayed))
+    if allowed and (not settings.against or settings.against in allowed):
+        return settings.against or allowed[0]
+    wanted = (settings.against,) if settings.against else settings.policies
+    lacks = "; ".join(dict.fromkeys(f"{p} needs {NEEDS[POLICIES[p].needs]}" for p in wanted))
+    option = "against" if settings.against else "policies"
+    raise ReplayError(f"--{option}: {lacks}. Give that, or another policy")
+
+
 class _Fits:
     """Whether a world fits the options; plain data, it travels to workers."""
 
@@ -322,13 +348,14 @@ class _Fits:
                     f"--budgets={budget:g}: less than one crawl in the scored nights; give at least "
                     f"{ROOM / held.sum():.2g}"
                 )
+        _against(settings, replayed)
 
 
 def make_trials(settings: Settings, replayed: Replayed) -> Iterator[Trial]:
     """All runs of a backtest."""
     if replayed.problem:
         return
-    names = available(replayed.world, settings.policies)
+    names = available(replayed.world, settings.policies, scorings_of(settings, replayed))
     budgets = budgets_of(settings, replayed.facts, least_budget(replayed, settings.warm_up))
     yield from trials(names, budgets, scorings_of(settings, replayed))
 
@@ -367,7 +394,7 @@ class WriteResults(beam.DoFn):
             "start": format_instant(replayed.world.start_us),
             "end": format_instant(replayed.world.end_us),
             "scored_from": format_instant(begin),
-            "options": self._settings.published(),
+            "options": self._settings.published() | {"against": _against(self._settings, replayed)},
         }
         yield write_json(output, "results.json", about)
 
@@ -456,11 +483,17 @@ def run_pipeline(settings: Settings, beam_arguments: Sequence[str], **parts: Any
         raise ReplayError(found["problem"])
 
 
+def compared_with(folder: str) -> str:
+    """The policy that the results of a folder are compared with."""
+    return str(read_json(FileSystems.join(folder, "results.json"))["options"]["against"])
+
+
 def run(parsed: argparse.Namespace, beam_arguments: Sequence[str] = ()) -> int:
     """Run the command; returns the exit code."""
     settings = Settings.of(parsed)
     run_pipeline(settings, beam_arguments)
-    print(backtest_report.report(settings.output, settings.against))
+    against = compared_with(settings.output)
+    print(backtest_report.report(settings.output, against))
     if settings.plots:
-        show_pictures(settings.output, lambda: backtest_report.draw(settings.output, settings.against))
+        show_pictures(settings.output, lambda: backtest_report.draw(settings.output, against))
     return 0

@@ -112,8 +112,9 @@ class _Questions:
                 f"--most={self._most:g}: less than one crawl in the scored nights; give at least {least:.2g}"
             )
         low, high = self.range(replayed.facts, least)
-        for policy in available(replayed.world, settings.policies):
-            for weighting in scorings_of(settings, replayed):
+        scorings = scorings_of(settings, replayed)
+        for policy in available(replayed.world, settings.policies, scorings):
+            for weighting in scorings:
                 yield Question(policy, weighting, self._targets, low, high)
 
     def range(self, facts: Facts, least: float) -> tuple[float, float]:
@@ -243,7 +244,7 @@ def run(parsed: argparse.Namespace, beam_arguments: Sequence[str] = ()) -> int:
         play=FindBudgets(settings.warm_up),
         write=WriteFrontier(settings),
     )
-    print(report(settings.output, settings.against))
+    print(report(settings.output, backtest.compared_with(settings.output)))
     if settings.plots:
         show_pictures(settings.output, lambda: pictures(settings.output))
     return 0

@@ -18,7 +18,18 @@ from pipelines import __version__, output_folder, report, simulate_report
 from pipelines.experiment import Checks, near, run_here, show_pictures, write_table
 from pipelines.options import OptionsError
 from pipelines.result_schemas import OVER_TIME, SIMULATION
-from policies.simulation.drawn import CLICKS, GAMMA, MOST_SEED, OFFERS, REQUESTS, UNIFORM, WORLDS, ZIPF, Model
+from policies.simulation.drawn import (
+    CLICKS,
+    EQUAL,
+    GAMMA,
+    MOST_SEED,
+    OFFERS,
+    REQUESTS,
+    UNIFORM,
+    WORLDS,
+    ZIPF,
+    Model,
+)
 from policies.simulation.experiments import BASELINE
 from transforms.backtesting import POLICIES
 from transforms.simulating import TOLD, WINDOWS, Failed, Outcome, Plan, RunCells, cells, is_told
@@ -314,6 +325,8 @@ def _missing(policy: str, model: Model) -> str:
     needs = POLICIES[policy].needs if policy in POLICIES else ""
     if needs == "signals" and model.recall is None:
         return "there are none with --signals=none: use true or noisy, or leave it out"
+    if needs == "weights" and model.requests == EQUAL:
+        return "all pages weigh alike with --requests=equal: take others, or leave it out"
     if needs in ("metadata", "impressions") and model.kind != OFFERS:
         return f"the world {model.kind} has no {needs}: use --world=offers, or leave it out"
     return ""

@@ -7,7 +7,7 @@ is one element of a Beam pipeline; its result depends on nothing but the world a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import apache_beam as beam
@@ -143,7 +143,8 @@ class Policy:
     run : callable
         From `Setting` to `Crawls`.
     needs : str
-        What a world must have: "signals", "metadata", "impressions" or nothing.
+        What a world must have: "signals", "metadata", "impressions" or nothing; "weights": weights that score
+        and are not all equal.
     reference : bool
         Whether it knows what no crawler can know.
     """
@@ -163,6 +164,10 @@ def _job(mode: type[Mode], siblings: str, groups: bool, s: Setting, sequencer: s
     columns = tuple(sorted(s.world.metadata)) if groups else ()
     options = JobOptions(siblings, group_columns=columns, sequencer=sequencer)
     return JobNights(s.world, mode(s.world), s.budget, s.weight, options, foretell=False)
+
+
+def _told_no_weights(planner: Callable[[Setting], Planner], s: Setting) -> Planner:
+    return planner(replace(s, weight=np.ones(len(s.world))))
 
 
 def _learned(s: Setting) -> Estimates:
@@ -235,6 +240,12 @@ POLICIES: dict[str, Policy] = {
     "recrawl+signals": _policy(
         "with change signals", partial(_job, LearnedTrust, "auto", False), needs="signals"
     ),
+    "recrawl+equal": _policy(
+        "with --weight_by=equal: it is not told what pages weigh, by which it is scored",
+        partial(_told_no_weights, partial(_job, Mode, "auto", False)),
+        weighs=False,
+        needs="weights",
+    ),
     "recrawl+greedy": _policy(
         "with --sequencer=greedy: the page whose crawl is worth most",
         partial(_job, Mode, "auto", False, sequencer="greedy"),
@@ -290,13 +301,14 @@ POLICIES: dict[str, Policy] = {
 }
 
 
-def available(world: World, names: Iterable[str]) -> list[str]:
-    """Those of some policies for which a world has what they need."""
+def available(world: World, names: Iterable[str], scorings: Iterable[Weighting]) -> list[str]:
+    """Those of some policies for which a world, and the weights that score, have what they need."""
     has = {
         "": True,
         "signals": len(world.signals) > 0,
         "metadata": bool(world.metadata),
         "impressions": "impressions" in world.weights,
+        "weights": any(w.name != EQUAL for w in scorings),
     }
     return [name for name in names if has[POLICIES[name].needs]]
 

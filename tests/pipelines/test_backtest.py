@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import json
 from pathlib import Path
 
 import numpy as np
@@ -144,8 +145,23 @@ def test_the_budget_for_a_target(changes: Path, tmp_path: Path, capsys: pytest.C
     assert [r["accuracy"] for r in checked if r["policy"] == "uniform"] == pytest.approx([0.55], abs=0.01)
 
 
+def test_compared_with_the_first_policy_that_the_inputs_allow(
+    changes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    common = [f"--changes={changes}", *window(), "--workers=1", "--no_plots", f"--output={tmp_path}"]
+    assert run("frontier", "--target", "0.4", *common, "--policies", "sitemap", "uniform") == 0
+    assert json.loads((tmp_path / "results.json").read_text())["options"]["against"] == "uniform"
+    assert "\nuniform" in capsys.readouterr().out
+    assert run("backtest", *common, "--policies", "sitemap") == 2
+    assert "--policies: sitemap needs --signals. Give that, or another policy" in capsys.readouterr().err
+    both = ["--policies", "uniform", "recrawl+equal", "--against=recrawl+equal"]
+    assert run("backtest", *common, *both) == 2
+    assert "--against: recrawl+equal needs weights that differ, from --requests" in capsys.readouterr().err
+
+
 def test_all_that_is_wrong_with_the_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--budgets", "0", "x", "--policies", "uniform", "nutch", "--weights=fame", "--draws=0"]
+    options.append("--against=recrawl")
     assert run("backtest", *options, "--warm_up=2", "--start=soon", "--oops", f"--output={tmp_path}") == 2
     text = capsys.readouterr().err
     for part in (

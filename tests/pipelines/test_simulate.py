@@ -178,6 +178,10 @@ def test_wrong_options_are_told_together(tmp_path: Path, capsys: pytest.CaptureF
         (["--world=offers", "--policies", "BASELINE"], "--policies: BASELINE: exact for changes at random"),
         (["--signals=none", "--recall=1,1"], "--recall: no use with --signals=none: use true or noisy"),
         (["--signals=none", "--policies", "sitemap"], "--policies: sitemap: there are none with --signals"),
+        (
+            ["--requests=equal", "--policies", "recrawl+equal"],
+            "recrawl+equal: all pages weigh alike with --requests=equal: take others",
+        ),
         (["--policies", "recrawl+groups"], "recrawl+groups: the world uniform has no metadata: use --world"),
         (["--policies", "LDS", "--against=LSD"], "--against=LSD: not among --policies; did you mean LDS?"),
         (["--policies", ","], "--policies: names nothing"),

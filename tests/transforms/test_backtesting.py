@@ -182,13 +182,23 @@ def test_rules_are_those_of_the_simulator(world: World) -> None:
 
 
 def test_what_worlds_allow(world: World) -> None:
-    names = available(world, POLICIES)
+    names = available(world, POLICIES, EQUAL)
+    assert set(available(world, POLICIES, [*EQUAL, Weighting("zipf")])) - set(names) == {"recrawl+equal"}
     assert set(POLICIES) - set(names) == {
+        "recrawl+equal",
         "recrawl+groups",
         "recrawl+signals",
         "sitemap",
         "impression-weighted",
     }
+
+
+def test_what_weights_are_worth(world: World) -> None:
+    """Of two jobs that are scored by Zipf weights one does not know them: it crawls as for equal ones."""
+    zipf = (Weighting("zipf"),)
+    told, untold = (play(world, Trial(name, 0.3, zipf))[0] for name in ("recrawl", "recrawl+equal"))
+    assert untold.offer_freshness == play(world, Trial("recrawl", 0.3, EQUAL))[0].offer_freshness
+    assert told.accuracy > untold.accuracy + 0.05 and told.offer_freshness < untold.offer_freshness
 
 
 def test_signals_put_to_use() -> None:
