@@ -137,4 +137,5 @@ def _tell(parsed: argparse.Namespace, found: Exported) -> None:
         )
     for reason, n in sorted(found.rejected.items()):
         example = next((url for why, url in found.samples if why == reason), "")
+        example = example if len(example) <= 120 else f"{example[:120]}..."
         print(f"recrawl: {n:,} rejected, {reason}: such as {example!r}", file=sys.stderr)

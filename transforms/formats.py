@@ -126,7 +126,13 @@ def plan(file: InputFile, kind: str = "", how: How | None = None) -> list[Split]
     if form == dialects.AUTO:
         form = dialects.detect(kind, file.path, text)
     if form is None or form == dialects.CANONICAL:
-        form = sniff(file.path, head, text)
+        try:
+            form = sniff(file.path, head, text)
+        except InputError:
+            for other in sorted({k for k, _ in dialects.dialects()} - {kind, ""}):
+                if found := dialects.detect(other, file.path, text):
+                    raise InputError(f"{file.path}: this is {found}; give it to --{other}") from None
+            raise
     if form in JSON_LINES:
         check_lines(file.path, text)
     dialect = dialects.dialects().get((kind, form))

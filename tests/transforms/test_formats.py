@@ -282,3 +282,19 @@ def test_what_is_utf8():
     """Of bytes whether they are, of a text whether it can be written so."""
     assert all(map(formats.is_utf8, ("", b"", "é\0", "é".encode())))
     assert not any(map(formats.is_utf8, ("\ud800", "a\udce9", b"\xe9", "é".encode()[:1])))
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "said"),
+    [
+        ('192.0.2.1 - - [01/Jan/2026:00:00:00 +0000] "GET / HTTP/1.1" 200 5 "-" "Firefox"\n', "observations",
+         "this is access_log; give it to --requests"),
+        ("2026-01-01T02:03:05.010Z   200   5120 https://a.test/ L - text/html #012 20260101020304500+310 - - -\n",
+         "requests", "this is heritrix; give it to --observations"),
+        ("words and words\n", "observations", "not Parquet, Avro, JSON Lines or CSV"),
+    ],
+)  # fmt: skip
+def test_a_file_that_belongs_to_another_option_says_which(tmp_path, text, kind, said):
+    (tmp_path / "file").write_text(text)
+    with pytest.raises(InputError, match=said):
+        formats.plan(InputFile(str(tmp_path / "file"), len(text)), kind)

@@ -72,6 +72,11 @@ class _Log:
 
     def _said(self, line: bytes, number: int) -> tuple[list[str], bytes]:
         """Fields and date after a directive."""
+        if b"\r" in line.rstrip(b"\r"):
+            raise InputError(
+                f"{self._path}: line {number} has carriage returns without line feeds behind them; "
+                "rewrite it: tr '\\r' '\\n' < FILE"
+            )
         if date := _DATE.match(line):
             return self._fields, date[1]
         if not line.startswith(b"#Fields:"):

@@ -159,6 +159,13 @@ def test_nothing_depends_on_where_a_block_begins(size: int, tmp_path: Path, monk
     assert whole.rows and whole.rejected
 
 
+def test_a_log_of_carriage_returns_alone_is_refused(tmp_path: Path):
+    """All of it would be one directive, and no row."""
+    text = "#Version: 1.0\r#Fields: date time cs-method cs-uri-stem sc-status\r2026-01-01 00:00:00 GET / 200\r"
+    with pytest.raises(InputError, match="line 1 has carriage returns"):
+        read(write(tmp_path, text), "requests", "w3c", requests_site="https://site.test")
+
+
 _BITS = st.sampled_from(
     [b'"', b" ", b"\t", b"#", b"\n", b"\r", b"#Fields: date time cs-method", b"-", b"\xff\x00"]
 )
@@ -172,7 +179,7 @@ def test_any_bytes_are_accounted_for(tmp_path: Path, data: bytes):
     try:
         found = read(path, "requests", "w3c", requests_site="https://site.test")
     except InputError as e:
-        assert "fields" in str(e)
+        assert "fields" in str(e) or "carriage returns" in str(e)
         return
     lines = [text for text in data.removeprefix(b"\xef\xbb\xbf").split(b"\n") if text.strip(b" \t\r\x0b\x0c")]
     assert found.lines == len([text for text in lines if not text.startswith(b"#")])
