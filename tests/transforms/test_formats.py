@@ -289,7 +289,7 @@ def test_what_is_utf8():
     [
         ('192.0.2.1 - - [01/Jan/2026:00:00:00 +0000] "GET / HTTP/1.1" 200 5 "-" "Firefox"\n', "observations",
          "this is access_log; give it to --requests"),
-        ("2026-01-01T02:03:05.010Z   200   5120 https://a.test/ L - text/html #012 20260101020304500+310 - - -\n",
+        ("2026-01-01T02:03:05.010Z 200 5120 https://a.test/ L - text/html #012 20260101020304500+310 - - -\n",
          "requests", "this is heritrix; give it to --observations"),
         ("words and words\n", "observations", "not Parquet, Avro, JSON Lines or CSV"),
     ],
