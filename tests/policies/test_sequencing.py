@@ -265,6 +265,23 @@ def test_all_due_at_once_makes_no_spike():
         assert np.diff(np.sort(result.due_offset_us[host])).min() >= gap
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_gaps_move_a_day_by_one_crawl_and_any_stretch_by_nine(seed):
+    """Of a week in one shard with hosts that their gaps fill: against the slots, so against the budget."""
+    rng = np.random.Generator(np.random.Philox(key=seed))
+    week, slots = 7 * DAY_US, 1500 + 4000 * seed
+    hosts, gap = np.arange(0, 121, 20), np.array([600, 1200, 20, 7, 0, 0]) * SECOND_US
+    rate = np.repeat([200.0, 8.0, 4.0, 2.0, 1.0, 0.5], 20) * rng.random(120)
+    result = night(make(rate, 3.0 * rng.random(120), host_start=hosts, host_gap_us=gap), slots, week)
+    assert result.counters["moved"] > 900 and result.counters["empty"] == 0
+    offsets = slot_offsets_us([slots], 0, week)
+    at = np.arange(0, week + 1, 10 * SECOND_US)
+    ahead = np.searchsorted(result.due_offset_us, at) - np.searchsorted(offsets, at)
+    whole = at % BIN_US == 0
+    assert ahead[whole].min() == -1 and ahead[whole].max() == 0
+    assert ahead.min() == -1 and ahead.max() <= 8
+
+
 def test_budget_above_what_a_host_allows_stays_unspent():
     gap = 10 * SECOND_US
     result = night(make(np.full(50, 200.0), 1.0, host_start=[0, 50], host_gap_us=[gap]), 10_000, HOUR_US)
