@@ -222,13 +222,17 @@ def _batches(path: str, source: Any, columns: pa.Schema, batch_rows: int) -> Ite
 
 def _read(path: str, columns: pa.Schema) -> pa.Table:
     local = local_path(path)
+    # A file of Python's is not read by threads that may still hold parts of it after this returns: one that
+    # gives them back while Python shuts down aborts the process, and `export` ends soon after it has read.
+    threads = local is not None
     with open_file(path) if local is None else pa.OSFile(local) as source:
         if path.endswith(".parquet"):
             file = pq.ParquetFile(source)
-            return file.read([n for n in columns.names if n in file.schema_arrow.names])
+            wanted = [n for n in columns.names if n in file.schema_arrow.names]
+            return file.read(wanted, use_threads=threads)
         if path.endswith(".avro"):
             return _read_avro(source, columns.names)
-        return (_read_jsonl if path.endswith(".jsonl") else _read_csv)(source, columns)
+        return (_read_jsonl if path.endswith(".jsonl") else _read_csv)(source, columns, threads)
 
 
 def _read_avro(source: Any, names: Sequence[str]) -> pa.Table:
@@ -253,11 +257,11 @@ def _text(field: pa.Field) -> pa.Field:
     return field.with_type(pa.string()) if pa.types.is_timestamp(field.type) else field
 
 
-def _read_jsonl(source: Any, columns: pa.Schema) -> pa.Table:
+def _read_jsonl(source: Any, columns: pa.Schema, threads: bool) -> pa.Table:
     known = pa.schema([_text(f) for f in columns])
     found = pyarrow.json.read_json(
         source,
-        pyarrow.json.ReadOptions(block_size=_BLOCK_BYTES),
+        pyarrow.json.ReadOptions(use_threads=threads, block_size=_BLOCK_BYTES),
         pyarrow.json.ParseOptions(explicit_schema=known, unexpected_field_behavior="ignore"),
     )
     # A column that the file does not have comes as nulls.
@@ -265,7 +269,7 @@ def _read_jsonl(source: Any, columns: pa.Schema) -> pa.Table:
     return found.drop_columns(absent)
 
 
-def _read_csv(source: Any, columns: pa.Schema) -> pa.Table:
+def _read_csv(source: Any, columns: pa.Schema, threads: bool) -> pa.Table:
     convert = pyarrow.csv.ConvertOptions(
         column_types={f.name: _text(f).type for f in columns},
         strings_can_be_null=True,
@@ -273,7 +277,7 @@ def _read_csv(source: Any, columns: pa.Schema) -> pa.Table:
     )
     found = pyarrow.csv.read_csv(
         source,
-        pyarrow.csv.ReadOptions(block_size=_BLOCK_BYTES),
+        pyarrow.csv.ReadOptions(use_threads=threads, block_size=_BLOCK_BYTES),
         pyarrow.csv.ParseOptions(newlines_in_values=True),
         convert,
     )
