@@ -98,7 +98,7 @@ def test_a_record_is_held_against_three_times_the_pace_of_its_host():
 
 
 def test_without_a_price_it_must_surprise_at_thirty_times_the_pace():
-    """A home page that changes daily, found changed at gaps of 2 to 8 days, among pages that hardly change."""
+    """A home page that changes daily, found changed at gaps of 2 to 8 days, where others hardly change."""
     gaps = np.linspace(2.0, 8.0, 38)
     assert _surprising(gaps, 0.05) and not _surprising(gaps, 0.05, limit=np.inf)
     assert _surprising(gaps / 40, 0.05, limit=np.inf)

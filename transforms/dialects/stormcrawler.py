@@ -24,12 +24,14 @@ from transforms.times import parse_times
 
 DISCOVERED, FETCH_ERROR, ERROR, REDIRECTION = "DISCOVERED", "FETCH_ERROR", "ERROR", "REDIRECTION"
 STATUSES = (DISCOVERED, "FETCHED", FETCH_ERROR, ERROR, REDIRECTION)
+NO_STATUS = ""
 _MARKS = re.compile(rb'"status"\s*:\s*"(?:' + "|".join(STATUSES).encode() + rb')"')
 _MORE_MARKS = re.compile(rb'"(?:nextFetchDate|_source)"\s*:|"metadata"\s*:\s*\{')
 _LISTS = pa.list_(pa.string())
 PLANNED = ("recrawl%2Ereason", "recrawl.reason")
 """What `recrawl export` sets and a fetch removes: until then the due date is recrawl's own."""
-# Always kept, and gone with the next fetch that works: so also where, as in URLFrontier, there is no status.
+# Always kept, and gone with the next fetch that works: all that tells of one where there is no status, as in
+# URLFrontier.
 _FAILURES = ("fetch%2Eerror%2Ecount", "fetch.error.count")
 METADATA = (
     "fetch%2EstatusCode",
@@ -171,7 +173,7 @@ def rows_of_state(
     line: NDArray[np.int64],
     known: NDArray[np.bool_],
 ) -> Iterator[Block]:
-    """Rows of pages by what a store says of them; `known` are those that are sound."""
+    """Rows of pages by what a store says of them (`NO_STATUS`: nothing); `known` are those that are sound."""
     new = known & np.asarray(pc.equal(status, DISCOVERED).fill_null(False))
     source.leave_out("never_fetched", int(new.sum()))
     due, bad_due = parse_times(next_fetch)
@@ -199,7 +201,7 @@ def rows_of_state(
     keep = pa.array(known & ~new & timed)
     failed = pc.or_(
         pc.is_in(status, pa.array([FETCH_ERROR, ERROR])),
-        pc.or_(*(metadata[name].is_valid() for name in _FAILURES)),
+        pc.and_(pc.equal(status, NO_STATUS), pc.or_(*(metadata[name].is_valid() for name in _FAILURES))),
     )
     moved = pc.equal(status, REDIRECTION)
     usual = pc.if_else(failed, str(_NO_ANSWER), pc.if_else(moved, "301", "200"))

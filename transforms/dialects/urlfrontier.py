@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from transforms.dialects import Dialect, Source
 from transforms.dialects.json_rows import parse
-from transforms.dialects.stormcrawler import METADATA, first_of, rows_of_state
+from transforms.dialects.stormcrawler import METADATA, NO_STATUS, first_of, rows_of_state
 from transforms.dialects.tables import pages_of
 from transforms.formats import Block
 from transforms.normalise import rejected_rows
@@ -137,7 +137,7 @@ def _rows(source: Source, block: bytes, line: int) -> Iterator[Block]:
     )
     # 0 is how URLFrontier says that a page is never due.
     due = pc.if_else(pc.equal(due, "0"), None, due)
-    status = pa.array(["FETCHED"]).take(pa.array(np.zeros(len(there), np.int64)))
+    status = pa.repeat(NO_STATUS, len(there))
     url = pc.struct_field(info, "url")
     yield from rows_of_state(source, url, status, due, metadata, records.line, there)
 

@@ -84,9 +84,12 @@ def test_what_an_earlier_fetch_left_behind_is_not_of_one_that_failed_or_was_redi
         status("https://shop.test/2", "ERROR", fetch_statusCode="304", **left),
         status("https://shop.test/3", "FETCH_ERROR", fetch_statusCode="503", **left),
         status("https://shop.test/4", "REDIRECTION", fetch_statusCode="301", **left),
+        # A status says more than a count that somebody forgot to remove.
+        status("https://shop.test/5", "FETCHED", fetch_statusCode="200", **left)
+        | {"metadata": {"fetch%2Eerror%2Ecount": ["2"], "fetch%2EstatusCode": ["200"], **left}},
     ]
     found = read(write(tmp_path, "".join(json.dumps(d) + "\n" for d in documents)))
-    assert [r["status"] for r in found.rows] == [599, 599, 503, 301]
+    assert [r["status"] for r in found.rows] == [599, 599, 503, 301, 200]
     assert not any(r["not_modified"] for r in found.rows)
     assert found.rows[3]["digest_hash"] is None
 
