@@ -161,7 +161,9 @@ def test_nothing_depends_on_where_a_block_begins(size: int, tmp_path: Path, monk
 
 def test_a_log_of_carriage_returns_alone_is_refused(tmp_path: Path):
     """All of it would be one directive, and no row."""
-    text = "#Version: 1.0\r#Fields: date time cs-method cs-uri-stem sc-status\r2026-01-01 00:00:00 GET / 200\r"
+    text = (
+        "#Version: 1.0\r#Fields: date time cs-method cs-uri-stem sc-status\r2026-01-01 00:00:00 GET / 200\r"
+    )
     with pytest.raises(InputError, match="line 1 has carriage returns"):
         read(write(tmp_path, text), "requests", "w3c", requests_site="https://site.test")
 
