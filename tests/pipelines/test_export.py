@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from pipelines.cli import main
@@ -227,6 +228,26 @@ def test_dates_that_the_docs_put_off_are_no_sign_of_a_fetch(tmp_path, capsys, pe
     found = inspected(capsys, tmp_path / "dump.jsonl")
     said = (found["accepted"], found["last"]) if persisted else (found["accepted"], found["rejected"])
     assert said == ((1, "2026-06-30T05:06:07Z") if persisted else (0, {"no_fetch_time": 1}))
+
+
+ODD = [
+    "https://shop.test/a?x=%22q%22&y=\u00e9",
+    "https://shop.test/\\back'slash",
+    'https://shop.test/"quoted",x',
+]
+
+
+@pytest.mark.parametrize("name", ["stormcrawler", "urlfrontier", "scrapy", "urls", "csv"])
+def test_urls_come_back_as_they_went(tmp_path, capsys, name):
+    """Each export that recrawl reads, too, as the list of pages that it is."""
+    rows = [crawl(url, i) for i, url in enumerate([*ODD, "https://b\u00fccher.test/"])]
+    write_night(tmp_path / "night", [rows])
+    run(capsys, tmp_path / "night", "--to", name, "--output", tmp_path / "out")
+    converted = tmp_path / "converted"
+    arguments = ["convert", f"{tmp_path}/out/*", "--kind", "pages", "--output", str(converted)]
+    assert main(arguments) == 0
+    back = [pq.read_table(path) for path in converted.glob("*.parquet") if path.name != "rejected.parquet"]
+    assert sorted(url for table in back for url in table["url"].to_pylist()) == sorted(r["url"] for r in rows)
 
 
 def test_lists_are_catalogues_once_they_have_a_head(tmp_path, capsys, night):
