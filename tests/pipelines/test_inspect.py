@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pipelines.cli import main
-from pipelines.inspect import _LEFT_OUT
+from pipelines.inspect_report import LEFT_OUT
 from tests.transforms.dialects.test_nutch import DUMP as NUTCH
 from tests.transforms.files import OBSERVATIONS, write_file
 from transforms.bots import REASONS
@@ -211,7 +211,7 @@ def test_every_reason_to_leave_a_row_out_is_spelled_out():
         REASONS[1:]
     )
     assert len(named) > 12
-    assert named <= set(_LEFT_OUT)
+    assert named <= set(LEFT_OUT)
 
 
 @pytest.mark.parametrize("kind", [[], ["--kind", "observations"]])
@@ -265,7 +265,27 @@ def test_robots_files_of_a_call_are_one_block_with_their_delays(tmp_path, capsys
 def test_they_stand_behind_other_files(tmp_path, capsys):
     _robots(tmp_path, {"z.test": "3"})
     (tmp_path / "clicks.csv").write_text("url,day,clicks\nhttps://a.test/,2026-01-01,3\n")
-    (tmp_path / "zz.csv").write_text("url,day,clicks\nhttps://a.test/,2026-01-01,3\n")
+    write_file(tmp_path / "zz.jsonl", OBSERVATIONS)
     assert main(["inspect", str(tmp_path), "--own_user_agent", "OurBot"]) == 0
     said = [line for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")]
-    assert [Path(line).name for line in said] == ["clicks.csv", "zz.csv", "z.test.txt"]
+    assert [Path(line).name for line in said] == ["clicks.csv", "zz.jsonl", "z.test.txt"]
+
+
+def test_files_of_one_format_are_one_block_with_their_sums(tmp_path, capsys):
+    """In any order of their times; pages that several have count once."""
+    texts = {
+        "a.csv": "url,day,clicks\nhttps://a.test/,2026-01-03,3\nhttps://a.test/1,2026-01-04,3\nhttps://a.test/,x,1\n",
+        "b.csv": "url,day,clicks\nhttps://a.test/,2026-01-01,3\nhttps://b.test/,2026-01-02,3\nftp://b.test/,x,1\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    assert main(["inspect", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"{tmp_path}/a.csv to {tmp_path}/b.csv",
+        "  read as    requests, csv: 2 files (or as pages: --kind)",
+        "  rows       6, 4 accepted",
+        "  of         3 pages on 2 hosts, 2026-01-01T00:00:00Z to 2026-01-04T00:00:00Z",
+        "  rejected   1 bad_timestamp, 1 bad_url",
+        f"             {tmp_path}/a.csv: row 4: bad_timestamp: https://a.test/ | day=x",
+        f"             {tmp_path}/b.csv: row 4: bad_url: ftp://b.test/",
+    ]
