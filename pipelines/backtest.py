@@ -22,12 +22,14 @@ from pipelines.result_schemas import BACKTEST, DAYS
 from transforms import schemas
 from transforms.backtesting import (
     EQUAL,
+    NEEDS,
     POLICIES,
     ZIPF,
     PlayTrials,
     Scored,
     Trial,
     available,
+    lacking,
     scored_from,
     trials,
     weightings,
@@ -79,12 +81,6 @@ OWN = (
     "results.json",
     *output_folder.pictures(f"freshness-{weights}" for weights in WEIGHTS),
 )
-NEEDS = {
-    "signals": "--signals",
-    "metadata": "--pages with columns of metadata",
-    "impressions": "--requests with impressions",
-    "weights": "weights that differ, from --requests, --pages or --weights=zipf",
-}
 KINDS = ("changes", "observations", "requests", "signals", "pages")
 
 
@@ -390,6 +386,9 @@ class WriteResults(beam.DoFn):
         about = {
             "recrawl": __version__,
             "facts": facts,
+            "policies_left_out": lacking(
+                replayed.world, self._settings.policies, scorings_of(self._settings, replayed)
+            ),
             "rows": dict(sorted(total.items())),
             "start": format_instant(replayed.world.start_us),
             "end": format_instant(replayed.world.end_us),

@@ -237,6 +237,12 @@ def head(folder: str) -> str:
     why = sorted(facts["left_out"], key=lambda r: (-r[1], r[0]))
     if why:
         lines.append("Pages left out: " + ", ".join(f"{n:,} {reason}" for reason, n in why) + ".")
+    if lacking := about.get("policies_left_out"):  # older results do not say
+        said = "; ".join(
+            f"{' and '.join(p for p in lacking if lacking[p] == what)} without {what}"
+            for what in dict.fromkeys(lacking.values())
+        )
+        lines.append(f"Policies left out: {said}.")
     lines += _unused_rows(about["rows"])
     return "\n".join(lines)
 

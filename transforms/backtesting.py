@@ -301,6 +301,14 @@ POLICIES: dict[str, Policy] = {
 }
 
 
+NEEDS = {
+    "signals": "--signals",
+    "metadata": "--pages with columns of metadata",
+    "impressions": "--requests with impressions",
+    "weights": "weights that differ, from --requests, --pages or --weights=zipf",
+}
+
+
 def available(world: World, names: Iterable[str], scorings: Iterable[Weighting]) -> list[str]:
     """Those of some policies for which a world, and the weights that score, have what they need."""
     has = {
@@ -311,6 +319,13 @@ def available(world: World, names: Iterable[str], scorings: Iterable[Weighting])
         "weights": any(w.name != EQUAL for w in scorings),
     }
     return [name for name in names if has[POLICIES[name].needs]]
+
+
+def lacking(world: World, names: Iterable[str], scorings: Iterable[Weighting]) -> dict[str, str]:
+    """What each of the policies that are not `available` needs."""
+    names = list(names)
+    allowed = available(world, names, scorings)
+    return {name: NEEDS[POLICIES[name].needs] for name in names if name not in allowed}
 
 
 def weightings(names: Sequence[str], draws: int, repetitions: int) -> list[Weighting]:

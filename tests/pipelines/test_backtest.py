@@ -151,7 +151,15 @@ def test_compared_with_the_first_policy_that_the_inputs_allow(
     common = [f"--changes={changes}", *window(), "--workers=1", "--no_plots", f"--output={tmp_path}"]
     assert run("frontier", "--target", "0.4", *common, "--policies", "sitemap", "uniform") == 0
     assert json.loads((tmp_path / "results.json").read_text())["options"]["against"] == "uniform"
-    assert "\nuniform" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "\nuniform" in out and "\nPolicies left out: sitemap without --signals.\n" in out
+    assert run("backtest", *common, "--policies", "recrawl+equal", "uniform", "--budgets=0.3") == 0
+    assert (
+        "\nPolicies left out: recrawl+equal without weights that differ, from --requests, --pages or "
+        "--weights=zipf.\n"
+    ) in capsys.readouterr().out
+    assert run("backtest", *common, "--policies", "uniform", "--budgets=0.3") == 0
+    assert "left out" not in capsys.readouterr().out
     assert run("backtest", *common, "--policies", "sitemap") == 2
     assert "--policies: sitemap needs --signals. Give that, or another policy" in capsys.readouterr().err
     both = ["--policies", "uniform", "recrawl+equal", "--against=recrawl+equal"]

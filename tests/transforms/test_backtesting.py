@@ -19,6 +19,7 @@ from transforms.backtesting import (
     Trial,
     Weighting,
     available,
+    lacking,
     play,
     scored_from,
     trials,
@@ -184,6 +185,8 @@ def test_rules_are_those_of_the_simulator(world: World) -> None:
 def test_what_worlds_allow(world: World) -> None:
     names = available(world, POLICIES, EQUAL)
     assert set(available(world, POLICIES, [*EQUAL, Weighting("zipf")])) - set(names) == {"recrawl+equal"}
+    assert list(lacking(world, ["recrawl+equal", "uniform"], EQUAL)) == ["recrawl+equal"]
+    assert {*lacking(world, POLICIES, iter(EQUAL))} == {*POLICIES} - {*names}
     assert set(POLICIES) - set(names) == {
         "recrawl+equal",
         "recrawl+groups",
