@@ -94,9 +94,9 @@ def check_rejected(counters: dict[str, int], guards: Guards) -> None:
             ((n, k) for k, n in counters.items() if "_rejected_" in k and not k.startswith("sitemaps_")),
             key=lambda item: (-item[0], item[1]),
         )
-        reasons = ", ".join(f"{k.replace('_rejected_', ' ')}: {n}" for n, k in worst[:5])
+        reasons = ", ".join(f"{k.replace('_rejected_', ' ')}: {n:,}" for n, k in worst[:5])
         raise TooManyRejectedError(
-            f"{rejected} of {rows} input rows were rejected ({rejected / rows:.2%}), more than "
+            f"{rejected:,} of {rows:,} input rows were rejected ({rejected / rows:.2%}), more than "
             f"--max_rejected_fraction={guards.max_rejected_fraction:g} allows ({reasons}). They are in "
             "rejected/; mend the input or raise the limit"
         )
@@ -147,11 +147,12 @@ def check_shrink(
     for what, now, then, scheduled in compared:
         expected = then if scheduled is None else min(then, scheduled)
         if now < (1 - MAX_SHRINK) * expected:
-            asked = "" if scheduled is None else f", of {scheduled:.0f} that were scheduled"
+            asked = "" if scheduled is None else f", of {scheduled:,.0f} that were scheduled"
             look = damaged_files(counters, damaged) or "Look for missing input files"
             raise HistoryShrunkError(
-                f"history_shrunk: {now} {what} tonight, {then} last night{asked}: {1 - now / expected:.0%} "
-                f"less, more than {MAX_SHRINK:.0%}. {look}; if this is meant, give --allow_shrink"
+                f"history_shrunk: {now:,} {what} tonight, {then:,} last night{asked}: "
+                f"{1 - now / expected:.0%} less, more than {MAX_SHRINK:.0%}. {look}; if this "
+                "is meant, give --allow_shrink"
             )
 
 
@@ -168,10 +169,10 @@ def damaged_files(counters: dict[str, int], names: Sequence[str] = ()) -> str:
     for kind in KINDS:
         n = sum(counters.get(f"{kind}_files_{what}", 0) for what in ("truncated", "unreadable"))
         if n:
-            found.append(f"{n} file{'' if n == 1 else 's'} of {kind} {'is' if n == 1 else 'are'} damaged")
+            found.append(f"{n:,} file{'' if n == 1 else 's'} of {kind} {'is' if n == 1 else 'are'} damaged")
     if not found:
         return ""
-    more = f" and {len(names) - MAX_NAMED_FILES} more" if len(names) > MAX_NAMED_FILES else ""
+    more = f" and {len(names) - MAX_NAMED_FILES:,} more" if len(names) > MAX_NAMED_FILES else ""
     named = f": {', '.join(names[:MAX_NAMED_FILES])}{more}" if names else ""
     return f"{', '.join(found)}, see rejected/{named}"
 
@@ -185,13 +186,13 @@ def warnings_of(counters: dict[str, int], guards: Guards, damaged: Sequence[str]
     fetched = counters.get("observations", 0) - sum(counters.get(what, 0) for what in of_no_news)
     if not fetched and counters.get("failed", 0):
         found.append(
-            f"none of {counters['failed']} fetches in the crawl log succeeded: nothing is learned of their "
+            f"none of {counters['failed']:,} fetches in the crawl log succeeded: nothing is learned of their "
             "pages. Look whether the crawler is blocked; the rows' status is that of the answer"
         )
     blind = counters.get("no_change_evidence", 0)
     if blind > fetched / 2:
         found.append(
-            f"{blind} of {fetched} fetches cannot show a change: give the crawl log a digest, changed, "
+            f"{blind:,} of {fetched:,} fetches cannot show a change: give the crawl log a digest, changed, "
             "last_modified or not_modified"
         )
     if text := damaged_files(counters, damaged):
@@ -201,25 +202,27 @@ def warnings_of(counters: dict[str, int], guards: Guards, damaged: Sequence[str]
         if rejected >= LEAST_USELESS and rejected > accepted:
             found.append(useless_warning(kind, counters))
         elif rejected > guards.max_rejected_fraction * (rejected + accepted):
-            found.append(f"{rejected} of {rejected + accepted} {kind} rows were rejected: see rejected/")
+            found.append(f"{rejected:,} of {rejected + accepted:,} {kind} rows were rejected: see rejected/")
     found += sitemap_warnings(counters)
     found += stranger_warnings(counters)
     if n := counters.get("requests_gsc_truncated", 0):
         found.append(
-            f"gsc_truncated: {n} exports of Search Console have exactly 1,000 rows, the most that it writes, "
-            "or 25,000, the most of an answer of its API: pages without a row may have clicks, too. Its bulk "
-            "export or the API's further answers give them all"
+            f"gsc_truncated: {n:,} export{' has' if n == 1 else 's have'} just as many rows as Search "
+            "Console gives at most, 1,000 or 25,000. Pages without a row are taken as asked for hardly ever: "
+            "they get few crawls, and the expected freshness is too good. Give the logs of the web server, "
+            "the bulk export, or the further answers of the API"
         )
     logged, searched = (counters.get(f"requests_{by}_clicks", 0) for by in ("web_log", "search_console"))
     if logged and searched:
         found.append(
             f"{logged:,} clicks are of logs of web servers and {searched:,} of exports of Search Console: "
             "who comes from a search is in both, and counts twice on days that both have. Give one of them "
-            "to --requests, and run this night again with the state of the night before"
+            "to --requests and run this night again, from the same --state as now, or without one on a first "
+            "night"
         )
     if counters.get("hosts_unmatched", 0):
         found.append(
-            f"{counters['hosts_unmatched']} of {counters['hosts_accepted']} rows of --hosts name a host "
+            f"{counters['hosts_unmatched']:,} of {counters['hosts_accepted']:,} rows of --hosts name a host "
             "without pages; a subdomain is a host of its own"
         )
     if counters.get("requests_late", 0) and not counters.get("requests_folded", 0):
@@ -239,11 +242,11 @@ def useless_warning(kind: str, counters: dict[str, int]) -> str:
     rejected, accepted = counters.get(f"{kind}_rejected", 0), counters.get(f"{kind}_accepted", 0)
     start = f"{kind}_rejected_"
     reasons = sorted((-n, k.removeprefix(start)) for k, n in counters.items() if k.startswith(start) and n)
-    said = ", ".join(f"{name}: {-n}" for n, name in reasons[:MAX_NAMED_REASONS])
+    said = ", ".join(f"{name}: {-n:,}" for n, name in reasons[:MAX_NAMED_REASONS])
     return (
-        f"{'all' if not accepted else f'{rejected} of'} {rejected + accepted} rows of --{kind} were rejected "
-        f"({said}): {'nothing' if not accepted else 'less than half'} of it counts tonight; rejected/ has "
-        "them, mend the input"
+        f"{'all' if not accepted else f'{rejected:,} of'} {rejected + accepted:,} rows of --{kind} were "
+        f"rejected ({said}): {'nothing' if not accepted else 'less than half'} of it counts tonight; "
+        "rejected/ has them, mend the input"
     )
 
 
@@ -269,14 +272,14 @@ def sitemap_warnings(counters: dict[str, int]) -> list[str]:
     files = counters.get("sitemaps_files", 0)
     if unusable > files / 2:
         found.append(
-            f"{unusable} of {files} files of --sitemaps are no sitemaps, such as error pages: their hosts "
-            "have no signals from sitemaps tonight"
+            f"{unusable:,} of {files:,} files of --sitemaps are no sitemaps, such as error pages: their "
+            "hosts have no signals from sitemaps tonight"
         )
     indexes = counters.get("sitemaps_index", 0)
     if indexes and not counters.get("sitemaps_accepted", 0):
         children = counters.get("sitemaps_index_children", 0)
         found.append(
-            f"--sitemaps has no page: {indexes} index{'es name' if indexes > 1 else ' names'} {children} "
+            f"--sitemaps has no page: {indexes:,} index{'es name' if indexes > 1 else ' names'} {children:,} "
             f"sitemap{'' if children == 1 else 's'}: give those"
         )
     return found
@@ -300,7 +303,7 @@ def stranger_warnings(counters: dict[str, int]) -> list[str]:
         "sitemaps": counters.get("sitemap_urls", 0) - unknown["sitemaps"],
     }
     return [
-        f"none of {n} URLs of --{kind} is that of a known page: http and https are not the same, nor are "
+        f"none of {n:,} URLs of --{kind} is that of a known page: http and https are not the same, nor are "
         "hosts with and without www" + ("; --sitemap_pages makes them pages" if kind == "sitemaps" else "")
         for kind, n in unknown.items()
         if n >= LEAST_STRANGERS and not found[kind]
@@ -373,14 +376,14 @@ def status_of(counters: dict[str, int], result: SearchResult) -> tuple[str, str]
     if not counters.get("pages_known", 0):
         rejected, later = (counters.get(n, 0) for n in ("observations_rejected", "after_as_of"))
         if later:
-            return "no_input", f"all {later} usable observations are later than --as_of"
+            return "no_input", f"all {later:,} usable observations are later than --as_of"
         if rejected:
-            return "no_input", f"all {rejected} rows of --observations were rejected; rejected/ says why"
+            return "no_input", f"all {rejected:,} rows of --observations were rejected; rejected/ says why"
         damaged = sum(counters.get(f"observations_files_{what}", 0) for what in ("truncated", "unreadable"))
         if damaged:
             return (
                 "no_input",
-                f"no row of --observations can be read: {damaged} damaged files; rejected/ says why",
+                f"no row of --observations can be read: {damaged:,} damaged files; rejected/ says why",
             )
         return "no_input", "--observations has no row: no file matches it, or the files are empty"
     if not counters.get("slots_used", 0):

@@ -10,7 +10,7 @@ from transforms.catalogue import DAY_US
 _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 
 OLD_LOG_DAYS = 30
-"""A log whose newest row is older than this is an archive, or not the log of this night."""
+"""A log whose newest day ended this long ago is an archive, or not the log of this night."""
 
 MAX_LATER = 0.05
 """Share of rows after the night's instant that is no oversight: clocks differ, and logs grow while read."""
@@ -28,6 +28,11 @@ def day_text(day: int) -> str:
 def newest_day(rows_by_day: dict[int, int]) -> str | None:
     """ISO date of the newest row up to the night; None without rows."""
     return day_text(max(rows_by_day)) if rows_by_day else None
+
+
+def days_old(newest: int, night: int) -> int:
+    """Whole days from the end of a log's newest day to that of the night, both days since 1970."""
+    return max(night - newest - 1, 0)
 
 
 def age_warnings(
@@ -65,25 +70,25 @@ def age_warnings(
     newest = max(rows_by_day)
     if not news and previous:
         found.append(
-            f"no row of the crawl log is new: {duplicate} are known and {late} older than what is known of "
-            f"their pages. Give what was fetched since the night before, {options.get('as_of')}"
+            f"no row of the crawl log is new: {duplicate:,} are known and {late:,} older than what is known "
+            f"of their pages. Give what was fetched since the night before, {options.get('as_of')}"
         )
     elif last_us is not None and (newest + 1) * DAY_US <= last_us:
         found.append(
             f"the newest row of the crawl log is of {day_text(newest)}, before the night before, "
             f"{options.get('as_of')}: look whether the log of the time since then is missing"
         )
-    elif (age := as_of_us // DAY_US - newest) > OLD_LOG_DAYS:
+    elif (age := days_old(newest, as_of_us // DAY_US)) >= OLD_LOG_DAYS:
         found.append(
-            f"the newest row of the crawl log is of {day_text(newest)}, {age} days before --as_of. Right for "
-            "an archive that ends there; else later logs are missing, or --as_of is wrong"
+            f"the newest row of the crawl log is of {day_text(newest)}, {age:,} days before --as_of. Right "
+            "for an archive that ends there; else later logs are missing, or --as_of is wrong"
         )
     return found
 
 
 def later_warning(later: int, rows: int) -> str:
     """What becomes of rows that are later than the night."""
-    count = f"all {rows}" if later == rows else f"{later} of {rows}"
+    count = f"all {rows:,}" if later == rows else f"{later:,} of {rows:,}"
     return (
         f"{count} rows of the crawl log are later than --as_of: they count only if they are given again the "
         "next night, and a dump, which has the last fetch of a page only, has lost them by then. Give the "

@@ -45,9 +45,25 @@ def test_clicks_that_two_sources_count():
     assert text.startswith(
         "1,200 clicks are of logs of web servers and 96,982 of exports of Search Console: "
     )
-    assert "Give one of them to --requests" in text
+    assert "Give one of them to --requests and run this night again, from the same --state as now, or" in text
+    assert text.endswith("or without one on a first night")
     for name in by:
         assert not [t for t in warnings_of(by | {name: 0}, GUARDS) if "twice" in t]
+
+
+def test_an_export_that_is_cut_says_what_becomes_of_the_pages_beyond():
+    for n, start in ((1, "1 export has just"), (1200, "1,200 exports have just")):
+        (text,) = warnings_of({"observations_accepted": 9, "requests_gsc_truncated": n}, GUARDS)
+        assert text.startswith(f"gsc_truncated: {start} as many rows as Search Console gives at most")
+        assert "few crawls, and the expected freshness is too good. Give the logs of the web server" in text
+
+
+def test_large_numbers_can_be_read():
+    assert "5,252 of 11,167 signals rows were rejected: see rejected/" in _rejected(
+        "signals", 5915, bad_timestamp=5252
+    )
+    (text,) = _rejected("signals", 9, bad_timestamp=1000)
+    assert text.startswith("1,000 of 1,009 rows of --signals were rejected (bad_timestamp: 1,000)")
 
 
 def test_sitemap_pages_without_sitemaps():

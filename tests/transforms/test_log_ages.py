@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from transforms.catalogue import DAY_US
-from transforms.log_ages import OLD_LOG_DAYS, age_warnings, newest_day
+from transforms.log_ages import OLD_LOG_DAYS, age_warnings, days_old, newest_day
 
 NIGHT = 20_635  # 2026-07-01
 LAST = {"options": {"as_of_us": (NIGHT - 1) * DAY_US, "as_of": "2026-06-30T00:00:00Z"}}
@@ -29,7 +29,7 @@ def test_a_log_of_the_day_before_is_as_it_should_be():
 
 def test_a_log_that_is_known_already():
     (text,) = warned(-2, LAST, rows=3500, duplicate=1155, late=2345)
-    assert text.startswith("no row of the crawl log is new: 1155 are known and 2345 older")
+    assert text.startswith("no row of the crawl log is new: 1,155 are known and 2,345 older")
     assert "since the night before, 2026-06-30T00:00:00Z" in text
     assert not [t for t in warned(-1, LAST, rows=3500, duplicate=1155, late=2344, failed=1) if "new:" in t]
     # A night that is run on its own state is warned of that.
@@ -40,19 +40,19 @@ def test_a_log_that_is_known_already():
 @pytest.mark.parametrize("previous", [None, LAST])
 def test_a_log_that_is_later_than_the_night(previous):
     (text,) = warned(None, previous, rows=1500, after_as_of=1500)
-    assert text.startswith("all 1500 rows of the crawl log are later than --as_of")
+    assert text.startswith("all 1,500 rows of the crawl log are later than --as_of")
     for words in ("given again", "last fetch of a page only", "time of the dump", "read as UTC"):
         assert words in text
     (text,) = warned(0, previous, rows=1500, after_as_of=85, baseline=1415)
-    assert text.startswith("85 of 1500 rows")
+    assert text.startswith("85 of 1,500 rows")
     assert not warned(0, previous, rows=1500, after_as_of=75, baseline=1425)
 
 
 def test_pages_that_a_dump_shows_once_more_do_not_hide_those_that_it_loses():
     (text,) = warned(0, LAST, rows=1000, after_as_of=8, unchanged=92, duplicate=900)
-    assert text.startswith("8 of 1000 rows")
+    assert text.startswith("8 of 1,000 rows")
     (text,) = warned(-1, LAST, rows=1000, after_as_of=40, late=60, duplicate=900, again=True)[:1]
-    assert text.startswith("40 of 1000 rows")
+    assert text.startswith("40 of 1,000 rows")
 
 
 def test_a_store_reads_a_growing_log_again_by_itself():
@@ -72,7 +72,11 @@ def test_a_night_long_after_its_log(last):
     previous = last and {"options": {"as_of_us": (NIGHT - last) * DAY_US, "as_of": "2026-04-02T00:00:00Z"}}
     assert not warned(-OLD_LOG_DAYS, previous, rows=9, unchanged=9)
     (text,) = warned(-OLD_LOG_DAYS - 1, previous, rows=9, unchanged=9)
-    assert "of 2026-05-31, 31 days before --as_of. Right for an archive" in text
+    assert "of 2026-05-31, 30 days before --as_of. Right for an archive" in text
+
+
+def test_a_log_is_as_old_as_the_end_of_its_newest_day():
+    assert [days_old(NIGHT - n, NIGHT) for n in (0, 1, 2, 32)] == [0, 0, 1, 31]
 
 
 def test_the_newest_day():
