@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from datetime import date
 from typing import Any, TextIO
 
+from transforms.log_ages import days_old
+
 _RUNNER = "apache_beam.runners.portability.fn_api_runner.fn_runner"
 _ELSEWHERE = "pipelines.waiting"
 QUIET_SECONDS = 60.0
@@ -250,7 +252,10 @@ def _joined(counters: dict[str, int]) -> list[str]:
     """Of how many requests the page is known."""
     for name in ("clicks", "impressions"):
         if n := counters.get(f"requests_{name}", 0):
-            share = counters.get(f"requests_{name}_joined", 0) / n
+            if not (joined := counters.get(f"requests_{name}_joined", 0)):
+                # What hosts have is of earlier nights: beside this it would sound as if all were well.
+                return [f"none of {_n(n)} {name} are of known pages"]
+            share = joined / n
             hosts = (
                 f"{_n(counters.get(f'hosts_with_{name}', 0))} of {_n(counters.get('hosts_known', 0))} hosts"
             )
@@ -258,20 +263,23 @@ def _joined(counters: dict[str, int]) -> list[str]:
     return []
 
 
-def _unknown_pages(urls: Sequence[str]) -> str:
-    """Examples of what was asked for and is no page, in a line."""
+def _unknown_pages(urls: Sequence[str], counters: dict[str, int]) -> str:
+    """Examples of what was asked for and is no page, in a line, and what is most likely wrong."""
     text = f"such as {', '.join(urls)}"
-    if any("?" in url for url in urls):
+    some = any(counters.get(f"requests_{name}_joined") for name in ("clicks", "impressions"))
+    site = "scheme and host (--requests_site)"
+    if (any if some else all)("?" in url for url in urls):
         text += "; name parameters that are no part of a page with --tracking_parameters"
-    return text
+        return text if some else f"{text}, if {site} are right"
+    return text if some else f"{text}; not one is a page: see {site}"
 
 
-def left_out(kind: str, counters: dict[str, int]) -> list[str]:
-    """What was read and is of no use, by reason."""
+def left_out(kind: str, counters: dict[str, int], more: str = "") -> list[str]:
+    """What is of no use, by reason; `more` says that it is not among the rows that were read."""
     mark = f"{kind}_left_out_"
     reasons = {k.removeprefix(mark): n for k, n in counters.items() if k.startswith(mark) and n}
     said = (f"{_n(n)} {k.replace('_', ' ')}" for k, n in sorted(reasons.items(), key=lambda r: (-r[1], r[0])))
-    return [f"{_n(sum(reasons.values()))} left out ({', '.join(said)})"] if reasons else []
+    return [f"{_n(sum(reasons.values()))}{more} left out ({', '.join(said)})"] if reasons else []
 
 
 def _of_sitemaps(counters: dict[str, int]) -> str:
@@ -311,15 +319,16 @@ def _observations(counters: dict[str, int]) -> str:
     """What became of the rows of the crawl log, in a line."""
     read = f"{_n(counters.get('observations_accepted', 0))} read"
     found = ", ".join(f"{_n(counters[k])} {k.replace('_', ' ')}" for k in _FOLDED if counters.get(k))
-    return ", ".join([f"{read}: {found}" if found else read, *left_out("observations", counters)])
+    return "; ".join([f"{read}: {found}" if found else read, *left_out("observations", counters, " more")])
 
 
 def _newest(day: str | None, options: dict[str, Any]) -> str:
     """Of which day the newest row of the crawl log is, and its age where it is not of the day before."""
     if day is None:
         return ""
-    age = (date.fromisoformat(options["as_of"][:10]) - date.fromisoformat(day)).days
-    return f"; the newest of {day}" + (f", {_n(age)} days before --as_of" if age > 1 else "")
+    age = days_old(*(date.fromisoformat(text).toordinal() for text in (day, options["as_of"][:10])))
+    said = f", {_n(age)} day{'' if age == 1 else 's'} before --as_of" if age else ""
+    return f"; the newest of {day}{said}"
 
 
 def _rejected(counters: dict[str, int], files: list[dict[str, Any]]) -> str:
@@ -330,8 +339,8 @@ def _rejected(counters: dict[str, int], files: list[dict[str, Any]]) -> str:
     text = ", ".join(f"{_n(n)} {k.replace('_rejected_', ' ')}" for k, n in sorted(rejected.items())) or "none"
     total, shown = sum(rejected.values()), sum(f["rows"] for f in files if f["path"].startswith("rejected/"))
     noted = {k: n for k, n in counters.items() if "_noted_" in k and n}
-    if shown < total + sum(noted.values()):
-        text += f"; rejected/ has {_n(shown - sum(noted.values()))} rows for them"
+    if (few := shown - sum(noted.values())) < total:
+        text += f"; rejected/ has {_n(few)} row{'' if few == 1 else 's'} for them"
     if noted:
         named = ", ".join(f"{_n(n)} {k.replace('_noted_', ' ')}" for k, n in sorted(noted.items()))
         text += f"; rejected/ has notes, too, where no row is lost: {named}"
@@ -356,7 +365,7 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
         f"{_n(counters.get('pages_never_crawled', 0))} never crawled"
         + _never_fetched(counters)
         + (
-            f", {_n(counters['pages_volatile'])} volatile (new at every visit)"
+            f", {_n(counters['pages_volatile'])} volatile (new at every visit: at most a crawl in 30 days)"
             if counters.get("pages_volatile")
             else ""
         )
@@ -372,10 +381,10 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
             found = {f"{kind}_{what}": note for what, note in _NOTES.items()}
             said = [f"{_n(counters[k])} {_OWN_NOTES.get(k, v)}" for k, v in found.items() if counters.get(k)]
             said += _joined(counters) if kind == "requests" else []
-            said += left_out(kind, counters)
-            row(f"{kind} rows", ", ".join([f"{_n(counters[f'{kind}_accepted'])} read", *said]))
+            read = ", ".join([f"{_n(counters[f'{kind}_accepted'])} read", *said])
+            row(f"{kind} rows", "; ".join([read, *left_out(kind, counters, " more")]))
             if kind == "requests" and manifest.get("unknown_pages"):
-                row("unknown pages", _unknown_pages(manifest["unknown_pages"]))
+                row("unknown pages", _unknown_pages(manifest["unknown_pages"], counters))
     if counters.get("sitemaps_files"):
         row("sitemaps", _of_sitemaps(counters))
     signals = manifest.get("signals")
@@ -448,7 +457,10 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
         entry[0] += 1
         entry[1] += file["rows"]
     for kind, (files, rows) in sorted(rows_of.items()):
-        row(f"{kind}/", f"{_n(rows)} rows in {files} files")
+        row(
+            f"{kind}/",
+            f"{_n(rows)} row{'' if rows == 1 else 's'} in {_n(files)} file{'' if files == 1 else 's'}",
+        )
     row("folder", folder)
     if manifest["warnings"]:
         lines += ["", *(f"WARNING: {text}" for text in manifest["warnings"])]

@@ -15,7 +15,7 @@ def test_yesterdays_log_given_again(tmp_path):
     (text,) = again.manifest["warnings"]
     assert again.code == 0 and text.startswith("no row of the crawl log is new: 6 are known and 24 older")
     assert f"WARNING: {text}" in again.printed
-    assert "; the newest of 2026-06-25, 2 days before --as_of\n" in again.printed
+    assert "; the newest of 2026-06-25, 1 day before --as_of\n" in again.printed
 
 
 def test_the_night_is_before_the_dump(tmp_path):
@@ -33,5 +33,5 @@ def test_the_night_is_long_after_the_log(tmp_path):
     late = nightly(tmp_path, observations=ROWS, pages=pages, as_of="2027-07-01T00:00:00Z")
     assert not late.manifest["weights_alike"] and " over all pages, weighted by importance; " in late.printed
     (text,) = late.manifest["warnings"]
-    assert late.code == 0 and "of 2026-06-25, 371 days before --as_of. Right for an archive" in text
-    assert "; the newest of 2026-06-25, 371 days before --as_of\n" in late.printed
+    assert late.code == 0 and "of 2026-06-25, 370 days before --as_of. Right for an archive" in text
+    assert "; the newest of 2026-06-25, 370 days before --as_of\n" in late.printed

@@ -36,7 +36,7 @@ def test_pages_that_a_store_has_never_fetched_are_crawled(tmp_path, store):
     path.write_text(dump(store))
     without = nightly(tmp_path, "without", observations=path, as_of=at(30))
     assert without.code == 0 and without.counters["observations_left_out_never_fetched"] == 3
-    assert "3 read: 3 baseline, 3 left out (3 never fetched)" in without.printed
+    assert "3 read: 3 baseline; 3 more left out (3 never fetched)" in without.printed
     assert "3 on 1 host, 0 never crawled" in without.printed
     night = nightly(tmp_path, observations=path, pages=f"{tmp_path}/part-*", as_of=at(30), budget=100)
     assert night.code == 0 and not night.counters.get("pages_rejected")

@@ -71,7 +71,7 @@ def test_the_share_of_clicks_that_join_a_page_is_told(night: Night):
     counters = night.counters
     assert (counters["requests_clicks"], counters["requests_clicks_joined"]) == (40, 30)
     assert "75.0% of 40 clicks are of known pages" in night.printed
-    assert "2,000 left out (1,000 bot, 1,000 own crawler)" in night.printed
+    assert "; 2,000 more left out (1,000 bot, 1,000 own crawler)" in night.printed
 
 
 def test_a_slow_host_takes_its_time_and_no_one_elses(night: Night):
@@ -102,9 +102,12 @@ def test_a_log_of_strangers_and_a_full_export_are_warned_of(tmp_path: Path):
     path.write_text("Top pages,Clicks,Impressions,CTR,Position\n" + rows)
     found = nightly(tmp_path, observations=LOG, requests=path, as_of=at(30))
     assert found.code == 0
+    assert "none of 1,000 clicks are of known pages" in found.printed
+    assert "; not one is a page: see scheme and host (--requests_site)\n" in found.printed
+    assert "--tracking_parameters" not in found.printed and "have clicks" not in found.printed
     warned = " ".join(found.manifest["warnings"])
-    assert "gsc_truncated: 1 exports" in warned
-    assert "none of 1000 URLs of --requests is that of a known page" in warned
+    assert "gsc_truncated: 1 export has" in warned
+    assert "none of 1,000 URLs of --requests is that of a known page" in warned
 
 
 def test_a_log_and_an_export_in_one_night_are_warned_of(tmp_path: Path):
@@ -132,6 +135,7 @@ def test_urls_that_find_no_page_are_shown(cut: dict[str, int], tmp_path: Path):
     urls = sorted((f"https://shop.test{path}" for path in lost), key=stable_hash)[:3]
     assert night.manifest["unknown_pages"] == urls
     assert f"such as {', '.join(urls)}; name parameters" in night.printed
+    assert "--tracking_parameters, if scheme and host (--requests_site) are right\n" in night.printed
     assert not clicked(night)
     named = nightly(tmp_path, "named", **given, tracking_parameters="src,ref")
     assert named.manifest["unknown_pages"] == [] and "such as" not in named.printed

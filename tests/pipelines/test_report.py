@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pipelines.report import summary
+from policies.volatile import CAP_PER_DAY
 
 PROGRAM = """
 from pipelines.report import also_on_stderr
@@ -119,8 +120,46 @@ def test_importance_that_nobody_has_given_is_not_spoken_of():
         (None, "9 read"),
         ("2026-07-01", "9 read; the newest of 2026-07-01"),
         ("2026-06-30", "9 read; the newest of 2026-06-30"),
-        ("2025-07-01", "9 read; the newest of 2025-07-01, 365 days before --as_of"),
+        ("2026-06-29", "9 read; the newest of 2026-06-29, 1 day before --as_of"),
+        ("2025-07-01", "9 read; the newest of 2025-07-01, 364 days before --as_of"),
     ],
 )
 def test_the_summary_says_how_old_the_log_is(newest, said):
     assert _lines("equal", newest_log_day=newest)["observations"] == said
+
+
+def test_rows_that_are_left_out_are_not_among_those_that_were_read():
+    counters = {"observations_accepted": 1009, "unchanged": 1000, "baseline": 9}
+    counters |= {"observations_left_out_not_a_page": 60, "observations_left_out_robots_txt": 2}
+    counters |= {"requests_accepted": 7, "requests_left_out_bot": 1200}
+    lines = _lines("equal", counters=counters)
+    assert lines["observations"] == (
+        "1,009 read: 1,000 unchanged, 9 baseline; 62 more left out (60 not a page, 2 robots txt)"
+    )
+    assert lines["requests rows"] == "7 read; 1,200 more left out (1,200 bot)"
+
+
+def test_pages_are_shown_that_nobody_knows_and_what_is_wrong_by_how_many_join():
+    url, plain = "https://a.test/?ref=1", "https://a.test/2"
+
+    def said(urls: list[str], joined: int) -> str:
+        counters = {"observations_accepted": 9, "requests_accepted": 9, "requests_clicks": 9}
+        counters |= {"hosts_with_clicks": 1, "hosts_known": 1, "requests_clicks_joined": joined}
+        lines = _lines("clicks", counters=counters, unknown_pages=urls)
+        assert ("1 of 1 hosts have clicks" in lines["requests rows"]) == (joined > 0)
+        assert ("none of 9 clicks are of known pages" in lines["requests rows"]) == (joined == 0)
+        return lines["unknown pages"].removeprefix(f"such as {', '.join(urls)}")
+
+    parameters = "; name parameters that are no part of a page with --tracking_parameters"
+    assert said([plain, url], 5) == parameters and said([plain], 5) == ""
+    assert said([plain, url], 0) == "; not one is a page: see scheme and host (--requests_site)"
+    assert said([url], 0) == f"{parameters}, if scheme and host (--requests_site) are right"
+
+
+def test_pages_that_are_volatile_are_hardly_crawled_and_one_row_is_no_rows():
+    files = [{"path": "pages/0.parquet", "rows": 1}, *({"path": f"state/{i}", "rows": 900} for i in "12")]
+    counters = {"observations_accepted": 9, "pages_volatile": 1}
+    lines = _lines("equal", counters=counters, files=files)
+    assert lines["pages"].endswith(", 1 volatile (new at every visit: at most a crawl in 30 days)")
+    assert round(1 / CAP_PER_DAY) == 30
+    assert (lines["pages/"], lines["state/"]) == ("1 row in 1 file", "1,800 rows in 2 files")
