@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from pipelines import __version__, stopping
+from pipelines import __version__, printing, stopping
 from pipelines.exit_codes import (
     BY_SIGNAL,
     EXIT_EMPTY,
@@ -45,11 +45,13 @@ COMMANDS = {
     "reproduce": "the experiments of the papers: our numbers beside their claims",
 }
 JOBS = ("nightly", "night")
+ONLY_PRINT = ("inspect", "diff", "")
 WITH_LISTS = ("backtest", "frontier", "simulate")
 EXIT_HELP = (
     "exit codes: 0 done; 1 failed; 2 options or configuration wrong; 3 done, but the schedule is empty; "
     "4 too many rows rejected; 5 history shrunk; 6 another night is running on the store (night); 130, 143 "
-    "ended by Ctrl-C, by SIGTERM (nightly and night: 1). Of the nightly job there is no manifest.json after "
+    "ended by Ctrl-C, by SIGTERM (nightly and night: 1); 141 nobody read on what inspect, diff or "
+    "night --status printed, as in `| head`. Of the nightly job there is no manifest.json after "
     "1, 2, 4 and 5."
 )
 
@@ -77,6 +79,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     command = next((word for word in arguments if not word.startswith("-")), "")
+    only_prints = command in ONLY_PRINT or (command == "night" and "--status" in arguments)
+    with printing.lasting(only_prints):
+        return _heard(command, arguments)
+
+
+def _heard(command: str, arguments: list[str]) -> int:
     # A scheduler ends the nightly job by SIGTERM: `night` sees to that itself, once it has a night to end.
     signals = (signal.SIGINT,) if command in JOBS else stopping.SIGNALS
     with stopping.heard(signals) as heard:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -137,8 +136,4 @@ def run(parsed: argparse.Namespace) -> None:
         said = json.dumps(report, indent=1, ensure_ascii=False, allow_nan=False)
     else:
         said = diff_report.text(report, parsed.top)
-    try:
-        print(said, flush=True)
-    except BrokenPipeError:
-        # Whoever reads has seen enough, such as `head`. Python would complain again at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    print(said, flush=True)
