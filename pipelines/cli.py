@@ -10,6 +10,7 @@ import logging
 import signal
 import sys
 from collections.abc import Sequence
+from typing import Any, NoReturn
 
 from pipelines import __version__, printing, stopping
 from pipelines.exit_codes import (
@@ -56,9 +57,34 @@ EXIT_HELP = (
 )
 
 
+class _Parser(argparse.ArgumentParser):
+    """Where a required option is missing, names the one that was likely meant for it."""
+
+    _words: Sequence[str] = ()
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        self._words = list(sys.argv[1:] if args is None else args)
+        return super().parse_known_args(args, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        """Exit as argparse does.
+
+        Raises
+        ------
+        OptionsError
+            Options are missing, and there are words that no option takes.
+        """
+        command = self.prog.split()[-1]
+        if command in COMMANDS and any(action.required for action in self._actions):
+            from pipelines import dispatch
+
+            dispatch.check_required(command, self, self._words)
+        super().error(message)
+
+
 def parser(command: str | None = None) -> argparse.ArgumentParser:
     """The parser of the command line; it knows the options of `command`, or of all commands."""
-    made = argparse.ArgumentParser(
+    made = _Parser(
         prog="recrawl",
         description="Learns from crawl logs how pages change, and decides what a crawler fetches tomorrow.",
         epilog=EXIT_HELP,

@@ -34,6 +34,10 @@ _DESCRIPTIONS = {
 }
 
 
+# Commands that are no pipelines and take no options of Beam.
+_LOCAL = ("convert", "diff", "export", "inspect", "reproduce", "synthesize")
+
+
 def _module(command: str) -> Any:
     return importlib.import_module(f"pipelines.{command}")
 
@@ -71,9 +75,42 @@ def run(parsed: argparse.Namespace, rest: list[str], arguments: list[str]) -> in
         return _nightly(arguments, rest)
     if command == "night":
         return _night(arguments)
-    if command in ("convert", "diff", "export", "inspect", "reproduce", "synthesize"):
+    if command in _LOCAL:
         return _local(parsed, rest)
     return _experiment(parsed, rest)
+
+
+def check_required(command: str, parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
+    """Look for misspelled options among the words of a command of which argparse only says what is missing.
+
+    Raises
+    ------
+    OptionsError
+        Words that no option takes, and the required options for which none of them was meant.
+    """
+    required = [action for action in parser._actions if action.required]
+    for action in required:
+        action.required = False
+    try:
+        parsed, rest = parser.parse_known_args(words)
+    finally:
+        for action in required:
+            action.required = True
+    unknown = _unknown_of(command, rest)
+    if unknown.problems:
+        missing = [action for action in required if getattr(parsed, action.dest, None) in (None, [])]
+        raise OptionsError(
+            unknown.with_others(
+                [f"{(a.option_strings or [a.metavar])[0]} is missing: {a.help}" for a in missing]
+            )
+        )
+
+
+def _unknown_of(command: str, rest: list[str]) -> _Unknown:
+    """What to say of words that the parser of a command does not know."""
+    if command in _LOCAL:
+        return _unknown_words(rest, _module(command).add_arguments, f"recrawl {command} does not know")
+    return _unknown_words(unknown_options(rest), _module(command).add_arguments)
 
 
 def unknown_options(rest: list[str]) -> list[str]:
@@ -212,9 +249,8 @@ def _night(argv: list[str]) -> int:
 
 
 def _local(parsed: argparse.Namespace, rest: list[str]) -> int:
-    """Commands that are no pipelines and take no options of Beam."""
     command = _module(parsed.command)
-    unknown = _unknown_words(rest, command.add_arguments, f"recrawl {parsed.command} does not know")
+    unknown = _unknown_of(parsed.command, rest)
     problems = unknown.problems
     if hasattr(command, "problems"):
         problems = unknown.with_others(command.problems(parsed))
@@ -225,7 +261,7 @@ def _local(parsed: argparse.Namespace, rest: list[str]) -> int:
 
 def _experiment(parsed: argparse.Namespace, rest: list[str]) -> int:
     command = _module(parsed.command)
-    unknown = _unknown_words(unknown_options(rest), command.add_arguments)
+    unknown = _unknown_of(parsed.command, rest)
     problems = unknown.problems
     try:
         command.check(parsed)

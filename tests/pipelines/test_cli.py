@@ -205,6 +205,32 @@ def test_a_misspelled_option_is_one_problem():
 
 
 @pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["frontier", "--targt", "0.9", "--output=o"], ["--targt: neither", "--target?"]),
+        (["simulate", "--outptu", "o"], ["--outptu: neither", "--output?"]),
+        (["synthesize", "--otput=o"], ["--otput=o: recrawl synthesize does not", "--output?"]),
+        (["diff", "a", "--wrokers=2"], ["--wrokers=2: recrawl diff does not", "--workers?", " is missing: "]),
+        (["backtest", "--budgtes", "0.1"], ["--budgtes: neither", "--budgets?", "--output is missing: "]),
+    ],
+    ids=lambda value: value[0],
+)
+def test_a_misspelled_option_is_named_where_one_is_required(words, said):
+    """Argparse only says what is missing, and that is no news of an option that was meant."""
+    code, out, err = command(*words)
+    assert (code, out) == (2, "") and "following arguments are required" not in err
+    assert all(text in err for text in said)
+    assert err.count(" is missing") == sum(" is missing" in text for text in said)
+
+
+def test_required_options_without_a_misspelled_word_are_said_to_be_missing():
+    code, _, err = command("simulate", "--pages=40")
+    assert code == 2 and "the following arguments are required: --output" in err
+    code, _, err = command("synthesize", "--output=o", "--pages=x,y")
+    assert code == 2 and "is missing" not in err
+
+
+@pytest.mark.parametrize(
     ("n", "named"), [(2, "f0, f1"), (5, "f0, f1, f2, f3, f4"), (165, "f0, f1, f2, f3, f4 and 160 more")]
 )
 def test_a_pattern_that_the_shell_has_expanded_is_one_problem(n, named):
