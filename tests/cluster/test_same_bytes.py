@@ -30,8 +30,11 @@ def test_workers_in_the_process_that_sends_the_job(engine: Engine, first, clean)
 def test_what_a_person_sees_comes_from_the_files(engine: Engine, first, clean):
     """The summary is the same as in one process, but for the time that it took and the folder."""
     night = first(*engine.workers())
-    lines, expected = night.printed.splitlines(), clean.printed.splitlines()
-    assert lines[1:-1] == expected[1:-1]
+    lines, expected = (
+        [line for line in n.printed.splitlines()[1:] if line.split()[:1] != ["folder"]]
+        for n in (night, clean)
+    )
+    assert lines == expected and len(lines) > 20
     assert "it shows no stages here" in night.complaints
 
 
