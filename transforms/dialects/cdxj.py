@@ -93,8 +93,10 @@ def _read_block(source: Source, block: bytes, line: int) -> Iterator[Block]:
         index, at = index[good], at[good]
         columns = {name: array.filter(pa.array(good)) for name, array in columns.items()}
     pieces = [Captures(line + index, at=pa.array(at), **columns)] if len(index) else []
-    if len(index) < len(end):
-        rest = np.delete(np.arange(len(end)), index)
+    others = end > start
+    others[index] = False
+    if others.any():
+        rest = np.flatnonzero(others)
         none = np.full(len(rest), -1)
         lines = _Lines(line + rest, start[rest], end[rest], none, none.copy())
         for piece in _read_rest(source, block, lines):
