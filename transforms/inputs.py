@@ -136,8 +136,9 @@ def _match(pattern: str, known: tuple[str, ...]) -> list[InputFile]:
     if folder:
         base = pattern.rstrip("/") + "/"
         inside = [(f, f.path[len(base) :] if f.path.startswith(base) else f.path) for f in files]
+        inside = [(f, path) for f, path in inside if not _is_own(path)]
         data = [f for f, path in inside if _is_data(path, known)]
-        others = [path for f, path in inside if not _is_own(path) and f not in data]
+        others = [path for _, path in inside if not _is_data(path, known)]
         if data and others:
             _tell(pattern, len(others), ", ".join(sorted(others)[:3]), ", ".join(known))
         return data
@@ -166,7 +167,7 @@ def _hidden(name: str) -> bool:
 def _is_data(inside: str, known: tuple[str, ...]) -> bool:
     """Whether a file of a folder, by its path inside it, is one to read."""
     name = PurePosixPath(inside).name
-    return not _is_own(inside) and (
+    return (
         _ending(name) in known
         or _PART.fullmatch(name) is not None
         or (".log" in known and _ROTATED.fullmatch(name) is not None)
