@@ -113,7 +113,7 @@ def surprising(evidence: Evidence, others_per_day: FloatArray, limit: FloatArray
     others_per_day : (n,) float64, positive, changes per day
         Mean change rate of the `ordinary` pages of the host.
     limit : (n,) float64
-        From `weight_limit`.
+        From `weight_limit`: inf where no multiplier is known.
 
     Returns
     -------

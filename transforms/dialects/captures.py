@@ -37,7 +37,7 @@ RESUME_KEY = re.compile(
 )
 """What a CDX server says last where there is more: the key and the time to go on from."""
 _RECORDS = pa.array(["text/dns", "application/warc-fields", "alexa/dns", "alexa/dat"])
-CAPTURE_COLUMNS = ("url", "at", "mime", "status", "digest")
+_COLUMNS = ("url", "at", "mime", "status", "digest")
 ROBOTS = b"/robots.txt"
 _ROBOTS_URL = r"^(?i:https?)://[^/?#]*/robots\.txt(?:[?#].*)?$"
 
@@ -82,7 +82,7 @@ def joined(pieces: Sequence[Captures]) -> Captures:
     order = np.argsort(numbers)
     take = pa.array(order)
 
-    def column(arrays: Sequence[pa.Array | None]) -> pa.Array:
+    def column(arrays: Sequence[pa.Array]) -> pa.Array:
         if len({array.type for array in arrays}) > 1:
             arrays = [array.cast(pa.string()) for array in arrays]
         return pa.concat_arrays(arrays).take(take)
@@ -91,7 +91,7 @@ def joined(pieces: Sequence[Captures]) -> Captures:
     if any(piece.not_get is not None for piece in pieces):
         masks = [np.zeros(len(p.url), np.bool_) if p.not_get is None else p.not_get for p in pieces]
         not_get = np.concatenate(masks)[order]
-    columns = {name: column([getattr(piece, name) for piece in pieces]) for name in CAPTURE_COLUMNS}
+    columns = {name: column([getattr(piece, name) for piece in pieces]) for name in _COLUMNS}
     return Captures(numbers[order], not_get=not_get, **columns)
 
 
@@ -147,23 +147,19 @@ def true(array: pa.Array) -> Mask:
 def rows_with(array: pa.Array, mark: bytes) -> Mask | None:
     """Which texts hold a mark, None if none does: one search through all bytes, for most have it nowhere."""
     texts = Texts(columns.plain(array))
-    found = positions(texts.span().tobytes(), mark)
-    if not len(found):
+    raw = texts.span().tobytes()
+    at = raw.find(mark)
+    if at < 0:
         return None
-    begin = found + texts.start[0]
+    found = []
+    while at >= 0:
+        found.append(at)
+        at = raw.find(mark, at + len(mark))
+    begin = np.array(found, np.int64) + texts.start[0]
     rows = np.searchsorted(texts.start, begin, side="right") - 1
     mask = np.zeros(len(array), np.bool_)
     mask[rows[begin + len(mark) <= texts.start[rows] + texts.size[rows]]] = True
     return mask
-
-
-def positions(raw: bytes, mark: bytes) -> Rows:
-    """Where a mark begins, each time that it occurs."""
-    found, at = [], raw.find(mark)
-    while at >= 0:
-        found.append(at)
-        at = raw.find(mark, at + len(mark))
-    return np.array(found, np.int64)
 
 
 def robots(url: pa.Array) -> Mask | None:
