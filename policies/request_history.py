@@ -162,3 +162,24 @@ def exposure_days(
     after = np.cumsum(week_weight(days // 7, as_of_day, half_life_days)[::-1])[::-1]
     exposed = after[np.clip(first_day.astype(np.int64) - low, 0, len(days) - 1)]
     return np.where(first_day == NO_DAY, 0.0, exposed)
+
+
+def spread_counts(count: IntArray, start: IntArray, n_days: int) -> IntArray:
+    """Counts of many days as counts of each: whole, as even as they can be, and as evenly apart.
+
+    Parameters
+    ----------
+    count : (n,) int64, not negative
+    start : (n,) int64, 0 to n_days - 1
+        The day from which each is dealt out. Small counts would all meet on the same days otherwise.
+    n_days : int
+
+    Returns
+    -------
+    (n, n_days) int64
+        Each row adds up to its count; its days differ by one at most.
+    """
+    k = (np.arange(n_days) - start[:, None]) % n_days
+    rest = (count % n_days)[:, None]
+    dealt: IntArray = (count // n_days)[:, None] + rest * (k + 1) // n_days - rest * k // n_days
+    return dealt

@@ -11,6 +11,7 @@ from policies.request_history import (
     exposure_days,
     fold_requests,
     oldest_week,
+    spread_counts,
     week_weight,
     weighted_counts,
 )
@@ -83,3 +84,14 @@ def test_a_page_never_seen_has_no_exposure():
 def test_exposure_is_bounded_by_the_log(first):
     days = exposure_days(np.array([first], np.int32), 20_000, 20_006, 20_007, 1e9)
     np.testing.assert_allclose(days, 7.0, rtol=1e-6)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**40), st.integers(0, 489)), min_size=1), st.integers(1, 490))
+def test_spread_counts_are_whole_even_and_add_up(made: list[tuple[int, int]], n: int):
+    count, start = (np.array(column, np.int64) for column in zip(*made, strict=True))
+    parts = spread_counts(count, start % n, n)
+    assert (parts.sum(1) == count).all()
+    assert (parts.max(1) - parts.min(1) <= 1).all() and (parts >= 0).all()
+    # Of few the first days of any stretch have as many as those behind, give or take one.
+    turned = np.stack([np.roll(row, -at) for row, at in zip(parts, start % n, strict=True)])
+    assert (np.abs(turned.cumsum(1) - count[:, None] * (np.arange(n) + 1.0) / n) < 1.001).all()

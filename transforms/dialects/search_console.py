@@ -21,7 +21,8 @@ import pyarrow as pa
 
 from transforms import formats
 from transforms.dialects import Dialect, Source, search_console_answers
-from transforms.dialects.search_console_days import days_of, spread
+from transforms.dialects.search_console_answers import URL
+from transforms.dialects.search_console_days import DAY, days_of, spread
 from transforms.formats import Block, How, RawBlock, Split
 from transforms.inputs import InputError, open_file
 from transforms.normalise import rejected_file, rejected_rows
@@ -31,8 +32,6 @@ ROW_LIMIT = 1000
 """Of rows that the web pages export: what has no row then may well have clicks."""
 MAX_BYTES = 64 << 20
 _ZIP = b"PK\x03\x04"
-_URL = re.compile(r"https?://", re.IGNORECASE)
-_DAY = re.compile(r"(20\d\d-\d\d-\d\d)")
 _BLANKS = dict.fromkeys(map(ord, " \u00a0\u2009\u202f'\u2019\u066c"), None)
 _GROUPED = re.compile(r"\d{1,3}(?:([.,])\d{2,3}(?:\1\d{2,3})*)?")
 _PERCENT = "%\u066a"
@@ -96,7 +95,7 @@ def _record(line: str, delimiter: str) -> list[str]:
 
 def _is_pages(rows: Sequence[Row]) -> bool:
     """A header and a row of a URL, two counts and a share, or a header alone with as many columns."""
-    if not rows or len(rows[0][1]) < _COLUMNS or _URL.match(rows[0][1][0]):
+    if not rows or len(rows[0][1]) < _COLUMNS or URL.match(rows[0][1][0]):
         return False
     names = rows[0][1]
     if "url" in names or any(_integer(name) is not None for name in names[1:]):
@@ -105,7 +104,7 @@ def _is_pages(rows: Sequence[Row]) -> bool:
         return len(names) == _COLUMNS
     return any(
         len(record) == len(names)
-        and bool(_URL.match(record[0]))
+        and bool(URL.match(record[0]))
         and None not in map(_integer, record[1:3])
         and any(mark in "".join(record[3:]) for mark in _PERCENT)
         for _, record in rows[1:]
@@ -174,19 +173,19 @@ def _read_zip(source: Source) -> Iterator[Block]:
         return
     days = days_of(source.path, [[record for _, record in rows] for rows in tables.values()])
     for rows in tables.values():
-        if len(rows) > 1 and any(_URL.match(record[0]) for _, record in rows[1:] if record):
+        if len(rows) > 1 and any(URL.match(record[0]) for _, record in rows[1:] if record):
             yield from _rows(source, rows, days)
 
 
 def _days(source: Source, chart: list[str]) -> list[str]:
     """The days on which undated clicks count: as told, those of the chart, or the one of the name."""
     given = source.options.get("requests_day", "")
-    if given and not _DAY.fullmatch(given):
+    if given and not DAY.fullmatch(given):
         raise InputError(f"--requests_day={given}: expected a day, such as 2026-06-30")
     if given or chart:
         return [given] if given else chart
     for name in (PurePosixPath(source.path).name, PurePosixPath(source.path).parent.name):
-        if found := _DAY.findall(name):
+        if found := DAY.findall(name):
             return [str(found[-1])]
     raise InputError(
         f"{source.path}: this export does not say of which days its clicks are. Give the whole ZIP, a name "

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from transforms.dialects import Source
+from transforms.dialects.search_console_days import DAY
 from transforms.formats import Block, RawBlock
 from transforms.inputs import InputError
 from transforms.normalise import rejected_file, rejected_rows
@@ -37,8 +38,7 @@ _TOKEN = re.compile(
 _COUNTS = ("clicks", "impressions")
 _ABOUT = {"responseAggregationType", "metadata", "first_incomplete_date", "first_incomplete_hour"}
 _ABOUT |= {"firstIncompleteDate", "firstIncompleteHour"}
-_URL = re.compile(r"https?://", re.IGNORECASE)
-_DAY = re.compile(r"20\d\d-\d\d-\d\d")
+URL = re.compile(r"https?://", re.IGNORECASE)
 Row = tuple[int, dict[str, Any]]
 
 
@@ -193,8 +193,8 @@ def _places(path: str, keys: list[list[Any]]) -> tuple[int, int, int | None]:
     lengths = [len(row) for row in keys]
     width = max(set(lengths), key=lengths.count)
     rows = [row for row in keys if len(row) == width]
-    page = _place(rows, _URL.match)
-    date = _place(rows, _DAY.fullmatch)
+    page = _place(rows, URL.match)
+    date = _place(rows, DAY.fullmatch)
     if len(page) != 1 or len(date) > 1:
         what = "which key is the page" if len(page) != 1 else "which key is the date"
         raise InputError(

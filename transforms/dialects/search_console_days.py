@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from policies.request_history import spread_counts
 from policies.typing_ import IntArray
 from transforms.formats import RawBlock
 from transforms.hashing import hash_texts
@@ -20,7 +20,7 @@ from transforms.schemas import COUNT_UNIT
 MAX_DAYS = 1000
 """Of an export; Search Console keeps 16 months."""
 BLOCK_ROWS = 1 << 16
-_DAY = re.compile(r"20\d\d-\d\d-\d\d")
+DAY = re.compile(r"20\d\d-\d\d-\d\d")
 _PER_COUNT = round(1 / COUNT_UNIT)
 
 
@@ -52,7 +52,7 @@ def days_of(path: str, tables: Collection[Sequence[Sequence[str]]]) -> list[str]
 
 
 def _is_day(text: str) -> bool:
-    if not _DAY.fullmatch(text):
+    if not DAY.fullmatch(text):
         return False
     try:
         datetime.date.fromisoformat(text)
@@ -98,29 +98,8 @@ def spread(
             "day": pa.array(days, pa.string()).take(pa.array(np.tile(np.arange(n), size))),
         }
         for name, fixed in counts.items():
-            whole = shares(fixed[rows] // _PER_COUNT, start[rows], n).astype(np.float64)
+            whole = spread_counts(fixed[rows] // _PER_COUNT, start[rows], n).astype(np.float64)
             whole[np.arange(size), start[rows]] += (fixed[rows] % _PER_COUNT) * COUNT_UNIT
             made[name] = pa.array(whole.ravel())
         repeated = np.repeat(lines[rows], n)
         yield RawBlock(pa.RecordBatch.from_pydict(made), lambda repeated=repeated: repeated)  # type: ignore[misc]
-
-
-def shares(count: NDArray[np.int64], start: NDArray[np.int64], n: int) -> NDArray[np.int64]:
-    """Counts in whole parts that differ by one at most, as evenly apart as they can be.
-
-    Parameters
-    ----------
-    count : int64 (m,)
-    start : int64 (m,)
-        0 to n - 1: the part from which each is dealt out. Counts of few would meet on the same parts
-        otherwise.
-    n : int
-
-    Returns
-    -------
-    int64 (m, n)
-        Each row adds up to its count.
-    """
-    k = (np.arange(n) - start[:, None]) % n
-    rest = (count % n)[:, None]
-    return (count // n)[:, None] + rest * (k + 1) // n - rest * k // n

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from tests.transforms.dialects.reading import Read, read, write
 from transforms import schemas
 from transforms.dialects import detect
-from transforms.dialects.search_console_days import shares
 from transforms.formats import How
 from transforms.inputs import InputError
 from transforms.normalise import KINDS
@@ -120,17 +119,6 @@ def test_clicks_of_a_month_are_not_those_of_a_day(tmp_path: Path):
     for i in range(3, 403):
         singles[by_page[f"https://shop.test/{i}"].index(1)] += 1
     assert min(singles) > 0 and max(singles) < 40
-
-
-@given(st.lists(st.tuples(st.integers(0, 2**40), st.integers(0, 489)), min_size=1), st.integers(1, 490))
-def test_shares_are_whole_even_and_add_up(made: list[tuple[int, int]], n: int):
-    count, start = (np.array(column, np.int64) for column in zip(*made, strict=True))
-    parts = shares(count, start % n, n)
-    assert (parts.sum(1) == count).all()
-    assert (parts.max(1) - parts.min(1) <= 1).all() and (parts >= 0).all()
-    # Of few the first days of any stretch have as many as those behind, give or take one.
-    turned = np.stack([np.roll(row, -at) for row, at in zip(parts, start % n, strict=True)])
-    assert (np.abs(turned.cumsum(1) - count[:, None] * (np.arange(n) + 1.0) / n) < 1.001).all()
 
 
 def test_a_chart_of_more_days_than_there_can_be_is_refused(tmp_path: Path):
