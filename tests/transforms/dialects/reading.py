@@ -11,6 +11,9 @@ from transforms.normalise import KINDS
 from transforms.sources import plan_files, read_split
 from transforms.tally import Counts
 
+PACKED_OR_UTF_16 = (b"\x1f\x8b", b"\xff\xfe", b"\xfe\xff")
+"""What no text begins with: such files are unpacked or refused before a dialect sees them."""
+
 
 @dataclass
 class Read:
