@@ -127,3 +127,18 @@ def asked_warnings(counters: dict[str, int], weight_by: str) -> list[str]:
         f"{weight_by} are of {asked:,} of {hosts:,} hosts: pages of the other {hosts - asked:,} weigh next "
         "to nothing and are hardly crawled. Give --requests of all hosts, or --weight_by=equal"
     ]
+
+
+def lost_warnings(counters: dict[str, int], max_rejected_fraction: float) -> list[str]:
+    """Few rejected rows of requests that have much of what the others count."""
+    rejected = counters.get("requests_rejected", 0)
+    rows = rejected + counters.get("requests_accepted", 0)
+    for name in ("clicks", "impressions"):
+        lost = counters.get(f"requests_lost_{name}", 0)
+        share = lost / max(1, lost + counters.get(f"requests_read_{name}", 0))
+        if share > max(max_rejected_fraction, 2 * rejected / max(1, rows)):
+            return [
+                f"{rejected:,} of {rows:,} rows of --requests were rejected, and with them about {share:.0%} "
+                f"of the {name}: they are the greatest, and their pages get too few crawls. See rejected/"
+            ]
+    return []

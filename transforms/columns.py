@@ -131,8 +131,11 @@ def text(array: pa.Array) -> Column:
     return array.cast(pa.string()), None
 
 
-def numbers(array: pa.Array) -> Column:
-    """Integers, floats, decimals or their text as float64; text that says "nothing" is null."""
+def numbers(array: pa.Array, groups: str = "") -> Column:
+    """Integers, floats, decimals or their text as float64; text that says "nothing" is null.
+
+    `groups` reads texts with thousands set apart: "counts" or "amounts", see `_groups`.
+    """
     array = plain(array)
     kind = array.type
     if pa.types.is_null(kind):
@@ -141,21 +144,87 @@ def numbers(array: pa.Array) -> Column:
         return array.cast(pa.float64(), safe=False), None
     if pa.types.is_boolean(kind):
         return array.cast(pa.int8()).cast(pa.float64()), None
+    if groups and _MARKS[Texts(array).span()].any():
+        encoded = trim(array).dictionary_encode()
+        values, bad = _spelled(encoded.dictionary, groups)
+        if bad is not None:
+            bad = bad[encoded.indices.fill_null(0).to_numpy()] & np.asarray(array.is_valid())
+        return values.take(encoded.indices), bad
     try:
         return array.cast(pa.float64()), None
     except (pa.ArrowInvalid, UnicodeDecodeError):
-        pass
-    array, broken = clean(trim(array))
+        return _spelled(trim(array))
+
+
+def _spelled(array: pa.Array, groups: str = "") -> Column:
+    """Texts of numbers, one by one."""
+    array, broken = clean(array)
     form = r"^\+?(-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|-?(?i:inf|infinity|nan))$"
     good = _true(pc.match_substring_regex(array, form))
-    wrong = ~good & ~_true(pc.is_in(pc.utf8_lower(array), _NO_NUMBER)) & np.asarray(array.is_valid())
+    # What is left of a text, and its mark of a fraction.
+    readings = [(good, r"^\+", ".")]
+    if groups:
+        english, other, doubtful = _groups(array, counts=groups == "counts")
+        readings += [(english, r"[^\d.-]", "."), (other, r"[^\d,-]", ",")]
+        good = (good | english | other) & ~doubtful
     if broken is not None:
-        good, wrong = good & ~broken, wrong | broken
+        good &= ~broken
+    wrong = ~good & ~_true(pc.is_in(pc.utf8_lower(array), _NO_NUMBER)) & np.asarray(array.is_valid())
     values = np.zeros(len(array))
-    # Not `if_else` on texts: on a slice it returns bytes of other rows (pyarrow 23).
-    digits = pc.replace_substring_regex(array.take(pa.array(np.flatnonzero(good))), r"^\+", "")
-    values[good] = digits.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    for mask, drop, mark in readings:
+        rows = np.flatnonzero(mask & good)
+        # Not `if_else` on texts: on a slice it returns bytes of other rows (pyarrow 23).
+        digits = pc.replace_substring_regex(array.take(pa.array(rows)), drop, "")
+        digits = pc.replace_substring(digits, mark, ".")
+        values[rows] = digits.cast(pa.float64()).to_numpy(zero_copy_only=False)
     return pa.array(values, mask=~good), _some(wrong)
+
+
+# Bytes of marks of thousands and of fractions in UTF-8; of those beyond ASCII all.
+_MARKS = np.zeros(256, np.bool_)
+_MARKS[[ord(c) for c in ",.' "]] = True
+_MARKS[128:] = True
+_APART = r"[ '\x{a0}\x{2007}\x{2009}\x{202f}\x{2019}\x{66c}]"
+
+
+def _form(group: str, fraction: str) -> str:
+    """Numbers with groups of three behind a mark, and a fraction or none behind another."""
+    return rf"^[+-]?[1-9]\d{{0,2}}(?:{group}\d{{3}})+(?:{fraction}\d+)?$"
+
+
+def _groups(array: pa.Array, counts: bool) -> tuple[Mask, Mask, Mask]:
+    """Where thousands are set apart, with a point before a fraction, with a comma there; where nobody knows.
+
+    `1,234` and `1.234` may have a group or a fraction: that is as in the other numbers of the column. If no
+    other number tells, it is a group in counts, for a fraction of a click does not exist; if they contradict
+    each other, or as an amount `1,234`, it is in doubt.
+    """
+
+    def matches(*forms: str) -> Mask:
+        return np.logical_or.reduce([_true(pc.match_substring_regex(array, form)) for form in forms])
+
+    one_comma, one_point = matches(r"^[+-]?[1-9]\d{0,2},\d{3}$"), matches(r"^[+-]?[1-9]\d{0,2}\.\d{3}$")
+    indian = r"^[+-]?[1-9]\d?(?:,\d\d)+,\d{3}(?:\.\d+)?$"
+    english = matches(_form(",", r"\."), indian) & ~one_comma
+    other = matches(_form(r"\.", ",")) & ~one_point
+    apart = matches(_form(_APART, r"\."))
+    apart_comma = matches(_form(_APART, ",")) & ~apart
+    points = english.any() or (matches(r"^[+-]?(?:\d+|\d.*\D\d{3})?\.\d+$") & ~one_point & ~other).any()
+    fractions = matches(r"^[+-]?\d+,\d+$") & ~one_comma
+    commas = other.any() or apart_comma.any() or fractions.any()
+    unknown = not (points or commas)
+    if unknown and counts:
+        points, commas = one_comma.any(), one_point.any()
+    doubtful = np.zeros(len(array), np.bool_)
+    if points and commas:
+        doubtful = one_comma | one_point | fractions
+    elif unknown and not counts:
+        doubtful = one_comma
+    elif points:
+        english |= one_comma
+    else:
+        other |= one_point | fractions | one_comma
+    return english | apart, other | apart_comma, doubtful
 
 
 def _true(array: pa.Array) -> Mask:
@@ -201,7 +270,7 @@ def flag(array: pa.Array) -> Column:
 
 def count(array: pa.Array) -> Column:
     """A count of requests as fixed point (`schemas.COUNT_UNIT`); null is 0, negative or not finite is bad."""
-    values, bad = numbers(array)
+    values, bad = numbers(array, "counts")
     number = values.fill_null(0.0).to_numpy()
     wrong = ~((number >= 0) & (number <= MAX_COUNT))
     fixed = np.rint(np.where(wrong, 0.0, number) / COUNT_UNIT).astype(np.int64)
@@ -210,9 +279,21 @@ def count(array: pa.Array) -> Column:
     return pa.array(fixed), _some(wrong)
 
 
+def digits(array: pa.Array, rows: Mask) -> int:
+    """About what counts that could not be read add up to, in `schemas.COUNT_UNIT`: by their digits alone."""
+    bad = plain(array).filter(pa.array(rows))
+    if not is_text(bad.type):
+        return 0
+    bad = clean(trim(bad))[0].drop_null()
+    bad = bad.filter(pc.invert(pc.starts_with(bad, "-")))
+    whole = pc.replace_substring_regex(pc.replace_substring_regex(bad, r"[.,]\d{1,2}$", ""), r"\D", "")
+    whole = whole.filter(pc.match_substring_regex(whole, r"^\d{1,12}$"))
+    return int(pc.sum(whole.cast(pa.int64())).as_py() or 0) * round(1 / COUNT_UNIT)
+
+
 def amount(array: pa.Array) -> Column:
     """A non-negative number up to `MAX_AMOUNT`, null where there is none."""
-    values, bad = numbers(array)
+    values, bad = numbers(array, "amounts")
     number = values.fill_null(0.0).to_numpy()
     wrong = ~((number >= 0) & (number <= MAX_AMOUNT))
     if bad is not None:

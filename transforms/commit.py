@@ -13,7 +13,7 @@ import apache_beam as beam
 
 from policies.errors import RecrawlError
 from policies.search import SearchResult
-from transforms.asked_hosts import asked_warnings, unknown_pages
+from transforms.asked_hosts import asked_warnings, lost_warnings, unknown_pages
 from transforms.catalogue import DAY_US
 from transforms.dividing import Quotas
 from transforms.judging import account, drift_warnings, tracked
@@ -359,6 +359,7 @@ class WriteManifest(beam.DoFn):
             + silent_warnings(manifest["signals"])
             + flood_warnings(manifest["signals"])
             + asked_warnings(counters, learned.weight)
+            + lost_warnings(counters, self._guards.max_rejected_fraction)
             + drift_warnings(yesterday),
             "large_hosts": large_hosts(reports, counters.get("pages_known", 0), self._layout),
             "split_hosts": self._layout.as_json(),

@@ -7,7 +7,7 @@ then cut out with the reason that was found first; nothing is read twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,9 @@ from transforms import columns, schemas, times
 from transforms.host_groups import group_names
 from transforms.inputs import InputError
 from transforms.joining import page_urls
+from transforms.kinds import CHANGES as CHANGES
+from transforms.kinds import KINDS as KINDS
+from transforms.kinds import Kind as Kind
 from transforms.lastmods import parse_lastmods
 from transforms.urls import REASONS, HostTable, canonical_host, locate, stable_hash
 
@@ -33,83 +36,6 @@ MAX_NOTED = 100
 
 Mask = NDArray[np.bool_]
 Rows = int | NDArray[np.int64] | Callable[[], NDArray[np.int64]]
-
-
-@dataclass(frozen=True)
-class Kind:
-    """What one kind of input is made of.
-
-    Attributes
-    ----------
-    required : groups of columns of which a file must have at least one each
-    optional : columns that a file may have
-    key : the column with the URL (or host)
-    times : columns that hold times
-    """
-
-    name: str
-    schema: pa.Schema
-    required: tuple[tuple[str, ...], ...]
-    optional: tuple[str, ...] = ()
-    key: str = "url"
-    times: tuple[str, ...] = ()
-
-    @property
-    def known(self) -> list[str]:
-        """All columns of this kind."""
-        return [*(c for group in self.required for c in group), *self.optional]
-
-    def renamed(self, names: Mapping[str, str]) -> Kind:
-        """The same kind where files have other names for some of its columns."""
-
-        def theirs(columns: Sequence[str]) -> tuple[str, ...]:
-            return tuple(names.get(c, c) for c in columns)
-
-        return replace(
-            self,
-            required=tuple(map(theirs, self.required)),
-            optional=theirs(self.optional),
-            key=names.get(self.key, self.key),
-            times=theirs(self.times),
-        )
-
-
-KINDS = {
-    kind.name: kind
-    for kind in (
-        Kind(
-            "observations",
-            schemas.OBSERVATIONS,
-            (("url",), ("fetched_at",)),
-            ("status", "digest", "changed", "not_modified", "last_modified"),
-            times=("fetched_at", "last_modified"),
-        ),
-        Kind(
-            "requests",
-            schemas.REQUESTS,
-            (("url",), ("day", "at"), ("clicks", "impressions")),
-            times=("day", "at"),
-        ),
-        Kind(
-            "signals",
-            schemas.SIGNALS,
-            (("url",), ("signalled_at", "received_at")),
-            ("source",),
-            times=("signalled_at", "received_at"),
-        ),
-        Kind("sitemaps", schemas.SITEMAPS, (("url",),), ("lastmod",)),
-        Kind("pages", schemas.PAGES, (("url",),), ("importance", "min_rate_per_day", "max_rate_per_day")),
-        Kind("hosts", schemas.HOSTS, (("host",), ("max_per_day", "min_gap_seconds", "group")), key="host"),
-    )
-}
-# No input of a night: a replay reads when pages changed.
-CHANGES = Kind(
-    "changes",
-    schemas.CHANGES,
-    (("url",), ("changed_at",)),
-    ("digest", "kind"),
-    times=("changed_at",),
-)
 
 
 def columns_to_read(
@@ -168,13 +94,14 @@ class Normalised:
     """What became of a block: `rows.num_rows + rejected.num_rows` is the rows it had.
 
     `noted` shows rows of which a part says nothing, and which count all the same. `good` is a mask of the
-    block's rows that were accepted, None where all were.
+    block's rows that were accepted, None where all were. `lost` are the counts of rejected requests.
     """
 
     rows: pa.RecordBatch
     rejected: pa.RecordBatch
     noted: pa.RecordBatch
     good: Mask | None = None
+    lost: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -263,7 +190,19 @@ def normalise(
     bad = block.reason != 0
     if not bad.any():
         return Normalised(batch, _none(), noted)
-    return Normalised(batch.filter(pa.array(~bad)), _rejected(kind, block, block.reason), noted, ~bad)
+    lost = _lost(block, batch, bad) if kind.name == "requests" else {}
+    return Normalised(batch.filter(pa.array(~bad)), _rejected(kind, block, block.reason), noted, ~bad, lost)
+
+
+def _lost(block: _Block, made: pa.RecordBatch, bad: Mask) -> dict[str, int]:
+    """About what rejected rows of requests add up to."""
+    found = {}
+    for name in ("clicks", "impressions"):
+        raw = block.column(name)
+        read = made.column(name).to_numpy()[bad]
+        unread = bad & (made.column(name).to_numpy() == 0)
+        found[name] = int(read.sum()) + (0 if raw is None else columns.digits(raw, unread))
+    return found
 
 
 def _none() -> pa.RecordBatch:

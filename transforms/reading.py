@@ -117,9 +117,13 @@ class _Read(beam.DoFn):
                 yield beam.pvalue.TaggedOutput(ReadInputs.REJECTED, batch)
                 continue
             counts.add(f"{kind}_accepted", batch.num_rows)
-            if kind == "requests" and split.form in COUNTED_BY:
-                whole = np.rint(batch.column("clicks").to_numpy() * schemas.COUNT_UNIT).astype(np.int64)
-                counts.add(f"requests_{COUNTED_BY[split.form]}_clicks", int(whole.sum()))
+            if kind == "requests":
+                by = COUNTED_BY.get(split.form)
+                for name in ("clicks", "impressions"):
+                    whole = int(np.rint(batch.column(name).to_numpy() * schemas.COUNT_UNIT).sum())
+                    counts.add(f"requests_read_{name}", whole)
+                    if by and name == "clicks":
+                        counts.add(f"requests_{by}_clicks", whole)
             if kind == "pages":
                 names |= set(metadata_columns(batch))
             for part in slices(batch, self._rows_per_batch):

@@ -63,11 +63,55 @@ def test_counts_are_fixed_point():
         0,
     ]
     assert _read(columns.count, [2.0**40, 2.0**40 + 1]) == [one << 40, "bad"]
-    texts = ["2", "0.25", "-1", "nan", "inf", "", None, "1,234", "1e3", "x"]
+    texts = ["2", "0.25", "-1", "nan", "inf", "", None, "1,23", "1e3", "x"]
     assert _read(columns.count, texts) == [
         2 * one, one // 4, "bad", "bad", "bad", 0, 0, "bad", 1000 * one, "bad",
     ]  # fmt: skip
     assert _read(columns.count, [2**63 - 1]) == ["bad"]
+
+
+GROUPED = [
+    # Where the column does not say it otherwise, three digits behind one mark are a group.
+    (["12,345", "7"], [12345, 7]),
+    (["12.345", "7", None, ""], [12345, 7, 0, 0]),
+    (["12\u202f345", "1 234", "1\u00a0234\u00a0567"], [12345, 1234, 1234567]),
+    (["1'234", "1\u2019234,5"], [1234, 1234.5]),
+    (["12,34,567", "1,23,456.5"], [1234567, 123456.5]),
+    (["1.234,5", "12,5", "1.234", "1,234"], [1234.5, 12.5, 1234, 1.234]),
+    (["12,345", "1,234,567", " +1,234.25 "], [12345, 1234567, 1234.25]),
+    # It says that a point begins a fraction.
+    (["12.345", "0.5"], [12.345, 0.5]),
+    (["5.125", "0.125", "3.0"], [5.125, 0.125, 3]),
+    (["12.345", "1,234,567"], [12.345, 1234567]),
+    # It says both.
+    (["12,345", "12.345", "7"], ["bad", "bad", 7]),
+    (["12,345", "0,5", "2.5", "1.234.567"], ["bad", "bad", 2.5, 1234567]),
+    (["1,2,3", "1,", ",5", "1,,234", "1, 234", "0,123,456", "-1,234", "1,234e3", "12,34,56"], ["bad"] * 9),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("texts", "counts"), GROUPED)
+def test_thousands_that_are_set_apart(texts, counts):
+    one = round(1 / COUNT_UNIT)
+    expected = [c if c == "bad" else round(c * one) for c in counts]
+    assert _read(columns.count, texts) == expected
+    assert _read(columns.count, pa.array(texts, pa.large_string())) == expected
+    assert _read(columns.count, pa.array(texts * 3).slice(len(texts), len(texts))) == expected
+    assert _read(columns.count, [t and t.encode() for t in texts]) == expected
+
+
+def test_thousands_of_amounts_are_read_where_nothing_else_can_be_meant():
+    assert _read(columns.amount, ["12,345", "1.250"]) == ["bad", 1.25]
+    assert _read(columns.amount, ["1,234,567", "1,234", "2.5"]) == [1234567, 1234, 2.5]
+    # A status is no number of people's.
+    assert _read(columns.status, ["1,200", "200"]) == ["bad", 200]
+
+
+def test_what_bad_counts_may_add_up_to():
+    texts = pa.array(["12,345", "12.345", "1,234,56", "-5", "inf", "many", None, "7", "9" * 20])
+    _, bad = columns.count(texts)
+    assert columns.digits(texts, bad) * COUNT_UNIT == 2 * 12345 + 1234
+    assert columns.digits(pa.array([1.0, NAN]), bad[:2]) == 0
 
 
 def test_amounts():

@@ -1,0 +1,39 @@
+"""Files as people and machines leave them about: what a night makes of them, and what it says."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.pipelines.jobs import at, crawls, nightly
+
+SHOP = [f"https://shop.test/{i}" for i in range(200)]
+LOG = [row for url in SHOP for row in crawls(url, "ABCDEFGH", every_days=3)]
+
+
+def _requests(folder, lines, name="clicks.csv"):
+    path = folder / "requests" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("url,day,clicks\n" + "".join(f"{line}\n" for line in lines))
+    return path
+
+
+def test_the_most_clicked_pages_keep_their_clicks_however_they_are_spelled(tmp_path):
+    small = [f"{url},2026-06-04,{i}" for i, url in enumerate(SHOP[2:])]
+    _requests(tmp_path, [*small, f'{SHOP[0]},2026-06-04,"12,345"'])
+    _requests(tmp_path, [*small, f"{SHOP[1]},2026-06-04,12\u202f345"], "more.csv")
+    night = nightly(tmp_path, observations=LOG, requests=tmp_path / "requests", max_rejected_fraction=0.01)
+    assert night.code == 0
+    assert "requests_rejected" not in night.counters
+    rates = [night.page(SHOP[i])["crawl_rate_per_day"] for i in (0, 1, 150)]
+    assert rates[0] == pytest.approx(rates[1]) and rates[0] > 2 * rates[2]
+
+
+def test_rejected_rows_that_are_the_greatest_are_told_by_what_they_count(tmp_path):
+    small = [f"{url},2026-06-04,{i}" for i, url in enumerate(SHOP[2:])]
+    path = _requests(tmp_path, [*small, f'{SHOP[0]},{at(3)[:10]},"1,2345.6"'])
+    night = nightly(tmp_path, observations=LOG, requests=path, max_rejected_fraction=0.01)
+    assert night.code == 0
+    (warning,) = [w for w in night.manifest["warnings"] if "--requests" in w]
+    # 12,345 beside the 19,503 of the others.
+    assert "1 of 199 rows of --requests were rejected, and with them about 39% of the clicks" in warning
+    assert warning in night.printed and warning in night.complaints
