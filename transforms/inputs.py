@@ -7,8 +7,10 @@ import logging
 import os
 import re
 import stat
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
 from apache_beam.io.filesystem import CompressionTypes
@@ -85,10 +87,10 @@ def match_files(
 ) -> list[InputFile]:
     """All files of a comma-separated list of globs, folders and paths, in order of their names, each once.
 
-    A folder stands for the data files in it (known endings and logs that were rotated, at any depth; names
-    that begin with `_` or `.` are skipped there); of others a warning is logged, once. A glob skips folders
-    and such names too, a path that is written out is taken as is. Errors name the option, unless `named` is
-    false: then `option` is only what the files are for.
+    A folder stands for the data files in it (known endings and logs that were rotated, at any depth); of
+    others a warning is logged, once. Names of files and folders that begin with `_` or `.` are skipped there
+    and where a wildcard matches them; what is written out is taken as is. Of a file and the same one packed,
+    one is read. Errors name the option, unless `named` is false: then `option` only says what files are for.
 
     Raises
     ------
@@ -111,7 +113,26 @@ def match_files(
             found.setdefault(identity(file.path), file)
     if required and not found:
         raise InputError(f"{prefix}no pattern given")
-    return sorted(found.values(), key=lambda file: file.path)
+    return sorted(_once(found.values()), key=lambda file: file.path)
+
+
+def _once(files: Collection[InputFile]) -> list[InputFile]:
+    """Without those that are there packed and as they were: between the two steps of a rotation, say."""
+    by_path = {file.path: file for file in files}
+    for file in files:
+        packed = by_path.get(f"{file.path}.gz")
+        if packed is None or not file.size:
+            continue
+        from transforms.formats import head_of
+
+        begins, packed_begins = head_of(file.path), head_of(packed.path)
+        size = min(len(begins), len(packed_begins))
+        if begins[:size] == packed_begins[:size]:
+            # Who packs removes the file at the end; who unpacks has begun only if it is shorter.
+            shorter, other = (packed, file) if file.size >= len(packed_begins) else (file, packed)
+            del by_path[shorter.path]
+            _tell_twice(other.path, shorter.path)
+    return list(by_path.values())
 
 
 def identity(path: str) -> str:
@@ -136,19 +157,16 @@ def _match(pattern: str, known: tuple[str, ...]) -> list[InputFile]:
     if folder:
         base = pattern.rstrip("/") + "/"
         inside = [(f, f.path[len(base) :] if f.path.startswith(base) else f.path) for f in files]
-        inside = [(f, path) for f, path in inside if not _is_own(path)]
         data = [f for f, path in inside if _is_data(path, known)]
         others = [path for _, path in inside if not _is_data(path, known)]
         if data and others:
             _tell(pattern, len(others), ", ".join(sorted(others)[:3]), ", ".join(known))
         return data
-    if is_glob:
-        files = [f for f in files if not _hidden(PurePosixPath(f.path).name)]
     return files
 
 
 def list_files(pattern: str) -> list[InputFile]:
-    """All files that a glob matches."""
+    """All files that a glob matches, but for hidden ones and what is in hidden folders."""
     # Beam lists the folder before the first wildcard, and has no word for the one it works in.
     if local_path(pattern) == pattern and not os.path.dirname(_GLOB.split(pattern)[0]):
         pattern = os.path.join(".", pattern)
@@ -156,12 +174,21 @@ def list_files(pattern: str) -> list[InputFile]:
     return [
         InputFile(m.path, m.size_in_bytes, m.last_updated_in_seconds or 0.0)
         for m in found
-        if not m.path.endswith("/") and not os.path.isdir(m.path)
+        if not _is_own(m.path, pattern) and not m.path.endswith("/") and not os.path.isdir(m.path)
     ]
 
 
-def _hidden(name: str) -> bool:
-    return name.startswith(("_", "."))
+def _is_own(path: str, pattern: str) -> bool:
+    """Whether a file is one of a job or a tool, of no concern to others: copies, and what is half written."""
+    # A folder such as day=3 or year=2026 is a partition; one that begins with _ or . is not.
+    base = _GLOB.split(pattern)[0].rpartition("/")[0]
+
+    def hidden(of: str) -> list[str]:
+        parts = PurePosixPath(of.removeprefix(base)).parts
+        return [part for part in parts if part.startswith(("_", "."))]
+
+    written = hidden(pattern)
+    return any(not any(fnmatchcase(part, one) for one in written) for part in hidden(path))
 
 
 def _is_data(inside: str, known: tuple[str, ...]) -> bool:
@@ -174,12 +201,6 @@ def _is_data(inside: str, known: tuple[str, ...]) -> bool:
     )
 
 
-def _is_own(inside: str) -> bool:
-    """Whether a file of a folder is a job's own, of no concern to others."""
-    # A folder such as day=3 or year=2026 is a partition; one that begins with _ or . is not.
-    return any(_hidden(part) for part in PurePosixPath(inside).parts)
-
-
 @functools.cache
 def _tell(folder: str, n: int, some: str, known: str) -> None:
     _LOG.warning(
@@ -190,6 +211,11 @@ def _tell(folder: str, n: int, some: str, known: str) -> None:
         some,
         known,
     )
+
+
+@functools.cache
+def _tell_twice(path: str, other: str) -> None:
+    _LOG.warning("%s is the same as %s, as far as they go: only the former is read", path, other)
 
 
 def _ending(path: str) -> str:

@@ -267,6 +267,11 @@ def test_patterns(tmp_path):
     assert names("*.csv", "b.csv", "*/c.parquet") == ["b.csv", "day=1/c.parquet"]
     assert names("*") == ["a.jsonl.gz", "b.csv", "notes.txt"]
     assert names(".hidden.csv") == [".hidden.csv"]
+    assert names("*/*", "*/*.csv", required=False) == ["day=1/c.parquet"]
+    assert names("**", "**.csv") == ["a.jsonl.gz", "b.csv", "day=1/c.parquet", "notes.txt"]
+    # What is written out is meant.
+    assert names("_tmp/*.csv", "_t*/*", ".hidden.*") == [".hidden.csv", "_tmp/d.csv"]
+    assert names("_tmp") == ["_tmp/d.csv"]
     with pytest.raises(InputError, match=r"--observations: no file matches: .*/z\*"):
         names("*.csv", "z*", option="observations")
     assert names("z*", required=False) == []
@@ -276,6 +281,29 @@ def test_patterns(tmp_path):
     with pytest.raises(InputError, match="no data file in this folder"):
         names("empty")
     assert split_patterns(" a*, b ,,") == ["a*", "b"]
+
+
+def test_a_file_and_the_same_one_packed_count_once(tmp_path, caplog):
+    lines = "".join(f"line {i} of a log\n" for i in range(9000))
+    made = {
+        # Packed while it is still there; the packed one is cut, or has not even begun.
+        "a.log": lines, "a.log.gz": gzip.compress(lines.encode()),
+        "b.log": lines, "b.log.gz": gzip.compress(lines.encode())[:5000],
+        "c.log": lines, "c.log.gz": b"",
+        # Unpacked, and not at its end yet.
+        "d.log": lines[:70], "d.log.gz": gzip.compress(lines.encode()),
+        # A new log beside the old one: two files.
+        "e.log": lines[10:], "e.log.gz": gzip.compress(lines.encode()),
+        "f.log": "", "f.log.gz": gzip.compress(lines.encode()),
+    }  # fmt: skip
+    for name, content in made.items():
+        (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    found = [os.path.basename(f.path) for f in match_files(f"{tmp_path}/*", "requests")]
+    assert found == ["a.log", "b.log", "c.log", "d.log.gz", "e.log", "e.log.gz", "f.log", "f.log.gz"]
+    told = [f"{tmp_path}/{name}" in caplog.text for name in ("a.log.gz", "d.log, as", "e.log")]
+    assert told == [True, True, False]
+    # By itself, each is read.
+    assert [f.path for f in match_files(f"{tmp_path}/a.log.gz")] == [f"{tmp_path}/a.log.gz"]
 
 
 def test_what_is_utf8():
