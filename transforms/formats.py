@@ -1,4 +1,4 @@
-"""Readers of files: Parquet and Avro here, text in `textformats`. They yield raw blocks, never whole files.
+"""Readers of files: Parquet here, Avro in `avro`, text in `textformats`. They yield raw blocks.
 
 A block is a record batch with the columns as the file has them, and the numbers of its rows. What cannot
 be read becomes rejected rows between the blocks; what can never be right is an `InputError`.
@@ -234,7 +234,9 @@ def _read(split: Split, kind: Kind, metadata: Sequence[str] | None, notes: Count
     elif split.form == "parquet":
         yield from _read_parquet(split, kind, metadata)
     elif split.form == "avro":
-        yield from _read_avro(split, kind, metadata)
+        from transforms.avro import read_avro
+
+        yield from read_avro(split.path, kind, metadata)
     elif split.form in ("csv", "jsonl"):
         from transforms.textformats import read_csv, read_jsonl
 
@@ -299,89 +301,6 @@ def _cut(table: pa.Table, row: int) -> Iterator[RawBlock]:
     for batch in table.combine_chunks().to_batches():
         yield RawBlock(batch, row)
         row += batch.num_rows
-
-
-_TIMES = ("timestamp-millis", "timestamp-micros", "timestamp-nanos")
-
-
-def _raw_times(schema: Any) -> Any:
-    """An Avro schema whose timestamps are plain numbers: years 1 and 9999 must not stop a block."""
-    if isinstance(schema, list):
-        return [_raw_times(s) for s in schema]
-    if isinstance(schema, dict):
-        out = {
-            k: _raw_times(v) if k in ("type", "fields", "items", "values") else v for k, v in schema.items()
-        }
-        if str(out.get("logicalType", "")).removeprefix("local-") in _TIMES:
-            del out["logicalType"]
-        return out
-    return schema
-
-
-def _read_avro(split: Split, kind: Kind, metadata: Sequence[str] | None) -> Iterator[Block]:
-    import fastavro
-
-    done = 0
-    with open_file(split.path) as f:
-        try:
-            blocks = fastavro.block_reader(f)
-            fields = blocks.writer_schema["fields"]
-        except Exception as e:  # damaged bytes can fail in any way
-            yield rejected_file(split.path, "unreadable_file", f"{type(e).__name__}: {e}")
-            return
-        schema = pa.schema([(c["name"], _avro_type(c["type"])) for c in fields])
-        wanted = columns_to_read(kind, schema, split.path, metadata)
-        plain = fastavro.parse_schema(_raw_times(blocks.writer_schema), _force=True)
-        records: list[dict[str, Any]] = []
-        problem: tuple[str, str] | None = None
-        end = f.tell()
-        while problem is None:
-            try:
-                block = next(blocks)
-                end = f.tell()
-                block.writer_schema = plain
-                read = list(block)
-            except StopIteration:
-                # A block whose very beginning is cut looks like the end.
-                if f.seek(0, 2) != end:
-                    problem = "truncated_file", f"after {done + len(records)} rows"
-                break
-            except Exception as e:
-                if "install" in str(e):
-                    # The file is sound, a codec is missing here.
-                    raise InputError(f"{split.path}: {e}") from None
-                cut = isinstance(e, EOFError) or not f.read(1)
-                sample = f"after {done + len(records)} rows: {type(e).__name__}: {e}"
-                problem = "truncated_file" if cut else "unreadable_file", sample
-            else:
-                records += read
-                if len(records) >= AVRO_ROWS:
-                    yield RawBlock(_from_records(records, wanted), done)
-                    done += len(records)
-                    records = []
-        if records:
-            yield RawBlock(_from_records(records, wanted), done)
-        if problem:
-            yield rejected_file(split.path, *problem)
-
-
-def _avro_type(kind: Any) -> pa.DataType:
-    """Whether an Avro type is nested; scalars count as null, "any scalar"."""
-    if isinstance(kind, list):
-        nested = [t for t in map(_avro_type, kind) if pa.types.is_nested(t)]
-        return nested[0] if nested else pa.null()
-    name = kind["type"] if isinstance(kind, dict) else kind
-    if isinstance(name, dict | list):
-        return _avro_type(name)
-    if name in ("record", "array", "map"):
-        return pa.struct([]) if name == "record" else pa.list_(pa.null())
-    return pa.null()
-
-
-def _from_records(records: Sequence[dict[str, Any]], names: Sequence[str]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(
-        [scalars([r.get(n) for r in records]) for n in names], names=list(names)
-    )
 
 
 def scalars(values: Sequence[Any]) -> pa.Array:

@@ -6,6 +6,7 @@ then cut out with the reason that was found first; nothing is read twice.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -55,8 +56,8 @@ def columns_to_read(
     InputError
         For a missing column, one that occurs twice, or one whose type can hold no such value.
     """
-    names = schema.names
-    have = ", ".join(names) or "none"
+    names = Counter(schema.names)
+    have = ", ".join(schema.names) or "none"
     missing = [" or ".join(group) for group in kind.required if not any(c in names for c in group)]
     wanted = [c for c in kind.known if c in names]
     if kind.name == "pages":
@@ -70,10 +71,8 @@ def columns_to_read(
             f"{path}: {kind.name} need a column {' and a column '.join(missing)}. The file has: {have}"
         )
     for name in wanted:
-        if names.count(name) > 1:
-            raise InputError(
-                f"{path}: the column {name} occurs {names.count(name)} times. The file has: {have}"
-            )
+        if names[name] > 1:
+            raise InputError(f"{path}: the column {name} occurs {names[name]} times. The file has: {have}")
         of = schema.field(name).type
         if name == kind.key:
             plain = of.value_type if pa.types.is_dictionary(of) else of

@@ -16,12 +16,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.json
 from numpy.typing import NDArray
 
 from transforms.formats import Block, RawBlock, is_utf8, scalars
 from transforms.indexnow import is_indexnow, read_block
 from transforms.inputs import InputError, open_file
+from transforms.json_records import (
+    MAX_BRACKETS,
+    TooWideError,
+    check_width,
+    most_brackets,
+    other_names,
+    read_records,
+)
 from transforms.members import Apart, line_ends
 from transforms.normalise import Kind, columns_to_read, rejected_file, rejected_rows
 
@@ -343,7 +350,7 @@ def _parse_csv_slowly(
 
 def read_jsonl(path: str, gzip: bool, kind: Kind, metadata: Sequence[str] | None) -> Iterator[Block]:
     """Read JSON Lines: one object a line. Lone brackets and commas at line ends, as of an array, are fine."""
-    seen: list[str] = []
+    seen: dict[str, None] = {}
     for item in _blocks(path, gzip, _last_line_end):
         if isinstance(item, pa.RecordBatch):
             yield item
@@ -355,26 +362,31 @@ def read_jsonl(path: str, gzip: bool, kind: Kind, metadata: Sequence[str] | None
         if kind.name == "signals" and is_indexnow(block):
             yield from read_block(path, block, line)
             continue
-        parsed = _parse_jsonl(block, line, kind, metadata)
-        if parsed is None:
-            table, rows, rejected = _parse_jsonl_slowly(path, block, line)
-            if rejected is not None:
-                yield rejected
-        else:
-            table, rows = parsed
+        try:
+            parsed = _parse_jsonl(block, line, kind, metadata)
+            if parsed is None:
+                table, rows, rejected = _parse_jsonl_slowly(path, block, line, kind, metadata)
+                if rejected is not None:
+                    yield rejected
+            else:
+                table, rows = parsed
+        except TooWideError as e:
+            yield rejected_file(path, "unreadable_file", f"from line {line}: {e}")
+            return
         if not table.num_rows:
             continue
         if not seen:
             _check_first(block, table, kind, path, metadata)
         elif kind.name == "pages":
             # A record may leave out what others have.
-            seen = [*seen, *(n for n in table.schema.names if n not in seen)]
+            seen |= dict.fromkeys(table.schema.names)
         # A later block may lack a column that all of its records leave out: they have nothing there.
         needed = {*seen, *(c for group in kind.required for c in group), *(metadata or ())}
-        for name in sorted(needed.difference(table.schema.names)):
-            table = table.append_column(name, pa.nulls(table.num_rows))
+        absent = sorted(needed.difference(table.schema.names))
+        nothing = [pa.nulls(table.num_rows)] * len(absent)
+        table = pa.table([*table.columns, *nothing], [*table.schema.names, *absent])
         wanted = columns_to_read(kind, table.schema, path, metadata)
-        seen = seen or wanted
+        seen = seen or dict.fromkeys(wanted)
         for batch in table.select(wanted).combine_chunks().to_batches():
             yield RawBlock(batch, rows)
 
@@ -386,10 +398,9 @@ def _check_first(
     schema = table.schema
     try:
         record = json.loads(block.lstrip().split(b"\n", 1)[0])
-        for name in record:
-            if name not in schema.names:
-                schema = schema.append(pa.field(name, pa.null()))
-    except (ValueError, TypeError, RecursionError):
+        more = [pa.field(name, pa.null()) for name in record.keys() - set(schema.names)]
+        schema = pa.schema([*schema, *more])
+    except (ValueError, TypeError, AttributeError, RecursionError):
         pass
     columns_to_read(kind, schema, path, metadata)
 
@@ -412,7 +423,7 @@ def _parse_jsonl(
         if name in _FRACTIONS and types[name] == pa.int64():
             types[name] = pa.float64()
     everything = kind.name == "pages" and metadata is None
-    if everything and _most_brackets(block) > _MAX_BRACKETS:
+    if everything and most_brackets(block) > MAX_BRACKETS:
         return None
     for name in metadata or ():
         types.setdefault(name, pa.string())
@@ -420,17 +431,14 @@ def _parse_jsonl(
         keep = {*kind.known, *(metadata or ())}
         types = {name: of for name, of in types.items() if name in keep}
     try:
-        table = _arrow_json(block, types, everything)
-        found = {f.name: pa.string() for f in table.schema if f.name not in types}
-        if found:
+        if everything:
             # Without a type, Arrow would read some texts as times, depending on the block.
-            table = _arrow_json(block, types | found, False)
+            types |= dict.fromkeys(other_names(block, types), pa.string())
+        table = read_records(block, types)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
         return None
-    named = [
-        name for name in table.schema.names if name in record or table.column(name).null_count < len(table)
-    ]
-    table = table.select(named)
+    columns = zip(table.schema.names, table.columns, strict=True)
+    table = table.select([n for n, column in columns if n in record or column.null_count < len(table)])
     if block.count(b"\n") + (not block.endswith(b"\n")) == table.num_rows:
         return table, line
     lines = [i for i, text in enumerate(block.split(b"\n")) if text.strip()]
@@ -444,31 +452,8 @@ _FRACTIONS = {"clicks", "impressions", "importance", "min_rate_per_day", "max_ra
 _FRACTIONS |= {"max_per_day", "min_gap_seconds"}
 
 
-# Where Arrow finds the types itself, some 20,000 brackets within each other end the process.
-_MAX_BRACKETS = 5000
-
-
-def _most_brackets(block: bytes) -> int:
-    """The most brackets that a line opens: none is nested deeper."""
-    data = np.frombuffer(block, np.uint8)
-    opened = np.flatnonzero(np.isin(data, [ord("["), ord("{")]))
-    ends = np.append(np.flatnonzero(data == 10), len(data))
-    return int(np.diff(np.searchsorted(opened, ends), prepend=0).max())
-
-
-def _arrow_json(block: bytes, types: dict[str, pa.DataType], infer: bool) -> pa.Table:
-    return pa.json.read_json(
-        pa.BufferReader(block),
-        pa.json.ReadOptions(use_threads=False, block_size=len(block) + 1),
-        pa.json.ParseOptions(
-            explicit_schema=pa.schema(list(types.items())),
-            unexpected_field_behavior="infer" if infer else "ignore",
-        ),
-    )
-
-
 def _parse_jsonl_slowly(
-    path: str, block: bytes, line: int
+    path: str, block: bytes, line: int, kind: Kind, metadata: Sequence[str] | None
 ) -> tuple[pa.Table, Callable[[], Lines], pa.RecordBatch | None]:
     """Line by line, for a block with a broken line or with values of several types in a column."""
     records: list[dict[str, Any]] = []
@@ -494,6 +479,10 @@ def _parse_jsonl_slowly(
                 samples.append(text)
     # Arrow has no name of bytes that are not UTF-8, nor has recrawl: nobody can ask for such a column.
     names = [name for name in dict.fromkeys(n for record in records for n in record) if is_utf8(name)]
+    if kind.name != "pages" or metadata is not None:
+        keep = {*kind.known, *(metadata or ())}
+        names = [name for name in names if name in keep]
+    check_width(len(records), len(names))
     columns = {name: scalars([record.get(name) for record in records]) for name in names}
     rejected = rejected_rows(path, bad, "bad_json", samples) if bad else None
     return pa.table(columns), _constant(np.array(numbers, np.int64)), rejected

@@ -1,0 +1,70 @@
+"""JSON Lines to Arrow tables in time and memory that grow with the bytes, whatever keys the records have."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.json
+
+# Where Arrow finds the types itself, some 20,000 brackets within each other end the process.
+MAX_BRACKETS = 5000
+# A table has a cell for each key of one record in all others: a few MB could take all memory.
+MAX_CELLS = 1 << 27
+# What Arrow finds the types of at once: so many bytes cannot make too many cells.
+_PIECE_BYTES = 1 << 14
+
+Types = dict[str, pa.DataType]
+
+
+class TooWideError(ValueError):
+    """Records have more different keys than fit into a table."""
+
+
+def check_width(rows: int, columns: int) -> None:
+    """Raise `TooWideError` where a table of so many rows and columns has more than `MAX_CELLS`."""
+    if rows * columns > MAX_CELLS:
+        raise TooWideError(
+            f"{columns:,} different keys in {rows:,} records make over {MAX_CELLS:,} cells. Write what "
+            "differs between records under few keys"
+        )
+
+
+def most_brackets(block: bytes) -> int:
+    """The most brackets that a line opens: none is nested deeper."""
+    data = np.frombuffer(block, np.uint8)
+    opened = np.flatnonzero(np.isin(data, [ord("["), ord("{")]))
+    ends = np.append(np.flatnonzero(data == 10), len(data))
+    return int(np.diff(np.searchsorted(opened, ends), prepend=0).max())
+
+
+def other_names(block: bytes, types: Types) -> list[str]:
+    """Keys of the records beside those of `types`. Raises as Arrow does, and as `check_width`."""
+    rows = block.count(b"\n") + 1
+    check_width(rows, len(types))
+    try:
+        read_records(block, types, "error")
+    except pa.ArrowInvalid:
+        pass
+    else:
+        return []
+    found = dict.fromkeys(types)
+    start = 0
+    while start < len(block):
+        line_end = block.rfind(b"\n", start, start + _PIECE_BYTES) + 1 or block.find(b"\n", start) + 1
+        piece = block[start : line_end or len(block)]
+        if piece.strip():
+            found |= dict.fromkeys(read_records(piece, types, "infer").schema.names)
+        check_width(rows, len(found))
+        start += len(piece)
+    return [name for name in found if name not in types]
+
+
+def read_records(block: bytes, types: Types, unexpected: str = "ignore") -> pa.Table:
+    """Whole lines by Arrow, with columns of these types; `unexpected` is what to do with other keys."""
+    return pa.json.read_json(
+        pa.BufferReader(block),
+        pa.json.ReadOptions(use_threads=False, block_size=len(block) + 1),
+        pa.json.ParseOptions(
+            explicit_schema=pa.schema(list(types.items())), unexpected_field_behavior=unexpected
+        ),
+    )
