@@ -15,15 +15,12 @@ from transforms import schemas
 from transforms.coding import ShardPages
 from transforms.hashing import Texts
 from transforms.tally import Counts
-from transforms.times import DAY_US, END_US, from_texts
+from transforms.times import DAY_US, END_US, read_texts
 
 SOURCE = "sitemap"
 
 _YEAR, _MONTH = r"^\d{4}$", r"^\d{4}-\d\d$"
 _DAY = r"^(?:\d{4}-\d\d-\d\d|\d{8})$"
-# A time of day at the end, and nothing that names a zone; seconds since 1970 need none.
-_LOCAL = r"\d:\d\d(?:[.,]\d+)?$"
-_OFFSET = r"[+-]\d\d:\d\d$"
 _MIDNIGHT = re.compile(r"T24:00(?=(?::00(?:[.,]0+)?)?(?:$|[Z+-]))")
 _FAR = re.compile(r"(\d{4})(?=-)")
 _FIRST_YEAR, _END_YEAR = 1990, 2101
@@ -58,20 +55,19 @@ def _distinct(texts: pa.Array) -> tuple[IntArray, Int8Array]:
         return np.asarray(pc.match_substring_regex(texts, pattern))
 
     year, month, day = matches(_YEAR), matches(_MONTH), matches(_DAY)
-    local = matches(_LOCAL) & ~matches(_OFFSET)
     whole = pc.if_else(pa.array(year), pc.binary_join_element_wise(texts, "-01-01", ""), texts)
     whole = pc.if_else(pa.array(month), pc.binary_join_element_wise(texts, "-01", ""), whole)
-    begin_us, good = from_texts(Texts(whole))
+    begin_us, good, local = read_texts(Texts(whole))
     rest = np.flatnonzero(~good & np.asarray(pc.match_substring_regex(whole, r"^\d{4}-")))
     if len(rest):
-        begin_us[rest], good[rest] = _unusual(whole.take(pa.array(rest)))
+        begin_us[rest], good[rest], local[rest] = _unusual(whole.take(pa.array(rest)))
     precision = np.select([year, month, day, local], [YEAR, MONTH, DAY, LOCAL], INSTANT)
     precision[~good] = BAD
     precision[np.asarray(pc.equal(texts, ""))] = NONE
     return np.where(precision > BAD, begin_us, 0), precision.astype(np.int8)
 
 
-def _unusual(texts: pa.Array) -> tuple[IntArray, np.ndarray]:
+def _unusual(texts: pa.Array) -> tuple[IntArray, np.ndarray, np.ndarray]:
     """Years that times of logs cannot have, and midnight as the 24th hour."""
     spelled = texts.to_pylist()
     years = np.array([int(t[:4]) for t in spelled])
@@ -82,9 +78,9 @@ def _unusual(texts: pa.Array) -> tuple[IntArray, np.ndarray]:
         _MIDNIGHT.sub("T00:00", _FAR.sub("2096", t, count=1) if f else t)
         for t, f in zip(spelled, far, strict=True)
     ]
-    begin_us, good = from_texts(Texts(pa.array(near)))
+    begin_us, good, local = read_texts(Texts(pa.array(near)))
     begin_us = np.where(far, END_US, np.minimum(begin_us + DAY_US * late, END_US))
-    return begin_us, good & (years >= _FIRST_YEAR)
+    return begin_us, good & (years >= _FIRST_YEAR), local
 
 
 def claims_of(pages: ShardPages, rows: pa.Table | None, begin: str) -> Lastmods:

@@ -1,16 +1,15 @@
 """Times of any common spelling to UTC microseconds, a column at a time.
 
 Every value is read by itself: no locale, no time zone of the machine, no default taken from today, no
-guess from its neighbours. A time without zone is UTC. Numbers tell their unit by their size, because the
-ranges of seconds, milliseconds, microseconds, nanoseconds and of written-out dates (20260102,
-202601020304, 20260102030405, 20260102030405678) do not overlap for the years 1990 to 2100.
+guess from its neighbours. A time without zone is UTC, unless it is said whose clock it is of. Numbers tell
+their unit by their size, because the ranges of seconds, milliseconds, microseconds, nanoseconds and of
+written-out dates (20260102, 202601020304, 20260102030405, 20260102030405678) do not overlap for the years
+1990 to 2100.
 """
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from functools import cache
 
 import numpy as np
@@ -18,7 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from transforms import written_dates
 from transforms.hashing import Texts
+from transforms.zones import LocalClock
 
 TIME = pa.timestamp("us", tz="UTC")
 # Years 1990 to 2100.
@@ -30,7 +31,8 @@ Micros = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 _UNITS = {"s": (1_000_000, 1), "ms": (1000, 1), "us": (1, 1), "ns": (1, 1000)}
-_NAMED_MONTH = re.compile(r"\s*(?:[A-Za-z]{3,9},?\s+)?(?:\d{1,2}[\s-]|[A-Za-z]{3}\s).*\d\d:\d\d", re.DOTALL)
+# Of a text that may be a time; names of zones in brackets are long.
+MAX_BYTES = 128
 _NUMBER = re.compile(r"[+]?\d{1,19}(?:\.\d*)?(?:[eE][+]?\d{1,2})?")
 
 
@@ -54,7 +56,9 @@ def supported(kind: pa.DataType) -> bool:
     )
 
 
-def parse_times(array: pa.Array, days: bool = False) -> tuple[pa.Array, Mask | None]:
+def parse_times(
+    array: pa.Array, days: bool = False, clock: LocalClock | None = None
+) -> tuple[pa.Array, Mask | None]:
     """Read a column of times.
 
     Parameters
@@ -63,6 +67,8 @@ def parse_times(array: pa.Array, days: bool = False) -> tuple[pa.Array, Mask | N
         Timestamps of any unit and zone, dates, integers, floats or texts.
     days : bool
         Whether small integers are days since 1970-01-01.
+    clock : LocalClock, optional
+        Whose times they are that name no zone (default: UTC).
 
     Returns
     -------
@@ -72,6 +78,8 @@ def parse_times(array: pa.Array, days: bool = False) -> tuple[pa.Array, Mask | N
         Values that are no time of the years 1990 to 2100; None if there are none.
     """
     kind = array.type
+    if pa.types.is_dictionary(kind) and clock is not None:  # which counts rows
+        array, kind = array.cast(kind.value_type), kind.value_type
     if pa.types.is_dictionary(kind):
         times, bad = parse_times(array.dictionary, days)
         codes = array.indices.fill_null(0).to_numpy(zero_copy_only=False)
@@ -88,16 +96,21 @@ def parse_times(array: pa.Array, days: bool = False) -> tuple[pa.Array, Mask | N
     null = np.asarray(array.is_null())
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         us, good = _from_arrow(array)
+        local = np.full(len(us), pa.types.is_date(kind) or kind.tz is None)
     elif pa.types.is_integer(kind):
-        us, good = from_integers(_integers(array), days)
+        us, good, local = _from_integers(_integers(array), days)
     elif pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         values = array.cast(pa.float64()).fill_null(np.nan).to_numpy()
         null = null | np.isnan(values)
-        us, good = from_floats(values)
+        us, good, local = from_floats(values)
     else:
         texts = Texts(array)
         null = null | (texts.size == 0)
-        us, good = from_texts(texts, days)
+        us, good, local = read_texts(texts, days, clock)
+    rows = np.flatnonzero(local & good & ~null) if clock is not None else []
+    if clock is not None and len(rows):
+        us[rows] = clock.to_utc(us[rows])
+        good &= (us >= FIRST_US) & (us < END_US)
     return _result(us, good, null)
 
 
@@ -137,15 +150,21 @@ def from_integers(values: Micros, days: bool = False) -> tuple[Micros, Mask]:
     int64 (n,), bool (n,)
         Microseconds, and which values are times of 1990 to 2100.
     """
+    return _from_integers(values, days)[:2]
+
+
+def _from_integers(values: Micros, days: bool = False) -> tuple[Micros, Mask, Mask]:
+    """As `from_integers`, and which values are of a local clock: those that are written out."""
     us = np.zeros(len(values), np.int64)
     good = np.zeros(len(values), np.bool_)
+    local = np.zeros(len(values), np.bool_)
     scales = [(1_000_000, 1), (1000, 1), (1, 1), (1, 1000)]
     if days:
         scales.append((DAY_US, 1))
     for scale, divide in scales:
         fits = (values >= FIRST_US * divide // scale) & (values < END_US * divide // scale)
         if fits.all():
-            return values * scale // divide, fits
+            return values * scale // divide, fits, local
         if fits.any():
             us[fits] = values[fits] * scale // divide
             good |= fits
@@ -153,7 +172,8 @@ def from_integers(values: Micros, days: bool = False) -> tuple[Micros, Mask]:
         rows = np.flatnonzero((values >= below // 100 * 19) & (values < below // 100 * 22) & ~good)
         if len(rows):
             us[rows], good[rows] = _from_written(values[rows], unit)
-    return us, good
+            local[rows] = True
+    return us, good, local
 
 
 def _from_written(values: Micros, unit: int) -> tuple[Micros, Mask]:
@@ -177,16 +197,16 @@ def _from_written(values: Micros, unit: int) -> tuple[Micros, Mask]:
     )
 
 
-def from_floats(values: NDArray[np.float64]) -> tuple[Micros, Mask]:
-    """Like `from_integers`, for floats: fractions of a second are kept to the microsecond."""
+def from_floats(values: NDArray[np.float64]) -> tuple[Micros, Mask, Mask]:
+    """Like `read_texts`, for floats: fractions of a second are kept to the microsecond."""
     finite = np.isfinite(values) & (np.abs(values) < 2.0**62)
     whole = np.where(finite, values, 0.0)
     seconds = (whole >= FIRST_US / 1e6) & (whole < END_US / 1e6)
     millis = (whole >= FIRST_US / 1e3) & (whole < END_US / 1e3)
-    us, good = from_integers(whole.astype(np.int64))
+    us, good, local = _from_integers(whole.astype(np.int64))
     us[seconds] = np.rint(whole[seconds] * 1e6).astype(np.int64)
     us[millis] = np.rint(whole[millis] * 1e3).astype(np.int64)
-    return us, good & finite
+    return us, good & finite, local
 
 
 _DAYS_BEFORE = np.array([0, 0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334], np.int64)
@@ -223,8 +243,8 @@ def _templates() -> dict[int, list[str]]:
     forms = ["YYYY-MM-DD", "YYYYMMDDThhmmss", "YYYYMMDDThhmmssZ", "www, DD bbb YYYY hh:mm:ss GGG"]
     forms += [f"YYYY-MM-DDT{clock}{zone}" for clock in clocks for zone in zones]
     forms += [f"YYYY-MM-DDThh:mm:ss {zone}" for zone in ("Soo:OO", "SooOO")]
-    # As access logs have it.
-    forms.append("DD/bbb/YYYY:hh:mm:ss SooOO")
+    # As access logs and mails have it.
+    forms += ["DD/bbb/YYYY:hh:mm:ss SooOO", "www, DD bbb YYYY hh:mm:ss SooOO"]
     # As Ruby prints a time, and BigQuery exports one.
     forms += [f"YYYY-MM-DDT{clock} uuu" for clock in clocks[1:]]
     out: dict[int, list[str]] = {}
@@ -241,17 +261,21 @@ _MONTH_KEYS = np.array(sorted(_MONTHS), np.int64)
 _MONTH_VALUES = np.array([_MONTHS[k] for k in sorted(_MONTHS)], np.int64)
 
 
-def from_texts(texts: Texts, days: bool = False) -> tuple[Micros, Mask]:
-    """ISO 8601, dates and epochs in digits, HTTP and mail dates.
+def read_texts(
+    texts: Texts, days: bool = False, clock: LocalClock | None = None
+) -> tuple[Micros, Mask, Mask]:
+    """ISO 8601, dates and epochs in digits, dates with names of months.
 
     Returns
     -------
-    int64 (n,), bool (n,)
-        Microseconds, and which values are times of 1990 to 2100.
+    int64 (n,), bool (n,), bool (n,)
+        Microseconds, which values are times of 1990 to 2100, and which of them name no zone: their
+        microseconds are of the clock that wrote them. `clock` only tells what abbreviations of zones mean.
     """
     n = len(texts)
     us = np.zeros(n, np.int64)
     good = np.zeros(n, np.bool_)
+    local = np.zeros(n, np.bool_)
     for a, b in texts.chunks():
         size = texts.size[a:b]
         for length in np.unique(size).tolist():
@@ -260,27 +284,28 @@ def from_texts(texts: Texts, days: bool = False) -> tuple[Micros, Mask]:
             whole = bool((size == length).all())
             rows = slice(a, b) if whole else a + np.flatnonzero(size == length)
             start = texts.start[rows]
-            us[rows], good[rows] = _from_fixed(texts.data, start, length, days)
-    left = np.flatnonzero(~good & (texts.size > 0) & (texts.size <= 64))
-    known: dict[bytes, int | None] = {}
+            us[rows], good[rows], local[rows] = _from_fixed(texts.data, start, length, days)
+    left = np.flatnonzero(~good & (texts.size > 0) & (texts.size <= MAX_BYTES))
+    known: dict[bytes, tuple[int, bool] | None] = {}
     for row in left.tolist():
         raw = texts.data[texts.start[row] : texts.start[row] + texts.size[row]].tobytes()
         if raw not in known:
             if len(known) > 1 << 16:
                 known.clear()
-            known[raw] = parse_one(raw, days)
+            known[raw] = parse_one(raw, days, clock)
         value = known[raw]
         if value is not None:
-            us[row], good[row] = value, True
-    return us, good
+            (us[row], local[row]), good[row] = value, True
+    return us, good, local
 
 
-def _from_fixed(data: NDArray[np.uint8], start: Micros, length: int, days: bool) -> tuple[Micros, Mask]:
+def _from_fixed(data: NDArray[np.uint8], start: Micros, length: int, days: bool) -> tuple[Micros, Mask, Mask]:
     """Rows of one length by the templates of that length."""
     columns = [data.take(start + j) for j in range(length)]
     digits = [c - np.uint8(48) for c in columns]
     us = np.zeros(len(start), np.int64)
     good = np.zeros(len(start), np.bool_)
+    local = np.zeros(len(start), np.bool_)
     if length <= 19:
         all_digits = np.logical_and.reduce([d < 10 for d in digits])
         if all_digits.any():
@@ -288,7 +313,7 @@ def _from_fixed(data: NDArray[np.uint8], start: Micros, length: int, days: bool)
             for d in digits:
                 number *= 10
                 number += d
-            us, good = from_integers(number, days)
+            us, good, local = _from_integers(number, days)
             good &= all_digits
     for form in _templates().get(length, ()):
         if good.all():
@@ -296,10 +321,11 @@ def _from_fixed(data: NDArray[np.uint8], start: Micros, length: int, days: bool)
         fits = _fits(form, columns, digits) & ~good
         if not fits.any():
             continue
+        local[fits] = not any(mark in form for mark in "SZGu")
         if fits.all():
-            return _read_form(form, columns, digits)
+            return *_read_form(form, columns, digits), local
         us[fits], good[fits] = _read_form(form, [c[fits] for c in columns], [d[fits] for d in digits])
-    return us, good
+    return us, good, local
 
 
 def _fits(form: str, columns: list[NDArray[np.uint8]], digits: list[NDArray[np.uint8]]) -> Mask:
@@ -362,26 +388,16 @@ def _read_form(
     return us, good
 
 
-def parse_one(raw: bytes, days: bool = False) -> int | None:
-    """The slow path for one text: outer blanks, decimals, mail and HTTP dates. None if it is no time."""
+def parse_one(raw: bytes, days: bool = False, clock: LocalClock | None = None) -> tuple[int, bool] | None:
+    """The slow path for one text: outer blanks, decimals, names of months. None if it is no time."""
     text = raw.decode("utf-8", "replace").strip()
     if not text:
         return None
     if text.encode() != raw:
-        us, good = from_texts(Texts(pa.array([text])), days)
-        if good[0]:
-            return int(us[0])
+        us, good, local = read_texts(Texts(pa.array([text])), days, clock)
+        return (int(us[0]), bool(local[0])) if good[0] else None
     if _NUMBER.fullmatch(text):
-        us, good = from_floats(np.array([float(text)]))
-        return int(us[0]) if good[0] else None
-    if not _NAMED_MONTH.match(text):
-        return None
-    try:
-        moment = parsedate_to_datetime(text)
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None
-    # A date without zone is UTC, not local.
-    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    delta = moment - datetime(1970, 1, 1, tzinfo=UTC)
-    value = (delta.days * 86400 + delta.seconds) * 1_000_000 + delta.microseconds
-    return value if FIRST_US <= value < END_US else None
+        us, good, local = from_floats(np.array([float(text)]))
+        return (int(us[0]), bool(local[0])) if good[0] else None
+    found = written_dates.read(text, None if clock is None else clock.zone)
+    return found if found is not None and FIRST_US <= found[0] < END_US else None
