@@ -28,6 +28,8 @@ _NUTCH_STEPS, _NUTCH_OCTAVES = 256, 64
 _HERITRIX_MAX_URL = 2083
 _DAY_SECONDS = 86_400.0
 # Ends a line or a field for one reader or another.
+BLANK, TOO_LONG, FORMULA = "blank_in_url", "url_too_long", "formula_in_cell"
+_FORMULA = r"^[=+\-@\t\r]"
 _BLANK = r"[\pZ\p{Cc}]"
 _IN_JSON = r'["\\\x00-\x1f\x7f]'
 
@@ -77,6 +79,8 @@ class Format:
         Bytes of a URL, escaped, above which the crawler drops it.
     header : bytes
         What a file begins with.
+    cells : bool
+        Whether a spreadsheet may open it: none of its cells may begin as a formula does.
     """
 
     name: str
@@ -87,19 +91,26 @@ class Format:
     lines: bool = False
     max_url: int | None = None
     header: bytes = b""
+    cells: bool = False
 
 
-def refused(table: pa.Table, to: Format) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Rows whose URL the format cannot hold: for its blanks, and for its length."""
+def refused(table: pa.Table, to: Format) -> dict[str, NDArray[np.bool_]]:
+    """Rows that the format cannot hold by the reason, the first one of each row."""
     url = table["url"]
-    none = np.zeros(len(table), np.bool_)
-    blank = np.asarray(pc.match_substring_regex(url, _BLANK)) if to.lines else none
-    if to.max_url is None:
-        return blank, none
-    bytes_ = np.asarray(pc.binary_length(url), np.int64)
-    # A byte that is not ASCII becomes three.
-    beyond = np.asarray(pc.count_substring_regex(url.cast(pa.binary()), rb"[^\x00-\x7f]"), np.int64)
-    return blank, ~blank & (bytes_ + 2 * beyond > to.max_url)
+    found = {}
+    if to.lines:
+        found[BLANK] = np.asarray(pc.match_substring_regex(url, _BLANK))
+    if to.max_url is not None:
+        bytes_ = np.asarray(pc.binary_length(url), np.int64)
+        # A byte that is not ASCII becomes three.
+        beyond = np.asarray(pc.count_substring_regex(url.cast(pa.binary()), rb"[^\x00-\x7f]"), np.int64)
+        long = bytes_ + 2 * beyond > to.max_url
+        found[TOO_LONG] = long & ~found[BLANK] if to.lines else long
+    if to.cells:  # of nights before such hosts were none
+        texts = (url, table["host"])
+        formula, other = (np.asarray(pc.match_substring_regex(t, _FORMULA)) for t in texts)
+        found[FORMULA] = formula | other
+    return found
 
 
 def joined(*parts: pa.ChunkedArray | pa.Array | str) -> pa.ChunkedArray:
@@ -296,7 +307,9 @@ FORMATS: dict[str, Format] = {
         ),
         Format("scrapy", "requests of Scrapy, JSON Lines", "scrapy-requests.jsonl", _scrapy),
         Format("urls", "plain lists of URLs, one an hour", "urls-{hour}.txt", _urls, lines=True),
-        Format("csv", "the columns of schedule/", "recrawl-schedule.csv", _csv, header=_CSV_HEADER),
+        Format(
+            "csv", "the columns of schedule/", "recrawl-schedule.csv", _csv, header=_CSV_HEADER, cells=True
+        ),
     )
 }
 BULK_FILE = "stormcrawler-{part}.ndjson"

@@ -29,7 +29,6 @@ _OWN = re.compile(
         for file in (BULK_FILE, *(f.file for f in FORMATS.values()))
     )
 )
-BLANK, TOO_LONG = "blank_in_url", "url_too_long"
 SAMPLES = 20
 
 
@@ -142,15 +141,15 @@ def _pieces(night: Night, to: Format, wishes: Wishes, found: Exported) -> Iterat
 
 def _kept(table: pa.Table, to: Format, found: Exported) -> pa.Table:
     """Rows that the format can hold; the others are counted."""
-    blank, long = refused(table, to)
-    for reason, bad in ((BLANK, blank), (TOO_LONG, long)):
+    keep = np.ones(len(table), np.bool_)
+    for reason, bad in refused(table, to).items():
         if bad.any():
+            keep &= ~bad
             found.rejected[reason] += int(bad.sum())
             room = max(SAMPLES - len(found.samples), 0)
             urls = table["url"].filter(pa.array(bad)).slice(0, room).to_pylist()
             found.samples += [(reason, url) for url in urls]
-    bad = blank | long
-    table = table.filter(pa.array(~bad)) if bad.any() else table
+    table = table if keep.all() else table.filter(pa.array(keep))
     return table.set_column(
         table.schema.get_field_index("url"), "url", pc.cast(table["url"], pa.large_string())
     )

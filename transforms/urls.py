@@ -29,7 +29,15 @@ OK, NO_URL, URL_TOO_LONG, BAD_URL = range(4)
 REASONS = ("", "no_url", "url_too_long", "bad_url")
 
 _BLANKS = "".join(map(chr, range(33)))
-_AUTHORITY = re.compile(rb"https?://[^/?][^/?]*", re.IGNORECASE)
+# What ends before the first / ? or #, as the prefix that is hashed does, or earlier.
+_AUTHORITY = re.compile(rb"https?://[^/?#][^/?#]*", re.IGNORECASE)
+# Parsers of other standards see another host where these are not kept: a backslash is a slash for one and a
+# letter for the next, of two @ one takes the first and one the last, and some guess at missing slashes.
+_PLAIN = re.compile(
+    r"https?://(?:[\w.~!$&'()*+,;=:%-]*@)?[^\\/?#@\x00-\x20\x7f]+(?:[/?#].*)?", re.I | re.A | re.S
+)
+# The URL standard takes more signs for a name than any registry gives out, and spreadsheets run some of them.
+_NAME = re.compile(r"[a-z0-9_][a-z0-9_-]*(?:\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]")
 
 
 def hash_urls(array: pa.Array) -> tuple[Hashes, Hashes]:
@@ -61,8 +69,12 @@ def canonical_host(url: str) -> str | None:
     Returns
     -------
     str or None
-        None where the URL is not http or https, cannot be parsed, or its host is longer than 253 bytes.
+        None where the URL is not http or https, cannot be parsed, or would be read as another host by a
+        parser of another standard; where its host is longer than 253 bytes, or has other signs than letters,
+        digits, hyphens and underscores.
     """
+    if not _PLAIN.fullmatch(url):
+        return None
     try:
         parts = parse_url(url, attributes=("protocol", "hostname"))
     except (ValueError, UnicodeError):
@@ -70,7 +82,7 @@ def canonical_host(url: str) -> str | None:
     if parts["protocol"] not in ("http:", "https:"):
         return None
     host: str = parts["hostname"].rstrip(".")
-    return host if 0 < len(host) <= MAX_HOST_BYTES else None
+    return host if len(host) <= MAX_HOST_BYTES and _NAME.fullmatch(host) else None
 
 
 class HostTable:
@@ -213,6 +225,30 @@ def _has_blank_ends(texts: Texts) -> bool:
     return False
 
 
+def _with_controls(texts: Texts) -> NDArray[np.intp]:
+    """Rows with a control character: one that ends a line, hides text, or turns it around for some reader.
+
+    C0, DEL and C1, which are in no URL, the separators of lines and paragraphs, and the signs for the
+    direction of text, which RFC 3987 forbids.
+    """
+    span = texts.span()
+    # One pass tells that there is nothing but visible ASCII.
+    if not len(span) or (span - np.uint8(0x20)).max() < 0x5F:
+        return np.empty(0, np.intp)
+    odd = np.flatnonzero((span < 0x20) | (span >= 0x7F))
+    first = span[odd]
+    second, third = (span.take(odd + i, mode="clip") for i in (1, 2))
+    found = (first < 0x20) | (first == 0x7F)
+    found |= (first == 0xC2) & (second < 0xA0)
+    found |= (first == 0xD8) & (second == 0x9C)  # U+061C
+    after = third - np.uint8(0x8E)
+    found |= (first == 0xE2) & (second == 0x80) & ((after < 2) | ((third >= 0xA8) & (third <= 0xAE)))
+    found |= (first == 0xE2) & (second == 0x81) & (third >= 0xA6) & (third <= 0xA9)
+    at = odd[found] + int(texts.start[0])
+    row = np.searchsorted(texts.start, at, side="right") - 1
+    return np.unique(row[at < texts.start[row] + texts.size[row]])
+
+
 def locate(urls: pa.Array, table: HostTable | None = None) -> Located:
     """Find the page and host keys of a column of URLs.
 
@@ -225,8 +261,8 @@ def locate(urls: pa.Array, table: HostTable | None = None) -> Located:
     Returns
     -------
     Located
-        A null or empty URL is `no_url`, one above 8 KiB `url_too_long`, one that is not http(s) or has no
-        host that the URL standard accepts `bad_url`.
+        A null or empty URL is `no_url`, one above 8 KiB `url_too_long`, one that is not http(s), has no host
+        (see `canonical_host`), or has control characters within `bad_url`.
     """
     table = _SHARED if table is None else table
     if isinstance(urls, pa.ChunkedArray):
@@ -245,6 +281,7 @@ def locate(urls: pa.Array, table: HostTable | None = None) -> Located:
         texts.size[long] = 0
     url_hash, authority_hash = hash_texts_and_prefixes(texts)
     host_hash = table.find(authority_hash, texts)
+    host_hash[_with_controls(texts)] = 0
     bad = host_hash == 0
     if bad.any():
         reason[bad & (reason == OK)] = BAD_URL

@@ -129,6 +129,15 @@ def test_a_line_is_never_broken(tmp_path, name):
     assert account.rows == account.written + sum(account.rejected.values()) == len(ODD)
 
 
+def test_no_cell_begins_as_a_formula_does(tmp_path):
+    """Of a schedule from before such hosts were none: a spreadsheet would run them."""
+    hosts = ["a.test", "=1+1", "+1.test", "-1.test", "@sum.test", "\tx.test", "a=1.test"]
+    texts, account = made(tmp_path, [crawl(f"https://{h}/", i, host=h) for i, h in enumerate(hosts)], "csv")
+    cells = [cell for line in texts["recrawl-schedule.csv"].splitlines() for cell in line.split(",")]
+    assert not [c for c in cells if c.strip('"').startswith(("=", "+", "-", "@", "\t"))]
+    assert account.rejected == {"formula_in_cell": 5} and account.written == 2
+
+
 def test_stormcrawlers_documents(tmp_path):
     rows = [crawl(u, 1_500_000 * i + 1) for i, u in enumerate(ODD)]
     rows += [crawl("https://a.test/new", HOUR_US, reason="new", host="a.test")]

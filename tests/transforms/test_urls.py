@@ -38,7 +38,10 @@ from transforms.urls import HostTable, canonical_host, hash_urls, locate, trim
         ("https://u:p@a.test?q", "a.test"),
         ("https://a.test#f", "a.test"),
         ("https://a.test/100%", "a.test"),
-        ("http://a.test\\x/y", "a.test"),
+        ("http://a.test/\\x@y", "a.test"),
+        ("https://u:p%40x@a.test:80/", "a.test"),
+        ("http://-a.b_c.-d.test/", None),
+        ("http://a.-b_c.test-/", "a.-b_c.test-"),
         ("http://a_b.test/", "a_b.test"),
         ("HTTP://A.TEST/", "a.test"),
         # Unusable.
@@ -55,6 +58,35 @@ from transforms.urls import HostTable, canonical_host, hash_urls, locate, trim
         ("http://[::1/", None),
         ("http://a.test:99999/", None),
         ("http://" + "a" * 300 + "/", None),
+        # Read as another host by another parser.
+        ("http://a.test\\x/y", None),
+        ("http://a.test\\@b.test/", None),
+        ("http://a.test\\.b.test/", None),
+        ("http:\\\\a.test/", None),
+        ("http:/\\a.test/", None),
+        ("http:a.test/", None),
+        ("http:/a.test/", None),
+        ("http:///a.test/", None),
+        ("http://u@a.test@b.test/", None),
+        ("http://a.test:80\\@b.test", None),
+        ("http://[a.test]@b.test/", None),
+        ("http://a.test\uff0f@b.test/", None),
+        ("http://a.test @b.test/", None),
+        ("http://@/", None),
+        # Names that nobody can have.
+        ("http://=1+1/", None),
+        ("http://+1+1.test/", None),
+        ("http://-1.test/", None),
+        ("http://@1.test/", "1.test"),
+        ("http://%3D1.test/", None),
+        ("http://\uff1d1.test/", None),
+        ("http://a,b.test/", None),
+        ("http://a..test/", None),
+        ("http://.test/", None),
+        ("http://$(x).test/", None),
+        ("http://'a'.test/", None),
+        ("http://{a}.test/", None),
+        ("http://*.test/", None),
     ],
 )
 def test_canonical_host(url, host):
@@ -70,6 +102,27 @@ def test_canonical_host(url, host):
         # The URL itself stays as it is: port, spelling, credentials.
         assert found.urls.to_pylist() == [url]
         assert found.url_hash[0] == stable_hash(url)
+
+
+CONTROLS = [*map(chr, (*range(32), *range(0x7F, 0xA0))), *"\u061c\u2028\u2029\u200e\u200f"]
+CONTROLS += [*map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A)))]
+
+
+def test_control_characters_within_a_url_are_no_part_of_one():
+    """A line end makes two lines of a crawler's list, and others show a person another text than there is."""
+    good = [
+        "https://a.test/x",
+        "https://a.test/\u00e9\u00a0\u200c\u200d\u2027\u202f",
+        "https://a.test/\u2065 \u206a",
+    ]
+    bad = [f"https://a.test/{c}x" for c in CONTROLS] + [f"https://a{c}.test/" for c in CONTROLS]
+    mixed = [url for pair in zip(bad, good * len(bad), strict=False) for url in pair]
+    for kind in (pa.string(), pa.large_string(), pa.binary()):
+        found = locate(pa.array(["https://first.test/", *mixed, None, *good], kind)[1:], HostTable())
+        reasons = [urls.REASONS[r] for r in found.reason]
+        assert reasons == ["bad_url", ""] * len(bad) + ["no_url"] + [""] * len(good)
+    alone = locate(pa.array(["https://a.test/\u00e9"]), HostTable())
+    assert alone.valid.all()
 
 
 def test_hash_of_an_authority_ends_with_it():
