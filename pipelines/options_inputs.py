@@ -10,6 +10,7 @@ from transforms import dialects
 from transforms.formats import How
 from transforms.joining import given_names
 from transforms.normalise import KINDS
+from transforms.zones import zone_of
 
 KINDS_WITH_FORMATS = ("observations", "requests")
 # What files do not say of themselves. By name: the kinds of input, what it means.
@@ -24,9 +25,14 @@ DIALECT_OPTIONS: dict[str, tuple[str, str]] = {
         "share of a page's age by which Nutch' adaptive schedule brings fetches forward (its "
         "sync_delta_rate, 0.3); leave it out for others",
     ),
-    "nutch_timezone": (
+    "observations_timezone": (
         "observations",
-        "time zone of the dates in dumps of Nutch, such as Europe/Berlin: they have its abbreviation only",
+        "time zone of times that name none, such as Europe/Berlin, in formats that do not say they are of "
+        "UTC, and of the abbreviations in dumps of Nutch (default: UTC)",
+    ),
+    "requests_timezone": (
+        "requests",
+        "the same for requests that have a time (at); a day is taken as it is (default: UTC)",
     ),
     "requests_site": (
         "requests",
@@ -48,6 +54,7 @@ DIALECT_OPTIONS: dict[str, tuple[str, str]] = {
     ),
 }
 
+OLD_NAMES = {"observations_timezone": ("nutch_timezone",)}
 FLAGS = ("repair_cdx00",)
 """Of `DIALECT_OPTIONS` those that take no value."""
 
@@ -68,7 +75,8 @@ def add_arguments(parser: Any) -> None:
         )
     for name, (_, help_text) in DIALECT_OPTIONS.items():
         action = "store_true" if name in FLAGS else "store"
-        parser.add_argument(f"--{name}", action=action, help=help_text)
+        spellings = (f"--{one}" for one in (name, *OLD_NAMES.get(name, ())))
+        parser.add_argument(*spellings, action=action, help=help_text)
 
 
 def names() -> list[str]:
@@ -94,6 +102,10 @@ def hows(values: Mapping[str, Any], problems: list[str]) -> dict[str, How]:
             "ref,src or my_*"
         )
     for kind in KINDS_WITH_FORMATS:
+        try:
+            zone_of(values[f"{kind}_timezone"] or "UTC")
+        except ValueError as error:
+            problems.append(f"--{kind}_timezone={error}: no such zone; give one like Europe/Berlin")
         form = values[f"{kind}_format"] or dialects.AUTO
         if form not in dialects.names(kind):
             problems.append(f"--{kind}_format={form}: expected one of {', '.join(dialects.names(kind))}")

@@ -124,6 +124,8 @@ _NOTES = {
     "late": "of days counted before",
     "after_as_of": "of days not over yet",
     "too_old": "too old to count",
+    "repeated_times": "of an hour that clocks show twice",
+    "skipped_times": "of an hour that clocks skip",
 }
 _OWN_NOTES = {
     "signals_late": "not newer than the last visit or signal of their page",
@@ -319,7 +321,13 @@ def _observations(counters: dict[str, int]) -> str:
     """What became of the rows of the crawl log, in a line."""
     read = f"{_n(counters.get('observations_accepted', 0))} read"
     found = ", ".join(f"{_n(counters[k])} {k.replace('_', ' ')}" for k in _FOLDED if counters.get(k))
-    return "; ".join([f"{read}: {found}" if found else read, *left_out("observations", counters, " more")])
+    clocks = [
+        f"{_n(n)} {_NOTES[what]}"
+        for what in ("repeated_times", "skipped_times")
+        if (n := counters.get(f"observations_{what}", 0))
+    ]
+    said = [f"{read}: {found}" if found else read, *clocks, *left_out("observations", counters, " more")]
+    return "; ".join(said)
 
 
 def _newest(day: str | None, options: dict[str, Any]) -> str:

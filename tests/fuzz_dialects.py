@@ -33,7 +33,7 @@ from transforms.tally import Counts
 
 # Of one file, bounded or at fixed places: not for bytes that anybody may have sent.
 LEFT_OUT = ("changedetection", "commoncrawl", "search_console")
-OPTIONS = {"requests_site": "https://shop.test", "nutch_timezone": "UTC", "requests_day": "2026-01-01"}
+OPTIONS = {"requests_site": "https://shop.test", "observations_timezone": "UTC", "requests_day": "2026-01-01"}
 # A line may be several rows: a list of records, or a page with all its crawls.
 SEVERAL = ("cdx_json", "lambdacrawl", "scrapy", "stormcrawler", "urlfrontier", "nutch")
 SMALL_BYTES = 256

@@ -68,7 +68,11 @@ def _batches(
             if isinstance(block, pa.RecordBatch):
                 _count(found, block)
                 continue
-            done = normalise(KINDS[kind], block.batch, split.path, block.row, None, False, split.how.tracking)
+            how = split.how
+            timezone = how.timezone if split.names_no_zone else ""
+            done = normalise(
+                KINDS[kind], block.batch, split.path, block.row, None, False, how.tracking, timezone
+            )
             for other in (done.rejected, done.noted):
                 if other.num_rows:
                     _count(found, other)

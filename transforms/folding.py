@@ -29,6 +29,7 @@ from transforms.coding import code_pages
 from transforms.judging import forecast_of, judged_of
 from transforms.lastmods import compare_lastmods, lastmods_batch
 from transforms.learning import RequestClock
+from transforms.log_ages import up_to_night
 from transforms.reading import all_batches
 from transforms.recalibrating import ShardFactors
 from transforms.sampling import Overview, pages_per_giant, sample_shard
@@ -186,16 +187,11 @@ class ShardFold:
 
     def _seen_so_far(self) -> list[pa.RecordBatch]:
         """Observations up to the night; a page that only later ones name is not known yet."""
-        until = pa.scalar(self._settings.as_of_us, schemas.TIME)
         kept = []
         for batch in self._by_kind.get("observations", []):
             at = batch.column("fetched_at")
             if pc.max(at).value > self._settings.as_of_us:
-                later = batch.num_rows
-                batch = batch.filter(pc.less_equal(at, until))
-                later -= batch.num_rows
-                self.counts.add("observations", later)
-                self.counts.add("after_as_of", later)
+                batch = batch.filter(up_to_night(at, self._settings.as_of_us, self.counts))
             kept.append(batch)
         return kept
 

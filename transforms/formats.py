@@ -39,6 +39,8 @@ READ_ROWS = 1 << 18
 AVRO_ROWS = 1 << 16
 HEAD_BYTES = 1 << 16
 # Formats that have one object a line, of those that may begin like JSON.
+# Formats whose times are of UTC by no definition.
+OF_ANY_ZONE = ("parquet", "avro", "jsonl", "csv", "scrapy", "access_log")
 JSON_LINES = ("jsonl", "scrapy", "nutch", "stormcrawler", "urlfrontier")
 
 
@@ -73,6 +75,11 @@ class How:
         """Of requests further parameters that are no part of a page, comma-separated."""
         return dict(self.options).get("tracking_parameters", "")
 
+    @property
+    def timezone(self) -> str:
+        """Of times that name none; UTC if empty."""
+        return next((value for name, value in self.options if name.endswith("_timezone")), "")
+
 
 @dataclass(frozen=True, slots=True)
 class Split:
@@ -99,6 +106,11 @@ class Split:
     row: int = 0
     problem: tuple[str, str] = ("", "")
     how: How = field(default_factory=lambda: How())
+
+    @property
+    def names_no_zone(self) -> bool:
+        """Whether the format leaves it open of which zone its times are."""
+        return self.form in OF_ANY_ZONE
 
 
 Block = RawBlock | pa.RecordBatch

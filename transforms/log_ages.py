@@ -5,7 +5,12 @@ from __future__ import annotations
 from datetime import date
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transforms import schemas
 from transforms.catalogue import DAY_US
+from transforms.tally import Counts
 
 _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 
@@ -18,6 +23,10 @@ MAX_LATER = 0.05
 MAX_LATER_GIVEN_AGAIN = 0.5
 """That where files are read again by themselves: of a log that is read once a day, at whatever hour, less
 than half is of the day that has begun."""
+
+
+FAR_US = 3_600_000_000
+"""After the night's instant: more than clocks of machines differ, less than those of time zones."""
 
 
 def day_text(day: int) -> str:
@@ -35,6 +44,18 @@ def days_old(newest: int, night: int) -> int:
     return max(night - newest - 1, 0)
 
 
+def up_to_night(at: pa.Array, as_of_us: int, counts: Counts) -> pa.Array:
+    """Which rows are not later than the night; those that are later are counted."""
+    kept = pc.less_equal(at, pa.scalar(as_of_us, schemas.TIME))
+    later = len(at) - pc.sum(kept).as_py()
+    counts.add("observations", later)
+    counts.add("after_as_of", later)
+    counts.add(
+        "hours_after_as_of", pc.sum(pc.greater(at, pa.scalar(as_of_us + FAR_US, schemas.TIME))).as_py()
+    )
+    return kept
+
+
 def age_warnings(
     counters: dict[str, int],
     rows_by_day: dict[int, int],
@@ -43,6 +64,8 @@ def age_warnings(
     given_again: bool = False,
 ) -> list[str]:
     """At most one warning of rows that are later than the night, and one of rows that are too old for it.
+
+    Another is of times that the clock of `--..._timezone` never shows.
 
     Parameters
     ----------
@@ -63,6 +86,18 @@ def age_warnings(
     found = []
     if later > (MAX_LATER_GIVEN_AGAIN if given_again else MAX_LATER) * news:
         found.append(later_warning(later, rows))
+    elif not given_again and counters.get("hours_after_as_of") and counters.get("observations_local_times"):
+        found.append(
+            f"{counters['hours_after_as_of']:,} rows of the crawl log are more than an hour later than "
+            "--as_of, and its times name no zone: if they are of a local clock, all are read wrong. Give its "
+            "zone with --observations_timezone"
+        )
+    for kind in ("observations", "requests"):
+        if skipped := counters.get(f"{kind}_skipped_times"):
+            found.append(
+                f"{skipped:,} times in --{kind} are of an hour that clocks of --{kind}_timezone skip in "
+                "spring: whoever wrote them has another zone"
+            )
     options = previous.get("options", {})
     last_us = options.get("as_of_us")
     if not rows_by_day or last_us == as_of_us:
@@ -93,5 +128,5 @@ def later_warning(later: int, rows: int) -> str:
         f"{count} rows of the crawl log are later than --as_of: they count only if they are given again the "
         "next night, and a dump, which has the last fetch of a page only, has lost them by then. Give the "
         "time of the dump as --as_of. If they are not that late, look at their zone: times without one are "
-        "read as UTC"
+        "read as UTC, or as --observations_timezone says"
     )

@@ -25,6 +25,7 @@ from transforms.kinds import KINDS as KINDS
 from transforms.kinds import Kind as Kind
 from transforms.lastmods import parse_lastmods
 from transforms.urls import REASONS, HostTable, canonical_host, locate, stable_hash
+from transforms.zones import LocalClock
 
 HASHES = [pa.field("url_hash", pa.uint64()), pa.field("host_hash", pa.uint64())]
 SAMPLE_CHARACTERS = 200
@@ -93,14 +94,15 @@ class Normalised:
     """What became of a block: `rows.num_rows + rejected.num_rows` is the rows it had.
 
     `noted` shows rows of which a part says nothing, and which count all the same. `good` is a mask of the
-    block's rows that were accepted, None where all were. `lost` are the counts of rejected requests.
+    block's rows that were accepted, None where all were. `counts` is what else there is to know of it: what
+    rejected requests add up to, times that name no zone, and those that a clock shows twice or never.
     """
 
     rows: pa.RecordBatch
     rejected: pa.RecordBatch
     noted: pa.RecordBatch
     good: Mask | None = None
-    lost: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -114,6 +116,7 @@ class _Block:
     causes: list[tuple[str, str]] = field(default_factory=lambda: [("", "")])
     noted: NDArray[np.uint8] | None = None
     tracking: str = ""
+    clock: LocalClock = field(default_factory=LocalClock)
 
     def __post_init__(self) -> None:
         self.reason = np.zeros(self.raw.num_rows, np.uint8)
@@ -153,6 +156,7 @@ def normalise(
     table: HostTable | None = None,
     hashes: bool = True,
     tracking: str = "",
+    timezone: str = "",
 ) -> Normalised:
     """Read one block of a file.
 
@@ -168,13 +172,15 @@ def normalise(
         Whether `url_hash` and `host_hash` (for hosts `host_hash`) follow the columns of the schema.
     tracking : str
         Of requests further parameters that are no part of a page, see `transforms.joining`.
+    timezone : str
+        Of times that name none; UTC if empty.
 
     Raises
     ------
     InputError
         For a row of hosts that cannot be read: without it a limit would silently be broken.
     """
-    block = _Block(raw, source, row, tracking=tracking)
+    block = _Block(raw, source, row, tracking=tracking, clock=LocalClock(timezone))
     made, keys = _READERS[kind.name](block, table)
     schema = kind.schema
     extra = [pa.field(n, pa.string()) for n in list(made)[len(schema) :]]
@@ -186,11 +192,12 @@ def normalise(
         [made[f.name] for f in fields], schema=pa.schema(fields, metadata=schema.metadata)
     )
     noted = _none() if block.noted is None else _rejected(kind, block, block.noted)
-    bad = block.reason != 0
+    bad, counts = block.reason != 0, block.clock.counts()
     if not bad.any():
-        return Normalised(batch, _none(), noted)
-    lost = _lost(block, batch, bad) if kind.name == "requests" else {}
-    return Normalised(batch.filter(pa.array(~bad)), _rejected(kind, block, block.reason), noted, ~bad, lost)
+        return Normalised(batch, _none(), noted, None, counts)
+    if kind.name == "requests":
+        counts |= _lost(block, batch, bad)
+    return Normalised(batch.filter(pa.array(~bad)), _rejected(kind, block, block.reason), noted, ~bad, counts)
 
 
 def _lost(block: _Block, made: pa.RecordBatch, bad: Mask) -> dict[str, int]:
@@ -200,7 +207,8 @@ def _lost(block: _Block, made: pa.RecordBatch, bad: Mask) -> dict[str, int]:
         raw = block.column(name)
         read = made.column(name).to_numpy()[bad]
         unread = bad & (made.column(name).to_numpy() == 0)
-        found[name] = int(read.sum()) + (0 if raw is None else columns.digits(raw, unread))
+        lost = int(read.sum()) + (0 if raw is None else columns.digits(raw, unread))
+        found[f"lost_{name}"] = round(lost * schemas.COUNT_UNIT)
     return found
 
 
@@ -298,7 +306,7 @@ def _read(block: _Block, name: str, reader, kind: pa.DataType, reason: str | Non
 def _time(block: _Block, name: str) -> pa.Array:
     array = block.column(name)
     assert array is not None
-    values, bad = times.parse_times(array)
+    values, bad = times.parse_times(array, clock=block.clock)
     block.reject(bad, "bad_timestamp", name)
     if values.null_count:
         block.reject(np.asarray(values.is_null()), "bad_timestamp", name)
@@ -316,7 +324,9 @@ def _observations(block: _Block, table: HostTable | None) -> Made:
         "changed": _read(block, "changed", columns.flag, pa.bool_()),
         "not_modified": _read(block, "not_modified", columns.flag, pa.bool_()),
         # Servers send all sorts of things in this header: a bad one says nothing, the fetch still counts.
-        "last_modified": block.nulls(schemas.TIME) if modified is None else times.parse_times(modified)[0],
+        "last_modified": block.nulls(schemas.TIME)
+        if modified is None
+        else times.parse_times(modified, clock=block.clock.uncounted())[0],
     }, keys
 
 
@@ -330,7 +340,7 @@ def _requests(block: _Block, table: HostTable | None) -> Made:
         when, bad = times.parse_times(day, days=True)
         block.reject(bad, "bad_timestamp", "day")
         if at is not None:
-            other, bad = times.parse_times(at)
+            other, bad = times.parse_times(at, clock=block.clock)
             if bad is not None:
                 block.reject(bad & np.asarray(when.is_null()), "bad_timestamp", "at")
             when = pc.coalesce(when, other)

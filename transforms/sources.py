@@ -13,7 +13,6 @@ from transforms.formats import BATCH_BYTES, BATCH_ROWS, How, Split, plan, read
 from transforms.indexnow import without_keys
 from transforms.inputs import InputError, match_files
 from transforms.normalise import KINDS, Kind, normalise, rejected_rows
-from transforms.schemas import COUNT_UNIT
 from transforms.tally import Counts
 from transforms.urls import HostTable
 
@@ -58,9 +57,11 @@ def read_split(
             if block.num_rows:
                 yield REJECTED, without_keys(block) if kind.name == "signals" else block
             continue
-        done = normalise(kind, block.batch, split.path, block.row, table, hashes, split.how.tracking)
-        for name, lost in done.lost.items() if notes is not None else ():
-            notes.add(f"{kind.name}_lost_{name}", round(lost * COUNT_UNIT))
+        how = split.how
+        timezone = how.timezone if split.names_no_zone else ""
+        done = normalise(kind, block.batch, split.path, block.row, table, hashes, how.tracking, timezone)
+        for name, n in done.counts.items() if notes is not None else ():
+            notes.add(f"{kind.name}_{name}", n)
         rejected = done.rejected if shown is None else shown.first(done.rejected)
         for other in (rejected, done.noted):
             if other.num_rows:

@@ -78,10 +78,10 @@ def parse_times(
         Values that are no time of the years 1990 to 2100; None if there are none.
     """
     kind = array.type
-    if pa.types.is_dictionary(kind) and clock is not None:  # which counts rows
+    if pa.types.is_dictionary(kind) and clock is not None and clock.zone is not None:  # which counts rows
         array, kind = array.cast(kind.value_type), kind.value_type
     if pa.types.is_dictionary(kind):
-        times, bad = parse_times(array.dictionary, days)
+        times, bad = parse_times(array.dictionary, days, clock)
         codes = array.indices.fill_null(0).to_numpy(zero_copy_only=False)
         if bad is not None and len(bad):
             bad = bad[codes] & np.asarray(array.indices.is_valid())

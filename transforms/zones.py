@@ -14,38 +14,48 @@ DAY_US = 86_400_000_000
 
 
 class LocalClock:
-    """A clock of a time zone.
+    """A clock of a time zone, of UTC if that has no name.
 
     Attributes
     ----------
-    zone : ZoneInfo
-    repeated, skipped : int
-        Times so far of an hour that comes twice in autumn, of which the first is taken, and of one that does
-        not exist in spring, which are taken as of a clock that had not been put forward yet.
+    zone : ZoneInfo or None
     """
 
-    def __init__(self, name: str) -> None:
-        self.zone = zone_of(name)
-        self.repeated = self.skipped = 0
+    def __init__(self, name: str = "") -> None:
+        self.zone = zone_of(name) if name else None
+        self._naive = self._repeated = self._skipped = 0
+
+    def uncounted(self) -> LocalClock:
+        """One like it that has counted nothing."""
+        return LocalClock(self.zone.key if self.zone is not None else "")
+
+    def counts(self) -> dict[str, int]:
+        """Times that it has read, and those of them of an hour that comes twice, or that does not exist."""
+        found = {"local_times": self._naive, "repeated_times": self._repeated, "skipped_times": self._skipped}
+        return {name: n for name, n in found.items() if n}
 
     def to_utc(self, local_us: Micros) -> Micros:
-        """Microseconds UTC, (n,), of microseconds of a clock that counts them from 1970 on."""
-        first, last = (
-            self._convert(local_us, "earliest", "latest"),
-            self._convert(local_us, "latest", "earliest"),
-        )
+        """Microseconds UTC, (n,), of microseconds of the clock since it showed 1970.
+
+        Of an hour that comes twice in autumn the first is taken. One that does not exist in spring is read as
+        by a clock that nobody has put forward.
+        """
+        self._naive += len(local_us)
+        if self.zone is None:
+            return local_us
+        first = self._convert(local_us, "earliest", "latest")
+        last = self._convert(local_us, "latest", "earliest")
         skipped = np.flatnonzero(last < first)
-        self.repeated += int((last > first).sum())
-        self.skipped += len(skipped)
+        self._repeated += int((last > first).sum())
+        self._skipped += len(skipped)
         if len(skipped):
             first[skipped] = self._convert(local_us[skipped] - DAY_US, "earliest", "latest") + DAY_US
         return first
 
     def _convert(self, local_us: Micros, ambiguous: str, nonexistent: str) -> Micros:
         local = pa.array(local_us).cast(pa.timestamp("us"))
-        found = pc.assume_timezone(
-            local, timezone=self.zone.key, ambiguous=ambiguous, nonexistent=nonexistent
-        )
+        zone = self.zone.key if self.zone is not None else "UTC"
+        found = pc.assume_timezone(local, zone, ambiguous=ambiguous, nonexistent=nonexistent)
         return np.array(found.cast(pa.int64()))
 
 

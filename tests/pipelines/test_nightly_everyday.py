@@ -37,3 +37,25 @@ def test_rejected_rows_that_are_the_greatest_are_told_by_what_they_count(tmp_pat
     # 12,345 beside the 19,503 of the others.
     assert "1 of 199 rows of --requests were rejected, and with them about 39% of the clicks" in warning
     assert warning in night.printed and warning in night.complaints
+
+
+def test_the_clock_of_a_log_is_told_by_an_option(tmp_path):
+    """A crawler in Tokyo that logs what its wall shows, read at the end of the day in UTC."""
+    local = [{**row, "fetched_at": row["fetched_at"].replace("Z", "")} for row in LOG]
+    # Nine hours ahead of the days 0 to 21, 0:00.
+    for row in local:
+        row["fetched_at"] = row["fetched_at"].replace("T00:00", "T09:00")
+    given = {"observations": local, "as_of": at(21, 1)}
+    night = nightly(tmp_path, "utc", **given)
+    assert night.counters["hours_after_as_of"] == len(SHOP)
+    assert any("--observations_timezone" in w for w in night.manifest["warnings"])
+    told = nightly(tmp_path, "told", **given, nutch_timezone="Asia/Tokyo")
+    right = nightly(tmp_path, "right", observations=LOG, as_of=at(21, 1))
+    assert not [w for w in told.manifest["warnings"] if "timezone" in w]
+    assert told.counters["observations_local_times"] == len(LOG)
+    kinds = ("pages", "schedule", "state")
+    assert told.digests(*kinds) == right.digests(*kinds) != night.digests(*kinds)
+    wrong = nightly(tmp_path, "wrong", **given, observations_timezone="Tokyo", requests_timezone="a/b")
+    assert wrong.code == 2
+    assert "--observations_timezone=Tokyo: no such zone; give one like Europe/Berlin" in wrong.complaints
+    assert "--requests_timezone=a/b: no such zone" in wrong.complaints

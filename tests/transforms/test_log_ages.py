@@ -48,6 +48,20 @@ def test_a_log_that_is_later_than_the_night(previous):
     assert not warned(0, previous, rows=1500, after_as_of=75, baseline=1425)
 
 
+def test_few_rows_that_are_hours_ahead_may_be_of_a_local_clock():
+    ahead = {"rows": 1500, "after_as_of": 18, "baseline": 1482, "hours_after_as_of": 14}
+    (text,) = warned(0, LAST, **ahead, observations_local_times=1500)
+    assert text.startswith("14 rows of the crawl log are more than an hour later")
+    assert text.endswith("--observations_timezone")
+    assert not warned(0, LAST, **ahead)
+    assert not warned(0, LAST, again=True, **ahead, observations_local_times=1500)
+
+
+def test_times_that_the_clock_of_the_zone_never_shows():
+    found = warned(-1, LAST, rows=9, baseline=9, observations_skipped_times=3, requests_skipped_times=1)
+    assert ["3 times in --observations" in found[0], "--requests_timezone" in found[1]] == [True, True]
+
+
 def test_pages_that_a_dump_shows_once_more_do_not_hide_those_that_it_loses():
     (text,) = warned(0, LAST, rows=1000, after_as_of=8, unchanged=92, duplicate=900)
     assert text.startswith("8 of 1,000 rows")

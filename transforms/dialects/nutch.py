@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,7 @@ from transforms.formats import Block, RawBlock, head_of
 from transforms.inputs import InputError
 from transforms.normalise import rejected_rows
 from transforms.textformats import line_blocks
+from transforms.zones import zone_of
 
 HEAD = b"Url,Status code,Status name,Fetch Time,Modified Time,Retries since fetch,Retry interval seconds,"
 # What `readdb -dump` writes if nothing else is asked for: each page in many lines, a blank one behind it.
@@ -70,14 +71,14 @@ def looks_like(path: str, text: bytes) -> bool:
 def read(source: Source) -> Iterator[Block]:
     """Rows of a dump, one for each page that was ever fetched.
 
-    Options: `nutch_timezone`, since the dates have the abbreviation of a local zone; `nutch_sync_delta_rate`
-    for crawls by AdaptiveFetchSchedule with sync_delta, which brings the due time forward by this share of
-    the page's age.
+    Options: `observations_timezone`, since the dates have the abbreviation of a local zone;
+    `nutch_sync_delta_rate` for crawls by AdaptiveFetchSchedule with sync_delta, which brings the due time
+    forward by this share of the page's age.
 
     Raises
     ------
     InputError
-        For an option that cannot be, a local time without `nutch_timezone`, or a dump as text.
+        For an option that cannot be, a local time without `observations_timezone`, or a dump as text.
     """
     zone, rate = _zone(source), _rate(source)
     for item in _records(source):
@@ -220,7 +221,7 @@ def _date(text: str, zone: ZoneInfo | None, path: str) -> float:
             return datetime(*civil, tzinfo=UTC).timestamp()
         if zone is None:
             raise InputError(
-                f"{path}: {text!r} is a local time; say whose, e.g. --nutch_timezone=Europe/Berlin"
+                f"{path}: {text!r} is a local time; say whose, e.g. --observations_timezone=Europe/Berlin"
             )
         # The hour that comes twice in autumn: the abbreviation tells which.
         for fold in (0, 1):
@@ -228,20 +229,15 @@ def _date(text: str, zone: ZoneInfo | None, path: str) -> float:
             if moment.tzname() == parts[4]:
                 return moment.timestamp()
         raise InputError(
-            f"{path}: {text!r}: {zone.key} has no {parts[4]} then; give another --nutch_timezone"
+            f"{path}: {text!r}: {zone.key} has no {parts[4]} then; give another --observations_timezone"
         )
     except (ValueError, OverflowError):
         return float("nan")
 
 
 def _zone(source: Source) -> ZoneInfo | None:
-    name = source.options.get("nutch_timezone")
-    if not name:
-        return None
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise InputError(f"--nutch_timezone={name}: no such zone; give one like Europe/Berlin") from None
+    name = source.options.get("observations_timezone")
+    return zone_of(name) if name else None
 
 
 def _rate(source: Source) -> float:
