@@ -10,11 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines import options_inputs, output_folder
+from pipelines.inspect import misnamed
 from pipelines.options import OptionsError
 from transforms import schemas
 from transforms.converting import Converted, convert
 from transforms.formats import How
-from transforms.inputs import InputError, list_files, match_files
+from transforms.inputs import InputError, InputFile, list_files, match_files
 from transforms.inspecting import kinds_of
 from transforms.sinks import write_file
 
@@ -57,11 +58,13 @@ def run(parsed: argparse.Namespace) -> int:
     _refuse_results(parsed.output)
     failed, done, rejects = 0, Converted(), []
     taken: set[str] = {REJECTED}
+    of_kind: dict[str, list[InputFile]] = {}
     for file in match_files(",".join(parsed.files), parsed.kind or "files", named=False):
         try:
             kinds = [parsed.kind] if parsed.kind else [k for k in kinds_of(file, hows) if k in KINDS]
             if not kinds:
                 raise InputError(f"{file.path}: nothing that a night reads; say what it is with --kind")
+            of_kind.setdefault(kinds[0], []).append(file)
             name = _name(file.path, taken)
             found = convert(file, kinds[0], hows.get(kinds[0], How()), parsed.output, name)
         except InputError as error:
@@ -74,7 +77,7 @@ def run(parsed: argparse.Namespace) -> int:
     if rejects:
         table = pa.Table.from_batches(rejects, schemas.REJECTED)
         write_file(parsed.output, REJECTED, lambda out: pq.write_table(table, out), table.num_rows)
-    if failed:
+    if failed + misnamed(of_kind, hows):
         return 1
     return 0 if done.accepted else NO_ROWS
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipelines import options_inputs
 from pipelines.inspect_report import Group
 from pipelines.options import OptionsError
 from transforms.formats import How
-from transforms.inputs import InputError, match_files
+from transforms.inputs import InputError, InputFile, match_files
 from transforms.inspecting import Account, account, kinds_of
 from transforms.normalise import KINDS
+from transforms.sources import check_names
 
 DESCRIPTION = """\
 Read files to their end and say what they hold: format, rows, time span, pages, hosts, evidence of changes,
@@ -51,6 +53,7 @@ def run(parsed: argparse.Namespace) -> int:
     option = "sitemaps" if parsed.kind == "sitemaps" else parsed.kind or "files"
     failed = 0
     groups: dict[tuple[str, ...], Group] = {}
+    of_kind: dict[str, list[InputFile]] = {}
     for file in match_files(",".join(parsed.files), option, named=False):
         try:
             kinds = [parsed.kind] if parsed.kind else kinds_of(file, hows)
@@ -59,6 +62,7 @@ def run(parsed: argparse.Namespace) -> int:
                     f"{file.path}: nothing that a night reads. Say what it is with --kind, or name its "
                     "columns with --observations_columns or --requests_columns"
                 )
+            of_kind.setdefault(kinds[0], []).append(file)
             found = account(file, kinds[0], hows.get(kinds[0], How()))
         except InputError as error:
             failed += 1
@@ -77,7 +81,19 @@ def run(parsed: argparse.Namespace) -> int:
             groups[key] = Group(found, kinds[1:], parsed.own_user_agent or "")
     for group in sorted(groups.values(), key=lambda g: g.of_robots):
         print(group.as_text())
-    return 1 if failed else 0
+    return 1 if failed + misnamed(of_kind, hows) else 0
+
+
+def misnamed(of_kind: Mapping[str, Sequence[InputFile]], hows: Mapping[str, How]) -> int:
+    """How many inputs lack a column that was given by name; says which."""
+    failed = 0
+    for kind, files in of_kind.items():
+        try:
+            check_names(kind, files, hows.get(kind))
+        except InputError as error:
+            failed += 1
+            print(f"recrawl: {error}", file=sys.stderr)
+    return failed
 
 
 def _as_json(found: Account) -> str:

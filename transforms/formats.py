@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -229,15 +231,36 @@ def read(
         If the columns are not those of the kind, see `columns_to_read`.
     """
     named = dict(split.how.columns)
-    if not named:
-        yield from _read(split, kind, metadata, notes)
-        return
     back = {theirs: ours for ours, theirs in named.items()}
-    for block in _read(split, kind.renamed(named), metadata, notes):
+    theirs = kind.renamed(named)
+    folder = _of_folders(split, theirs, metadata)
+    if metadata is not None:
+        metadata = [name for name in metadata if name not in folder]
+    for block in _read(split, theirs.without(folder), metadata, notes):
         if isinstance(block, RawBlock):
-            renamed = block.batch.rename_columns([back.get(n, n) for n in block.batch.schema.names])
-            block = RawBlock(renamed, block.row)
+            batch = block.batch
+            for name, value in folder.items():
+                same = next((group for group in theirs.required if name in group), (name,))
+                if not any(column in batch.schema.names for column in same):
+                    batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
+            if back:
+                batch = batch.rename_columns([back.get(n, n) for n in batch.schema.names])
+            block = RawBlock(batch, block.row)
         yield block
+
+
+def _of_folders(split: Split, kind: Kind, metadata: Sequence[str] | None) -> dict[str, pa.Scalar]:
+    """Columns that stand in the names of folders, as Hive has them: status=503/."""
+    if split.form not in ("parquet", "avro", "jsonl", "csv"):
+        return {}
+    found = {}
+    for part in PurePosixPath(split.path).parts[:-1]:
+        name, _, value = part.partition("=")
+        wanted = name in kind.known or (kind.name == "pages" and (metadata is None or name in metadata))
+        if name and value and wanted and name != kind.key:
+            text = None if value == "__HIVE_DEFAULT_PARTITION__" else unquote(value)
+            found[name] = pa.scalar(text, pa.string())
+    return found
 
 
 def _read(split: Split, kind: Kind, metadata: Sequence[str] | None, notes: Counts | None) -> Iterator[Block]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -33,6 +33,15 @@ class Kind:
     def known(self) -> list[str]:
         """All columns of this kind."""
         return [*(c for group in self.required for c in group), *self.optional]
+
+    def without(self, names: Collection[str]) -> Kind:
+        """The same kind where files need not have some columns."""
+        given = tuple(group for group in self.required if not set(group).isdisjoint(names))
+        return replace(
+            self,
+            required=tuple(group for group in self.required if group not in given),
+            optional=(*self.optional, *(c for group in given for c in group)),
+        )
 
     def renamed(self, names: Mapping[str, str]) -> Kind:
         """The same kind where files have other names for some of its columns."""

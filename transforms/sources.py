@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pyarrow.compute as pc
 
 from transforms.formats import BATCH_BYTES, BATCH_ROWS, How, Split, plan, read
 from transforms.indexnow import without_keys
-from transforms.inputs import InputError, match_files
+from transforms.inputs import InputError, InputFile, match_files
 from transforms.normalise import KINDS, Kind, normalise, rejected_rows
 from transforms.tally import Counts
 from transforms.urls import HostTable
@@ -146,3 +147,26 @@ def check_inputs(
     for file in found[:files]:
         for split in plan(file, kind, how)[:1]:
             next(read(split, KINDS[kind], metadata_columns), None)
+    check_names(kind, found, how)
+
+
+def check_names(kind: str, files: Sequence[InputFile], how: How | None) -> None:
+    """Look whether columns that are given by name are there, each in one of the files.
+
+    Raises
+    ------
+    InputError
+    """
+    for ours, theirs in how.columns if how is not None else ():
+        of = KINDS[kind]
+        asked = replace(of, required=(*of.required, (ours,)))
+        error: InputError | None = None
+        for split in (s for file in files for s in plan(file, kind, how)[:1] if s.form != "empty"):
+            try:
+                next(read(split, asked), None)
+                break
+            except InputError as e:
+                error = error or e
+        else:
+            if error is not None:
+                raise InputError(f"--{kind}_columns {ours}={theirs}: no file has it. {error}")

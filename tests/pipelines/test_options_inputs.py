@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from pipelines import options_inputs
-from tests.transforms.files import OBSERVATIONS, write_file
+from tests.transforms.files import OBSERVATIONS, URL, write_file
 from transforms.formats import How
 from transforms.inputs import InputError
 from transforms.normalise import KINDS
-from transforms.sources import plan_files, read_split
+from transforms.sources import check_inputs, plan_files, read_split
 
 THEIRS = {"url": "page", "fetched_at": "crawl_time", "status": "status", "digest": "sha1"}
 
@@ -43,6 +43,50 @@ def test_what_is_missing_is_named_as_in_the_file(tmp_path):
     found, _ = hows(observations_columns="fetched_at=crawl_time")
     with pytest.raises(InputError, match=r"crawl_time.*The file has: url, fetched_at"):
         rows(path, found["observations"])
+
+
+@pytest.mark.parametrize("ending", ["parquet", "avro", "jsonl", "csv"])
+def test_a_name_that_no_file_has_is_refused(tmp_path, ending):
+    write_file(tmp_path / f"a.{ending}", [{"url": URL, "fetched_at": 1767323045, "http_code": 503}])
+    write_file(tmp_path / f"b.{ending}", [{"url": URL, "fetched_at": 1767323045, "sha1": "A"}])
+    found, _ = hows(observations_columns="status=http_status,digest=sha1")
+    with pytest.raises(InputError) as error:
+        check_inputs("observations", str(tmp_path), how=found["observations"])
+    assert "--observations_columns status=http_status: no file has it." in str(error.value)
+    assert f"a.{ending}" in str(error.value) and "url, fetched_at, http_code" in str(error.value)
+    # One file that has it is enough.
+    found, _ = hows(observations_columns="status=http_code,digest=sha1")
+    check_inputs("observations", str(tmp_path), how=found["observations"])
+
+
+@pytest.mark.parametrize("ending", ["parquet", "avro", "jsonl", "csv"])
+def test_a_value_in_the_name_of_a_folder_counts_as_a_column(tmp_path, ending):
+    def put(folder, **row):
+        (tmp_path / folder).mkdir(parents=True)
+        write_file(tmp_path / folder / f"a.{ending}", [row])
+        return tmp_path / folder
+
+    seen = {"url": URL, "fetched_at": 1767323045}
+    put("log/fetch_status=503", **seen)
+    put("log/fetch_status=200/changed=true", **seen)
+    put("log/fetch_status=__HIVE_DEFAULT_PARTITION__", **seen)
+    put("log/fetch_status=404/inner", **seen, fetch_status=200)
+    found, _ = hows(observations_columns="status=fetch_status")
+    check_inputs("observations", str(tmp_path / "log"), how=found["observations"])
+    read = rows(tmp_path / "log", found["observations"])
+    assert [(r["status"], r["changed"]) for r in read] == [
+        (200, True),
+        (200, None),
+        (503, None),
+        (None, None),
+    ]
+    # A file's own day or time goes before that of its folder.
+    put("clicks/day=2026-06-01", url=URL, clicks=2)
+    put("clicks/day=2026-06-02/more", url=URL, clicks=3, at=1767323045)
+    read = rows(tmp_path / "clicks", How(), "requests")
+    assert [(r["day"], r["clicks"] >> 20) for r in read] == [(20605, 2), (20455, 3)]
+    put("pages/section=shoes%2Fred", url=URL)
+    assert rows(tmp_path / "pages", How(), "pages")[0]["section"] == "shoes/red"
 
 
 def test_a_column_that_another_replaces_is_not_read(tmp_path):
