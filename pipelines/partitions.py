@@ -12,6 +12,7 @@ from apache_beam.io.filesystem import FileSystem
 
 from pipelines.options import DAY_MICROSECONDS
 from transforms.inputs import (
+    FolderError,
     InputError,
     InputFile,
     identity,
@@ -302,6 +303,8 @@ def choose(
 def _matched(pattern: str, kind: str, strict: bool = False) -> list[InputFile]:
     try:
         return match_files(pattern, kind, required=False)
+    except FolderError:
+        raise
     except InputError:  # a path or a folder that is not there: logs may be missing
         if strict:
             raise

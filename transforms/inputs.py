@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
-from apache_beam.io.filesystem import CompressionTypes
+from apache_beam.io.filesystem import CompressionTypes, FileSystem
 from apache_beam.io.filesystems import FileSystems
 
 from policies.errors import RecrawlError
@@ -55,6 +55,10 @@ class InputError(RecrawlError):
 
 class UnreadableError(InputError):
     """A file that no input could read, whichever it is given to."""
+
+
+class FolderError(InputError):
+    """A folder that cannot be read: nobody knows what of an input is missing."""
 
 
 class NotLinesError(UnreadableError):
@@ -170,12 +174,66 @@ def list_files(pattern: str) -> list[InputFile]:
     # Beam lists the folder before the first wildcard, and has no word for the one it works in.
     if local_path(pattern) == pattern and not os.path.dirname(_GLOB.split(pattern)[0]):
         pattern = os.path.join(".", pattern)
-    found = FileSystems.match([pattern])[0].metadata_list
+    if local_path(pattern) == pattern:
+        found = _local_files(pattern)
+    else:
+        metadata = FileSystems.match([pattern])[0].metadata_list
+        found = [InputFile(m.path, m.size_in_bytes, m.last_updated_in_seconds or 0.0) for m in metadata]
     return [
-        InputFile(m.path, m.size_in_bytes, m.last_updated_in_seconds or 0.0)
-        for m in found
-        if not _is_own(m.path, pattern) and not m.path.endswith("/") and not os.path.isdir(m.path)
+        file
+        for file in found
+        if not _is_own(file.path, pattern) and not file.path.endswith("/") and not os.path.isdir(file.path)
     ]
+
+
+def _local_files(pattern: str) -> list[InputFile]:
+    """As Beam finds them, which takes a folder that it must not read for an empty one.
+
+    Raises
+    ------
+    FolderError
+        If a folder cannot be read in which files might match.
+    """
+    if not _GLOB.search(pattern):
+        return _stated([pattern])
+    parts = pattern.split("/")
+    # Folders on the way to what matches, by their depth; below the first ** it may be anywhere.
+    anywhere = [i for i, part in enumerate(parts) if "**" in part]
+    own = anywhere[0] if anywhere else len(parts) - 1
+    ways = [re.compile(FileSystem.translate_pattern("/".join(parts[: i + 1]))) for i in range(own)]
+
+    def leads_on(folder: str) -> bool:
+        depth = folder.count("/")
+        on_the_way = bool(ways[depth].match(folder)) if depth < own else bool(anywhere)
+        return on_the_way and not _is_own(folder, pattern)
+
+    def fail(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):
+            raise FolderError(
+                f"{error.filename or pattern}: cannot be read: {error.strerror}. There may be files that "
+                f"{pattern} means: give the right to read it, or patterns that leave it out"
+            )
+
+    matches, found = re.compile(FileSystem.translate_pattern(pattern)), []
+    for folder, inside, names in os.walk(os.path.dirname(_GLOB.split(pattern)[0]) or "/", onerror=fail):
+        inside[:] = [name for name in inside if leads_on(os.path.join(folder, name))]
+        paths = [os.path.join(folder, name) for name in names]
+        try:
+            found += _stated([path for path in paths if matches.match(path)])
+        except OSError as error:
+            fail(error)
+    return found
+
+
+def _stated(paths: list[str]) -> list[InputFile]:
+    found = []
+    for path in paths:
+        try:
+            known = os.stat(path)
+        except FileNotFoundError:  # it was there a moment ago, or is a link to nothing
+            continue
+        found.append(InputFile(path, known.st_size, known.st_mtime))
+    return found
 
 
 def _is_own(path: str, pattern: str) -> bool:

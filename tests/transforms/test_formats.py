@@ -306,6 +306,56 @@ def test_a_file_and_the_same_one_packed_count_once(tmp_path, caplog):
     assert [f.path for f in match_files(f"{tmp_path}/a.log.gz")] == [f"{tmp_path}/a.log.gz"]
 
 
+def test_a_folder_that_cannot_be_read_is_no_empty_one(tmp_path, monkeypatch):
+    """Where files in it might match: what they have would be missing without a word."""
+    for name in ("a/1/x.csv", "a/2/x.csv", "b/1/x.csv", "_b/1/x.csv", "a/1/deep/er/x.csv", "y.csv"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("url")
+    closed: list[str] = []
+    scan, stat = os.scandir, os.stat
+
+    def shut(of):
+        def opened(path, *more, **options):
+            if str(path).startswith(tuple(f"{tmp_path}/{name}" for name in closed)):
+                raise PermissionError(13, "Permission denied", str(path))
+            return of(path, *more, **options)
+
+        return opened
+
+    def found(pattern):
+        return [os.path.relpath(f.path, tmp_path) for f in match_files(f"{tmp_path}/{pattern}")]
+
+    everything = [
+        "*/*/x.csv",
+        "*/*/*.csv",
+        "a/*/*.csv",
+        "a/1/*",
+        "a/**",
+        "**",
+        "**/x.csv",
+        "",
+        "a*/**",
+        "?/[1]/x.csv",
+    ]
+    before = {pattern: found(pattern) for pattern in everything}
+    assert before["*/*/x.csv"] == ["a/1/x.csv", "a/2/x.csv", "b/1/x.csv"] and len(before["**"]) == 5
+    monkeypatch.setattr(os, "scandir", shut(scan))
+    assert {pattern: found(pattern) for pattern in everything} == before
+    closed[:] = ["a/1"]
+    for pattern in everything:
+        with pytest.raises(InputError, match=r"a/1: cannot be read: Permission denied.*leave it out"):
+            found(pattern)
+    for pattern in ("*", "b/*/*.csv", "b/**", "*/2/*.csv", "[!a]/**", "a/*2*/**"):
+        assert found(pattern)
+    closed[:] = ["_b", "c", "a/1/deep"]
+    assert found("*/*/x.csv") and found("b")
+    monkeypatch.setattr(os, "scandir", scan)
+    monkeypatch.setattr(os, "stat", shut(stat))  # a folder that can be listed, and no more
+    closed[:] = ["a/1/"]
+    with pytest.raises(InputError, match=r"a/1/x.csv: cannot be read"):
+        found("a/*/x.csv")
+
+
 def test_what_is_utf8():
     """Of bytes whether they are, of a text whether it can be written so."""
     assert all(map(formats.is_utf8, ("", b"", "é\0", "é".encode())))
