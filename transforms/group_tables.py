@@ -8,32 +8,40 @@ from dataclasses import dataclass
 import apache_beam as beam
 import numpy as np
 
-from policies import prior
+from policies.group_means import GroupSums
 from policies.typing_ import FloatArray, IntArray, UIntArray
 
 
 @dataclass(frozen=True)
 class GroupTable:
-    """Means of groups that reach over shards: sums of rates by the group's hash, exact and order-free.
+    """Groups that reach over shards: exact sums by the group's hash, and what follows.
 
     Attributes
     ----------
     group_hash : (G,) uint64, ascending
-    sums : prior.GroupSums
-        Of the latest round.
-    means : tuple of (G,) float64, per day
-        Means after each round.
+    sums : tuple of P GroupSums
+        At the grid points of a round, see `policies.group_means`.
+    point : (P, G) int64
+        Those of the next round.
+    mean_per_day : (G,) float64, per day
+        Once all rounds are made.
     """
 
     group_hash: UIntArray
-    sums: prior.GroupSums
-    means: tuple[FloatArray, ...] = ()
+    sums: tuple[GroupSums, ...]
+    point: IntArray | None = None
+    mean_per_day: FloatArray | None = None
 
     def merge(self, other: GroupTable) -> GroupTable:
         """Sums over both sets of pages."""
+        if not self.sums or not other.sums:
+            return self if self.sums else other
         hashes = np.union1d(self.group_hash, other.group_hash)
-        sums = _spread(self, hashes).merge(_spread(other, hashes))
-        return GroupTable(hashes, sums)
+        mine, theirs = (
+            [one.spread(np.searchsorted(hashes, table.group_hash), len(hashes)) for one in table.sums]
+            for table in (self, other)
+        )
+        return GroupTable(hashes, tuple(a.merge(b) for a, b in zip(mine, theirs, strict=True)))
 
     def find(self, group_hash: UIntArray) -> tuple[IntArray, IntArray]:
         """Rows of the pages, (k,), whose group has a mean here, and their groups, (k,)."""
@@ -44,22 +52,11 @@ class GroupTable:
         return rows, at[rows]
 
 
-def _spread(table: GroupTable, hashes: UIntArray) -> prior.GroupSums:
-    at = np.searchsorted(hashes, table.group_hash)
-    parts = []
-    for values in (table.sums.coarse, table.sums.fine, table.sums.count):
-        wide = np.zeros(len(hashes), np.int64)
-        wide[at] = values
-        parts.append(wide)
-    return prior.GroupSums(*parts)
-
-
 class MergeGroups(beam.CombineFn):
     """One table of all shards' sums."""
 
     def create_accumulator(self) -> GroupTable:
-        none = np.zeros(0, np.int64)
-        return GroupTable(np.zeros(0, np.uint64), prior.GroupSums(none, none, none))
+        return GroupTable(np.zeros(0, np.uint64), ())
 
     def add_input(self, accumulator: GroupTable, element: GroupTable) -> GroupTable:
         return accumulator.merge(element)

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from policies import objectives, search
+from policies.group_means import STRIDES
 from policies.page_state import US_PER_DAY, Forgetting
 from policies.recalibration import Track, clock_factors, page_cells, pays
 from policies.typing_ import FloatArray, IntArray
@@ -23,11 +24,10 @@ from transforms.dividing import Carry, Night, ShardTotal, divide_slots
 from transforms.folding import FoldSettings, ShardFold
 from transforms.group_tables import GroupTable
 from transforms.learning import (
-    GROUP_ROUNDS,
     Learned,
     RequestClock,
     SumGroups,
-    add_means,
+    end_round,
     evidence_of_groups,
     learn,
     solver_block,
@@ -121,7 +121,7 @@ class JobFold:
         folded = fold.tables(0, list(options.group_columns))
         with_signals = mode.objective == "signals"
         learned = learn(merge_overviews([fold.overview()]), self._clock, "importance", with_signals)
-        groups = group_means(folded, learned) if options.group_columns else None
+        groups = means_of_groups(folded, learned) if options.group_columns else None
         estimated = mode.estimate(folded, learned, self._clock, groups)
         self._track = self._track.add(1.0, learned.judged.cells)
         self.factors = self._track.factors()
@@ -278,13 +278,13 @@ class _Carried:
     multiplier: float | None = None
 
 
-def group_means(folded: ShardTables, learned: Learned) -> GroupTable | None:
+def means_of_groups(folded: ShardTables, learned: Learned) -> GroupTable:
     """Means of groups of pages in one shard, by the rounds of `transforms.learning.LearnGroupMeans`."""
     table: GroupTable | None = None
     narrow, rounds = evidence_of_groups(folded, None), SumGroups()
-    for _ in range(GROUP_ROUNDS):
+    for i in range(len(STRIDES)):
         (sums,) = rounds.process(narrow, learned, table)
-        table = add_means(sums, learned, table)
+        table = end_round(sums, learned, table, i)
     return table
 
 

@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 from apache_beam.pvalue import AsSingleton
 
-from policies import prior, request_history, requests, search, volatile
+from policies import estimation, group_means, prior, request_history, requests, search, volatile
+from policies.estimation import bin_nodes
 from policies.evidence import Evidence
 from policies.typing_ import BoolArray, FloatArray, IntArray
 from transforms.asked_hosts import AskedHosts
@@ -26,8 +27,6 @@ from transforms.sampling import MergeOverviews, Overview, evidence_of
 from transforms.signal_sample import learn_trust
 from transforms.solving import block_to_tables, table_to_signals
 from transforms.trusting import LearnedTrust, estimate_signals
-
-GROUP_ROUNDS = 4
 
 
 @dataclass(frozen=True)
@@ -182,7 +181,7 @@ def _ordinary_means(
 ) -> FloatArray:
     """Mean rates of the ordinary pages of hosts, mixed with the mean of all: (n_hosts,), per day."""
     mixed = replace(change, mean_per_day=mean_per_day)
-    return prior.means_of(prior.sum_groups(rate, host, n_hosts, mean_per_day), mixed)
+    return prior.mixed_means(rate, host, n_hosts, mixed)
 
 
 _EVIDENCE = ("group_hash", "exposure_days", "dated_changes", "n_bins")
@@ -199,7 +198,7 @@ def evidence_of_groups(folded: ShardTables, groups: Collection[int] | None) -> S
 
 
 class SumGroups(beam.DoFn):
-    """One round: rates under the current means, added up by group."""
+    """One round: rates where the means of groups are those of grid points, added up by group."""
 
     def process(
         self, narrow: ShardTables, learned: Learned, table: GroupTable | None
@@ -207,21 +206,31 @@ class SumGroups(beam.DoFn):
         pages = narrow.tables["pages"]
         evidence = evidence_of(pages, narrow.tables["bins"])
         group_hash, code = np.unique(pages.column("group_hash").to_numpy(), return_inverse=True)
-        at = np.zeros(0, np.int64) if table is None else np.searchsorted(table.group_hash, group_hash)
-        means = () if table is None else [m[at] for m in table.means]
-        rate = prior.next_round(evidence, code, learned.change, means)
-        yield GroupTable(
-            group_hash, prior.sum_groups(rate, code, len(group_hash), learned.change.mean_per_day)
-        )
+        if table is None or table.point is None:
+            points = group_means.first_points(learned.change, len(group_hash))
+        else:
+            points = table.point[:, np.searchsorted(table.group_hash, group_hash)]
+        nodes = bin_nodes(evidence)
+        sums = tuple(group_means.sums_at(evidence, nodes, code, at, learned.change) for at in points)
+        yield GroupTable(group_hash, sums)
 
 
-def add_means(sums: GroupTable, learned: Learned, before: GroupTable | None) -> GroupTable:
-    earlier = () if before is None else before.means
-    return replace(sums, means=(*earlier, prior.means_of(sums.sums, learned.change)))
+def end_round(table: GroupTable, learned: Learned, before: GroupTable | None, i: int) -> GroupTable:
+    """Grid points for the round after round `i`, whose sums these are; after the last the means of groups."""
+    change, sums = learned.change, list(table.sums)
+    if before is None or before.point is None:
+        point = group_means.first_points(change, len(table.group_hash))
+    else:
+        point = before.point
+    if i + 1 == len(group_means.STRIDES):
+        return GroupTable(table.group_hash, (), None, group_means.means_among(change, point, sums))
+    return GroupTable(
+        table.group_hash, (), group_means.next_points(change, point, sums, group_means.STRIDES[i + 1])
+    )
 
 
 class LearnGroupMeans(beam.PTransform):
-    """Means of groups that reach over shards: `GROUP_ROUNDS` rounds over all shards.
+    """Means of groups that reach over shards: three rounds over all shards, see `policies.group_means`.
 
     Parameters
     ----------
@@ -229,7 +238,8 @@ class LearnGroupMeans(beam.PTransform):
     groups : collection of int, optional
         Hashes of the groups to find the means of; all groups if None.
 
-    Between rounds travel 24 bytes a group and shard; each reads about 60 bytes a page of these groups.
+    Between rounds travel 36 bytes a group, shard and grid point; each reads about 60 bytes a page of these
+    groups.
     """
 
     def __init__(self, learned: beam.PCollection, groups: Collection[int] | None = None) -> None:
@@ -241,15 +251,15 @@ class LearnGroupMeans(beam.PTransform):
         narrow = folded | "EvidenceOfGroups" >> beam.Map(evidence_of_groups, self._groups).with_output_types(
             ShardTables
         )
-        for i in range(GROUP_ROUNDS):
+        for i in range(len(group_means.STRIDES)):
             before = AsSingleton(table) if table is not None else None
             table = (
                 narrow
                 | f"SumGroups[{i}]"
                 >> beam.ParDo(SumGroups(), self._learned, before).with_output_types(GroupTable)
                 | f"AddGroups[{i}]" >> beam.CombineGlobally(MergeGroups()).without_defaults()
-                | f"MeanGroups[{i}]"
-                >> beam.Map(add_means, self._learned, before).with_output_types(GroupTable)
+                | f"EndRound[{i}]"
+                >> beam.Map(end_round, self._learned, before, i).with_output_types(GroupTable)
             )
         return table
 
@@ -412,16 +422,17 @@ def _change_rates(
     pages: pa.RecordBatch, evidence: Evidence, n_hosts: int, change: prior.Prior, groups: GroupTable | None
 ) -> tuple[FloatArray, FloatArray]:
     """Change rates and their information; pages of no group of `groups` borrow from their host."""
-    rows = of_row = np.zeros(0, np.int64)
-    if groups is not None:
+    rows = np.zeros(0, np.int64)
+    if groups is not None and groups.mean_per_day is not None:
         rows, of_row = groups.find(pages.column("group_hash").to_numpy())
+        mean = groups.mean_per_day[of_row]
         if len(rows) == len(evidence):
-            return prior.estimate_with(evidence, of_row, change, groups.means)
+            return estimation.rate(evidence, change.shape, mean)
     code = pages.column("host_code").to_numpy().astype(np.int64)
     found = prior.estimate(evidence, code, n_hosts, change)
     rate, information = found.change_rate_per_day, found.information
-    if groups is not None and len(rows):
-        rate[rows], information[rows] = prior.estimate_with(evidence.take(rows), of_row, change, groups.means)
+    if len(rows):
+        rate[rows], information[rows] = estimation.rate(evidence.take(rows), change.shape, mean)
     return rate, information
 
 

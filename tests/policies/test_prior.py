@@ -7,7 +7,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from policies import prior
 from policies.estimation import rate
 from policies.evidence import Evidence, concatenate, empty, from_intervals
-from policies.prior import Prior, estimate, fit_prior, group_means, means_of, sum_groups
+from policies.group_means import group_means
+from policies.prior import Prior, estimate, fit_prior
 
 
 def sample(seed: int, shape: float, mean: float, n: int = 2000, n_groups: int = 1, k: int = 20) -> tuple:
@@ -83,13 +84,6 @@ def test_estimate_is_rate_at_the_group_means() -> None:
     assert_allclose(found.information, information, rtol=1e-9)
 
 
-def test_four_rounds_are_enough() -> None:
-    evidence, group, _ = sample(5, 0.5, 0.2, n_groups=100)
-    learned = fit_prior(evidence, group)
-    few, many = (group_means(evidence, group, 100, learned, rounds) for rounds in (4, 60))
-    assert_allclose(few, many, rtol=0.01)
-
-
 def test_unseen_groups_get_the_global_mean_and_pages_borrow() -> None:
     learned = Prior(0.5, 0.2, 2.0)
     fast = from_intervals(np.arange(40), np.ones(40), np.ones(40, bool), n_pages=40)
@@ -144,22 +138,6 @@ def test_defaults_without_changes() -> None:
     assert fit_prior(empty(), np.zeros(0, int)) == Prior(0.5, 0.05, 2.0)
     quiet = from_intervals(np.arange(3), np.full(3, 30.0), np.zeros(3, bool))
     assert fit_prior(quiet, np.zeros(3, int)) == Prior(0.5, 0.5 / 100.0, 2.0)
-
-
-def test_group_sums_are_exact_in_any_order() -> None:
-    rng = np.random.Generator(np.random.Philox(key=6))
-    lam, group = 10 ** rng.uniform(-6, 2, 3000), rng.integers(0, 5, 3000)
-    whole = sum_groups(lam, group, 6, 0.1)
-    parts = [sum_groups(lam[i::3], group[i::3], 6, 0.1) for i in range(3)]
-    for merged in (parts[0].merge(parts[1]).merge(parts[2]), parts[2].merge(parts[0].merge(parts[1]))):
-        for name in ("coarse", "fine", "count"):
-            assert_array_equal(getattr(merged, name), getattr(whole, name))
-    p = Prior(0.5, 0.1, 3.0)
-    for g in range(6):
-        own = lam[group == g]
-        assert_allclose(
-            means_of(whole, p)[g], (0.3 + 0.5 * math.fsum(own)) / (3.0 + 0.5 * len(own)), rtol=1e-7
-        )
 
 
 def test_wrong_groups_are_refused() -> None:
