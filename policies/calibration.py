@@ -4,7 +4,8 @@ A crawl that ends an interval of `t` days of a page with estimated rate `r` and 
 to find a change with probability ``p = 1 - (1 + r t / h) ** -h``: the gamma posterior of the rate integrated
 over ``1 - exp(-rate t)``, see `policies.estimation.predict_unchanged`. Not ``1 - exp(-r t)``: that promises
 too many changes where little is known, and pages are picked for crawling by what is thought of them. The
-posterior is what it is whatever was picked, so `p` holds on the pages of a schedule, too.
+posterior is what it is whatever was picked, so `p` holds on the pages of a schedule, too. Where changes are
+undated it is no gamma distribution, and the integral is that of `policies.posterior`.
 
 The copy taken at the start of an interval is fresh until the first change. Unchanged: fresh all the time.
 Where a change was found, when the first one came is not known, even if the last one is dated; then the share
@@ -23,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from policies.clocks import Clocks
 from policies.demand import exact_units
+from policies.forecast import Clocks, Forecast
 from policies.interval_sums import Intervals
 from policies.page_state import US_PER_DAY
 from policies.special import CHUNK
@@ -42,27 +43,6 @@ EXPOSURE_UNIT = 2.0**-40
 
 _MOST = 2.0**84
 _SQUARE_UNIT = 2.0**-20
-
-
-@dataclass(frozen=True, slots=True)
-class Forecast:
-    """What the night before thought of its scheduled pages.
-
-    Attributes
-    ----------
-    row : (n,) int32
-        Place of each page of tonight in the columns below; -1 where that night scheduled no crawl of it.
-    change_rate_per_day : (m,) float64, positive
-    information : (m,) float64, positive
-        As from `policies.estimation.rate`.
-    weight : (m,) float64
-        What the page weighs, e.g. requests per day.
-    """
-
-    row: Int32Array
-    change_rate_per_day: FloatArray
-    information: FloatArray
-    weight: FloatArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,11 +210,11 @@ class Judge:
         age_days: FloatArray | None,
         clocks: Clocks | None,
     ) -> None:
-        forecast = self._forecast
-        rate, information = forecast.change_rate_per_day[row], forecast.information[row]
+        weight, forecast, at = self._forecast.weight[row], self._forecast, row
         if clocks is not None:
-            rate, information = clocks.rate_per_day, clocks.information
-        unchanged, fresh = predict(rate, information, days)
+            at = np.arange(len(row), dtype=np.int32)
+            forecast = clocks.forecast
+        unchanged = np.exp(forecast.log_unchanged(at, days))
         p = 1.0 - unchanged
         units = np.rint(p * (1.0 / PROBABILITY_UNIT))
         place = np.minimum((p * BINS).astype(np.int64), BINS - 1)
@@ -246,14 +226,14 @@ class Judge:
         self._host_found[there] += np.bincount(near, changed).astype(np.int64)
         self._host_predicted[there] += np.bincount(near, units).astype(np.int64)
 
-        ratio = rate * days / information
         others = [
-            np.rint(-np.expm1(-information * np.log1p(factor * ratio)) * (1.0 / PROBABILITY_UNIT))
+            np.rint(-np.expm1(forecast.log_unchanged(at, factor * days)) * (1.0 / PROBABILITY_UNIT))
             for factor in FACTORS
         ]
         self._host_twice[there] += np.bincount(near, others[FACTORS.index(2.0)]).astype(np.int64)
         if clocks is None:
-            found = fresh_if_changed(rate, information, days, unchanged, fresh, age_days)
+            fresh = forecast.fresh(at, days)
+            found = forecast.fresh_if_changed(at, days, unchanged, fresh, age_days)
         else:
             fresh, found = clocks.fresh, clocks.fresh_if_changed
         found = 1.0 - changed * (1.0 - found)
@@ -261,7 +241,7 @@ class Judge:
         if age_days is not None:
             most -= changed * (age_days / days)
         time = _fresh_sums(days, fresh, found, 1.0 - changed, most)
-        requests = _fresh_sums(days * forecast.weight[row], fresh, found, 1.0 - changed, most)
+        requests = _fresh_sums(days * weight, fresh, found, 1.0 - changed, most)
         self._sums = self._sums.merge(
             JudgedSums(
                 bin_crawls=_ints(np.bincount(place, minlength=BINS)),
@@ -325,69 +305,6 @@ def _fresh_sums(
     units = np.minimum(held * (1.0 / EXPOSURE_UNIT), _MOST)
     shares = (predicted, found, least, most)
     return FreshSums(exact_units(units), *(exact_units(units * share) for share in shares))
-
-
-def predict(
-    change_rate_per_day: FloatArray, information: FloatArray, days: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Chance to see no change for `days`, and the expected share of them before the first change.
-
-    Parameters
-    ----------
-    change_rate_per_day, information, days : (k,) float64, positive
-
-    Returns
-    -------
-    unchanged : (k,) float64
-        ``S(days) = (1 + r days / h) ** -h``.
-    fresh : (k,) float64
-        Mean of ``S(u)`` over u from 0 to `days`.
-    """
-    ratio = change_rate_per_day * days / information
-    log = np.log1p(ratio)
-    # The mean is (1 - exp(-c)) / c x log / ratio with c = (h - 1) log, stable at h = 1 and at small ratios.
-    c = (information - 1.0) * log
-    with np.errstate(invalid="ignore", divide="ignore"):
-        fresh = np.where(np.abs(c) > 1e-12, -np.expm1(-c) / c, 1.0) * np.where(ratio > 0.0, log / ratio, 1.0)
-    return np.exp(-information * log), np.minimum(fresh, 1.0)
-
-
-def fresh_if_changed(
-    change_rate_per_day: FloatArray,
-    information: FloatArray,
-    days: FloatArray,
-    unchanged: FloatArray,
-    fresh: FloatArray,
-    age_days: FloatArray | None,
-) -> FloatArray:
-    """Expected share of an interval before its first change, given that a crawl found one at its end.
-
-    Parameters
-    ----------
-    change_rate_per_day, information, days : (k,) float64
-    unchanged, fresh : (k,) float64
-        From `predict`.
-    age_days : (k,) float64, days, or None
-        Age of the last change at the end of the interval, 0 where that is not known.
-
-    Returns
-    -------
-    (k,) float64
-        Without a date, ``(fresh - unchanged) / (1 - unchanged)``, at most one half. With one the posterior
-        is narrowed to shape ``h + 1`` and mean ``(h + 1) / (h / r + age)``, and the first change is expected
-        of it before the last one, or is that.
-    """
-    p = 1.0 - unchanged
-    share: FloatArray = np.full(len(days), 0.5)
-    np.divide(fresh - unchanged, p, out=share, where=p > 1e-8)
-    np.clip(share, 0.0, 0.5, out=share)
-    if age_days is not None:
-        dated = np.flatnonzero(age_days > 0.0)
-        rate, h, age = change_rate_per_day[dated], information[dated], age_days[dated]
-        before = days[dated] - age
-        narrowed = (h + 1.0) / (h / rate + age)
-        share[dated] = predict(narrowed, h + 1.0, before)[1] * (before / days[dated])
-    return share
 
 
 @dataclass(frozen=True, slots=True)

@@ -226,7 +226,7 @@ def clipped_mle(
         value[boundary == BOUNDARY_NO_DATA] = 0.0
         lam[rows] = np.clip(value, low[rows], high[rows])
         information[rows] = lam[rows] * exposure
-        curvature = _sums(nodes.row, nodes.weight, nodes.days, lam[rows][nodes.page])[1]
+        curvature = changed_gaps(nodes.row, nodes.weight, nodes.days, lam[rows][nodes.page])[1]
         information[nodes.first + nodes.page] += curvature
     return lam, information
 
@@ -404,7 +404,7 @@ def solve(
     for step in range(_MAX_STEPS if steps is None else steps):
         if page.size == 0:
             break
-        sums, curvature = _sums(row, weight, days, current)
+        sums, curvature = changed_gaps(row, weight, days, current)
         sums += a
         expected = current * b
         f = np.log(sums / expected)
@@ -452,10 +452,13 @@ def _nodes(first: int, last: int, row: IntArray, weight: FloatArray, days: Float
     return Nodes(first, last, page, row, weight, days, sum_by(row, weight, p), sum_by(row, weight * days, p))
 
 
-def _sums(
+def changed_gaps(
     row: IntArray, weight: FloatArray, days: FloatArray, lam: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """``sum w q(x)`` and ``-sum w x q'(x)``, ``x = lam[row] * days``, by row: two (p,) float64."""
+    """What changed gaps add to the two sides of `solve`, by row of `lam` (p,), per day: two (p,) float64.
+
+    ``sum w q(x)`` and ``-sum w x q'(x)`` with ``x = lam[row] * days`` and ``q(x) = x / expm1(x)``.
+    """
     x = lam[row]
     x *= days
     np.clip(x, _SMALLEST_X, _LARGEST_X, out=x)

@@ -36,8 +36,8 @@ from typing import Any
 
 import numpy as np
 
-from policies.calibration import PROBABILITY_UNIT, Forecast
-from policies.clocks import Clocks
+from policies.calibration import PROBABILITY_UNIT
+from policies.forecast import Clocks, Forecast
 from policies.interval_sums import Intervals
 from policies.page_state import NO_TIME, US_PER_DAY, PageState
 from policies.siblings import log_score_gain
@@ -204,24 +204,24 @@ class CellWatch:
     def _add(self, row: Int32Array, intervals: Intervals, clocks: Clocks | None, rows: IntArray) -> None:
         at = row[rows]
         cell = self._cell[at].astype(np.int64)
-        if clocks is None:
-            rate, information = self._forecast.change_rate_per_day[at], self._forecast.information[at]
-        else:
-            rate, information = clocks.rate_per_day[rows], clocks.information[rows]
+        forecast, of_row = self._forecast, at
+        if clocks is not None:
+            forecast, of_row = clocks.take(rows).forecast, np.arange(len(rows), dtype=np.int32)
             cell += CELLS * np.where(clocks.by_time[rows] < 1.0, HEARD, QUIET)
-        ratio = rate * (intervals.gap_us[rows] / US_PER_DAY) / information
+        days = intervals.gap_us[rows] / US_PER_DAY
         size = KINDS * CELLS
         predicted = np.empty((size, len(FACTORS)), np.int64)
         for j, factor in enumerate(FACTORS):
-            p = -np.expm1(-information * np.log1p(factor * ratio))
+            p = -np.expm1(forecast.log_unchanged(of_row, factor * days))
             # Sums of a chunk stay below 2**53: exact, in floating point too.
             units = np.rint(p * (1.0 / PROBABILITY_UNIT))
             predicted[:, j] = np.bincount(cell, units, size)
         found = np.bincount(cell, intervals.changed[rows], size).astype(np.int64)
         self.sums = self.sums.merge(CellSums(np.bincount(cell, minlength=size), found, predicted))
         if self._factor is not None and len(rows):
-            days, changed = intervals.gap_us[rows] / US_PER_DAY, intervals.changed[rows]
-            gain = log_score_gain(rate, information, days, changed, self._factor[at, cell // CELLS])
+            factors = self._factor[at, cell // CELLS]
+            with_it, without = (forecast.log_unchanged(of_row, f * days) for f in (factors, 1.0))
+            gain = log_score_gain(with_it, without, intervals.changed[rows], factors)
             units = np.rint(np.clip(gain, -_MOST_NATS, _MOST_NATS) * (1.0 / GAIN_UNIT))
             self._gain += np.bincount(self._host[at], units, len(self._gain)).astype(np.int64)
 

@@ -29,8 +29,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from policies.calibration import PROBABILITY_UNIT, Forecast
-from policies.clocks import Clocks
+from policies.calibration import PROBABILITY_UNIT
+from policies.forecast import Clocks, Forecast
 from policies.interval_sums import Intervals
 from policies.page_state import NO_TIME, US_PER_DAY
 from policies.typing_ import BoolArray, FloatArray, Int32Array, IntArray
@@ -202,18 +202,14 @@ def day_of(at_us: IntArray) -> IntArray:
 
 
 def log_score_gain(
-    change_rate_per_day: FloatArray,
-    information: FloatArray,
-    days: FloatArray,
-    changed: BoolArray,
-    factor: FloatArray,
+    with_it: FloatArray, without: FloatArray, changed: BoolArray, factor: FloatArray
 ) -> FloatArray:
     """Log of the probability of what a crawl found if its clock ran `factor` times as fast, minus as it ran.
 
     Parameters
     ----------
-    change_rate_per_day, information, days : (k,) float64, positive
-        See `policies.calibration.predict`.
+    with_it, without : (k,) float64
+        Log of the probability of no change, see `policies.calibration.Forecast`.
     changed : (k,) bool
     factor : (k,) float64, positive
 
@@ -221,8 +217,6 @@ def log_score_gain(
     -------
     (k,) float64, nats, within 1,024 of 0
     """
-    ratio = change_rate_per_day * days / information
-    with_it, without = (-information * np.log1p(f * ratio) for f in (factor, 1.0))
     with np.errstate(divide="ignore", invalid="ignore"):
         of_change = np.log(-np.expm1(with_it)) - np.log(-np.expm1(without))
     # A rate of nearly 0: the probability of a change is the product, which has been rounded away.
@@ -271,22 +265,21 @@ class SiblingWatch:
             return
         of_row = forecast.row[page[rows]]
         group = self._group[page[rows]].astype(np.int64)
-        rate, information = forecast.change_rate_per_day[of_row], forecast.information[of_row]
         if clocks is not None:
-            rate, information = clocks.rate_per_day[rows], clocks.information[rows]
+            forecast, of_row = clocks.take(rows).forecast, np.arange(len(rows), dtype=np.int32)
         at_us, gap_us, changed = intervals.at_us[rows], intervals.gap_us[rows], intervals.changed[rows]
         days, day = gap_us / US_PER_DAY, at_us // US_PER_DAY
-        p = -np.expm1(-information * np.log1p(rate * days / information))
+        unchanged = forecast.log_unchanged(of_row, days)
         factor = self._clock.factor(group, (at_us - gap_us) // US_PER_DAY, day)
         if clocks is not None:
             factor = 1.0 + clocks.by_time[rows] * (factor - 1.0)
-        gain = log_score_gain(rate, information, days, changed, factor)
+        gain = log_score_gain(forecast.log_unchanged(of_row, factor * days), unchanged, changed, factor)
         self._news.append(
             SiblingDays.gather(
                 group,
                 day,
                 changed.astype(np.int64),
-                np.rint(p * (1.0 / PROBABILITY_UNIT)).astype(np.int64),
+                np.rint(-np.expm1(unchanged) * (1.0 / PROBABILITY_UNIT)).astype(np.int64),
                 np.rint(gain * (1.0 / GAIN_UNIT)).astype(np.int64),
             )
         )

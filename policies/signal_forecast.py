@@ -19,8 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from policies.calibration import predict
-from policies.clocks import Clocks
+from policies.forecast import Clocks, predict
 from policies.interval_sums import Intervals
 from policies.page_state import US_PER_DAY, ranges
 from policies.typing_ import BoolArray, FloatArray, Int32Array, IntArray
@@ -270,7 +269,7 @@ def _if_changed(
     unchanged: FloatArray,
     fresh: FloatArray,
 ) -> FloatArray:
-    """Expected share of intervals before the first change, given one; see `calibration.fresh_if_changed`."""
+    """Expected share of intervals before the first change, given one; see `forecast.fresh_if_changed`."""
     p = 1.0 - unchanged
     share = steps.share_before_first(changes)
     np.divide(fresh - unchanged, p, out=share, where=p > 1e-8)

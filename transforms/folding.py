@@ -253,7 +253,7 @@ class ShardFold:
             at = microseconds(slots.column("last_slot_at"))
             use = (code >= 0) & (at <= self._settings.as_of_us)
             np.maximum.at(self._last_slot, code[use], at[use])
-        forecast = forecast_of(slots, code, n)
+        forecast = forecast_of(slots, code, self._history, self._settings.forgetting, self._settings.as_of_us)
         hosts, factors = self._table("slots_hosts"), self._settings.clock_factors
         self._factors = ShardFactors(slots, code, hosts, self.pages, forecast, factors)
         self._judge = Judge(self._factors.forecast, self.pages.host_code)

@@ -14,7 +14,6 @@ from policies.calibration import (
     FACTORS,
     PROBABILITY_UNIT,
     Bound,
-    Forecast,
     FreshSums,
     HostSums,
     Judge,
@@ -24,6 +23,9 @@ from policies.calibration import (
     drifted,
     sums_over_hosts,
 )
+from policies.forecast import Forecast
+from policies.page_state import Forgetting, PageState, evidence
+from policies.posterior import posterior
 from policies.recalibration import CellSums, Track
 from policies.typing_ import IntArray
 from transforms.catalogue import DAY_US
@@ -102,7 +104,9 @@ def _furthest(hosts: tuple[tuple[str, int, float, int], ...]) -> tuple[tuple[str
     return tuple(sorted(hosts, key=lambda h: (-abs(h[3] - h[2]), h))[:MAX_NAMED_HOSTS])
 
 
-def forecast_of(slots: pa.Table | None, code: IntArray | None, n_pages: int) -> Forecast:
+def forecast_of(
+    slots: pa.Table | None, code: IntArray | None, state: PageState, forgetting: Forgetting, as_of_us: int
+) -> Forecast:
     """The forecast in a shard's `schemas.SLOTS_PAGES`.
 
     Parameters
@@ -110,9 +114,12 @@ def forecast_of(slots: pa.Table | None, code: IntArray | None, n_pages: int) -> 
     slots : Table or None
     code : (m,) int64 or None
         Page of each row, -1 where the shard has no such page.
-    n_pages : int
+    state : PageState
+        As the night before left it: what a page's posterior is, besides its mode and information.
+    forgetting : Forgetting
+    as_of_us : int
     """
-    row = np.full(n_pages, -1, np.int32)
+    row = np.full(len(state), -1, np.int32)
     if slots is None or code is None:
         none = np.zeros(0)
         return Forecast(row, none, none, none)
@@ -122,7 +129,18 @@ def forecast_of(slots: pa.Table | None, code: IntArray | None, n_pages: int) -> 
     )
     use = np.flatnonzero((code >= 0) & ~np.isnan(rate))
     row[code[use]] = use
-    return Forecast(row, np.maximum(rate, _SMALLEST_RATE), information, weight)
+    rate = np.maximum(rate, _SMALLEST_RATE)
+    # Where signals count, they and the rate without them say what to expect.
+    alone = slots.column("unsignalled_rate_per_day").is_null().to_numpy()[use]
+    changed = use[alone & (np.diff(state.bin_start)[code[use]] > 0)]
+    known = evidence(
+        state.take(code[changed]), forgetting.half_life_changes, forgetting.half_life_days, as_of_us
+    )
+    exact_row = np.full(len(rate), -1, np.int32)
+    exact_row[changed] = np.arange(len(changed))
+    return Forecast(
+        row, rate, information, weight, posterior(known, rate[changed], information[changed]), exact_row
+    )
 
 
 def judged_of(

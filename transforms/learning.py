@@ -187,6 +187,11 @@ def _ordinary_means(
 _EVIDENCE = ("group_hash", "exposure_days", "dated_changes", "n_bins")
 
 
+def evidence_tables(folded: ShardTables) -> dict[str, pa.RecordBatch]:
+    """What `transforms.sampling.evidence_of` needs of a folded shard: the tables "evidence" and "bins"."""
+    return {"evidence": folded.tables["pages"].select(_EVIDENCE), "bins": folded.tables["bins"]}
+
+
 def evidence_of_groups(folded: ShardTables, groups: Collection[int] | None) -> ShardTables:
     """What a round needs to know of the pages of some groups."""
     pages, bins = folded.tables["pages"].select(_EVIDENCE), folded.tables["bins"]

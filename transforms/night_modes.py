@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from policies import estimation, objectives
+from policies import objectives
+from policies.forecast import Forecast
+from policies.posterior import posterior
 from policies.recalibration import HEARD, PLAIN, QUIET
 from policies.typing_ import BoolArray, FloatArray, IntArray
 from transforms.closed_loop import Planned, Trust
 from transforms.coders import ShardTables
 from transforms.group_tables import GroupTable
-from transforms.learning import Learned, RequestClock, estimate_shard
+from transforms.learning import Learned, RequestClock, estimate_shard, evidence_tables
+from transforms.sampling import evidence_of
 from transforms.state import list_start
 from transforms.worlds import World
 
@@ -47,7 +50,8 @@ class Mode:
         self, folded: ShardTables, learned: Learned, clock: RequestClock, groups: GroupTable | None = None
     ) -> ShardTables:
         """Rates of a folded shard."""
-        return estimate_shard(folded, learned, groups, clock)
+        estimated = estimate_shard(folded, learned, groups, clock)
+        return ShardTables(estimated.shard, {**estimated.tables, **evidence_tables(folded)})
 
     def choose(self, planned: Planned, pinged: BoolArray) -> Planned:
         """The crawls that the crawler makes of those that were planned.
@@ -90,8 +94,15 @@ class Mode:
         pages = estimated.tables["pages"]
         rate = pages.column("change_rate_per_day").to_numpy()[row]
         information = pages.column("information").to_numpy()[row]
-        days = since_days + ahead_days
-        return 1.0 - estimation.predict_unchanged(rate * factor[:, PLAIN], information, days)
+        at = np.arange(len(row), dtype=np.int32)
+        exact, exact_row = None, np.full(len(row), -1, np.int32)
+        if "evidence" in estimated.tables:
+            known = evidence_of(estimated.tables["evidence"], estimated.tables["bins"]).take(row)
+            changed = np.flatnonzero(np.diff(known.bin_start) > 0)
+            exact_row[changed] = at[: len(changed)]
+            exact = posterior(known.take(changed), rate[changed], information[changed])
+        forecast = Forecast(at, rate, information, np.ones(len(row)), exact, exact_row)
+        return -np.expm1(forecast.log_unchanged(at, factor[:, PLAIN] * (since_days + ahead_days)))
 
     def trust(self, estimated: ShardTables) -> Trust:
         """Learned precision and recall of every source of signals, by "host, source"."""

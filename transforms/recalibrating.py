@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pyarrow as pa
 
-from policies.calibration import Forecast
-from policies.clocks import Clocks
+from policies.forecast import Clocks, Forecast
 from policies.interval_sums import Intervals
 from policies.recalibration import NO_CELL, PLAIN, QUIET, CellSums, CellWatch, clock_factors, pays
 from policies.typing_ import FloatArray, Int16Array, IntArray
@@ -58,10 +55,7 @@ class ShardFactors:
     @property
     def forecast(self) -> Forecast:
         """With factors; of pages whose signals count `of` has them."""
-        rate = self._by_rates.change_rate_per_day
-        if not self._apply:
-            return self._by_rates
-        return replace(self._by_rates, change_rate_per_day=rate * self._factor[:, PLAIN])
+        return self._by_rates.faster(self._factor[:, PLAIN]) if self._apply else self._by_rates
 
     def of(self, page: IntArray) -> FloatArray | None:
         """Factors of intervals of pages with forecasts, without signals and with some: (k, 2)."""

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from policies.calibration import Forecast
-from policies.clocks import Clocks
+from policies.forecast import Clocks, Forecast
 from policies.interval_sums import Intervals
 from policies.page_state import NO_TIME
 from policies.siblings import GAIN_UNIT, MIN_PAGES, SiblingDays, SiblingWatch, day_of

@@ -15,16 +15,14 @@ from policies.calibration import (
     FACTORS,
     PROBABILITY_UNIT,
     Bound,
-    Forecast,
     Judge,
     JudgedSums,
     Tally,
     calibrate,
     drifted,
-    fresh_if_changed,
-    predict,
 )
 from policies.estimation import predict_unchanged
+from policies.forecast import Forecast, fresh_if_changed, predict
 from policies.interval_sums import Intervals
 
 DAY_US = 86_400_000_000

@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from policies.calibration import PROBABILITY_UNIT, Forecast, predict
-from policies.clocks import Clocks
+from policies.calibration import PROBABILITY_UNIT
+from policies.forecast import Clocks, Forecast, predict
 from policies.interval_sums import Intervals
 from policies.page_state import US_PER_DAY
 from policies.recalibration import (

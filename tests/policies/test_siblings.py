@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from policies.calibration import PROBABILITY_UNIT, Forecast, Judge
+from policies.calibration import PROBABILITY_UNIT, Judge
+from policies.forecast import Forecast
 from policies.interval_sums import Intervals
 from policies.page_state import NO_TIME
 from policies.siblings import (
@@ -110,21 +111,24 @@ def test_gain_is_the_difference_of_log_scores():
     def chance(f, i):
         return (1 + rate[i] * days[i] * f / h[i]) ** -h[i]
 
-    gain = log_score_gain(rate, h, days, changed, factor)
+    forecast, at = Forecast(np.arange(k, dtype=np.int32), rate, h, np.ones(k)), np.arange(k)
+    without = forecast.log_unchanged(at, days)
+    gain = log_score_gain(forecast.log_unchanged(at, factor * days), without, changed, factor)
     for i in range(k):
         with_it, without = chance(factor[i], i), chance(1.0, i)
         if changed[i]:
             with_it, without = 1 - with_it, 1 - without
         assert gain[i] == pytest.approx(math.log(with_it / without), rel=1e-6, abs=1e-9)
-    assert (log_score_gain(rate, h, days, changed, np.ones(k)) == 0.0).all()
+    assert (log_score_gain(without, without, changed, np.ones(k)) == 0.0).all()
 
 
 @pytest.mark.parametrize("rate", [1e-300, 1e-30, 1e-9, 1e9])
 @pytest.mark.parametrize("information", [1e-12, 1.0, 1e12])
 def test_gain_is_finite_and_bounded(rate, information):
-    columns = (np.full(4, v) for v in (rate, information, 3.0))
-    changed = np.array([True, False, True, False])
-    gain = log_score_gain(*columns, changed, np.array([0.01, 0.01, 90.0, 90.0]))
+    forecast = Forecast(np.arange(4, dtype=np.int32), *(np.full(4, v) for v in (rate, information, 1.0)))
+    changed, factor = np.array([True, False, True, False]), np.array([0.01, 0.01, 90.0, 90.0])
+    with_it, without = (forecast.log_unchanged(np.arange(4), 3.0 * f) for f in (factor, np.ones(4)))
+    gain = log_score_gain(with_it, without, changed, factor)
     assert np.isfinite(gain).all() and (np.abs(gain) <= 1024).all()
     assert (gain[:2] * [-1, 1] >= 0).all() and (gain[2:] * [1, -1] >= 0).all()
 

@@ -9,7 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from policies import history
 from policies.calibration import FACTORS, FreshSums, JudgedSums
+from policies.estimation import rate
+from policies.page_state import Forgetting, PageState, evidence
 from transforms import schemas
 from transforms.carrying import StateError, read_previous_file
 from transforms.judging import Judged, account, drift_warnings, forecast_of
@@ -26,13 +29,17 @@ def _slots(columns: int = 6) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(values[:columns], schema=pa.schema(list(schemas.SLOTS_PAGES)[:columns]))
 
 
+def _nothing_known(n: int) -> tuple[PageState, Forgetting, int]:
+    return PageState.empty(n), Forgetting(), 0
+
+
 def test_nights_of_before_these_columns_are_read_and_predict_nothing(tmp_path):
     path = str(tmp_path / "shard-00000-of-00001.parquet")
     pq.write_table(pa.Table.from_batches([_slots(3)]), path)
     (batch,) = read_previous_file(("slots/pages", path))
     assert batch.column("signal_source").null_count == 3
     assert batch.schema.equals(schemas.SLOTS_PAGES, check_metadata=True)
-    forecast = forecast_of(pa.Table.from_batches([batch]), np.array([0, 1, 2]), 3)
+    forecast = forecast_of(pa.Table.from_batches([batch]), np.array([0, 1, 2]), *_nothing_known(3))
     assert list(forecast.row) == [-1, -1, -1]
 
 
@@ -45,10 +52,39 @@ def test_nights_that_lack_other_columns_are_refused(tmp_path, columns):
 
 
 def test_forecasts_find_their_pages():
-    forecast = forecast_of(pa.Table.from_batches([_slots()]), np.array([3, -1, 0]), 5)
+    slots = pa.Table.from_batches([_slots()])
+    slots = slots.append_column("unsignalled_rate_per_day", pa.nulls(3, pa.float32()))
+    forecast = forecast_of(slots, np.array([3, -1, 0]), *_nothing_known(5))
     assert list(forecast.row) == [2, -1, -1, 0, -1]
     assert list(forecast.change_rate_per_day) == [0.5] * 3
-    assert list(forecast_of(None, None, 2).row) == [-1, -1]
+    assert list(forecast_of(None, None, *_nothing_known(2)).row) == [-1, -1]
+
+
+def test_a_page_that_changed_at_every_long_visit_will_have_changed_again() -> None:
+    """Three of three at gaps of 30 days under a diffuse prior: exactly .945, by mode and information .714."""
+    visits = history.Observations(
+        page=np.zeros(4, np.int64),
+        fetched_at_us=np.arange(4) * 30 * DAY_US,
+        status=np.full(4, 200, np.int16),
+        digest=np.arange(1, 5).astype(np.uint64),
+    )
+    state, _ = history.fold(PageState.empty(1), visits, 100 * DAY_US)
+    found, information = rate(evidence(state), 0.1, 0.1)
+    slots = pa.table(
+        {
+            "change_rate_per_day": pa.array(found, pa.float32()),
+            "information": pa.array(information, pa.float32()),
+            "weight": [1.0],
+            "unsignalled_rate_per_day": pa.nulls(1, pa.float32()),
+        }
+    )
+    forecast = forecast_of(slots, np.array([0]), state, Forgetting(), 100 * DAY_US)
+    unchanged = np.exp(forecast.log_unchanged(np.array([0]), np.array([30.0])))
+    assert unchanged == pytest.approx(0.0551, abs=0.001)
+    told = slots.set_column(3, "unsignalled_rate_per_day", pa.array([0.1], pa.float32()))
+    by_signals = forecast_of(told, np.array([0]), state, Forgetting(), 100 * DAY_US)
+    unchanged = np.exp(by_signals.log_unchanged(np.array([0]), np.array([30.0])))
+    assert unchanged == pytest.approx(0.286, abs=0.001)
 
 
 def _judged(crawls: int, predicted: int, found: int, host: str = "a.test") -> Judged:

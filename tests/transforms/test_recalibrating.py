@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from policies.interval_sums import Intervals
+from policies.page_state import Forgetting, PageState
 from policies.recalibration import CELLS, HALF_LIFE_DAYS, KINDS, NO_CELL
 from transforms import schemas
 from transforms.catalogue import DAY_US
@@ -53,7 +54,7 @@ def _factors(gain: dict[int, float | None], factors: np.ndarray | None = FACTORS
     rows = np.array([0, 1, 5, 9, 10])
     slots = _slots(pages, rows, [3, 7, 3, None, 20])
     code = pages.code(slots.column("url_hash").to_numpy())
-    forecast = forecast_of(slots, code, len(pages))
+    forecast = forecast_of(slots, code, PageState.empty(len(pages)), Forgetting(), 0)
     return ShardFactors(slots, code, _hosts(pages, gain), pages, forecast, factors)
 
 
@@ -95,5 +96,12 @@ def test_gains_go_on_whether_factors_are_used_or_not(before):
 def test_of_the_parts_of_a_host_the_least_gain_counts():
     pages = _pages()
     hosts = pa.concat_tables([_hosts(pages, {0: 1.0}), _hosts(pages, {0: -2.0}), _hosts(pages, {0: None})])
-    none = ShardFactors(None, None, hosts, pages, forecast_of(None, None, len(pages)), FACTORS)
+    none = ShardFactors(
+        None,
+        None,
+        hosts,
+        pages,
+        forecast_of(None, None, PageState.empty(len(pages)), Forgetting(), 0),
+        FACTORS,
+    )
     np.testing.assert_allclose(none.gains(), [-2.0 * 0.5 ** (1.0 / HALF_LIFE_DAYS), 0.0, 0.0])

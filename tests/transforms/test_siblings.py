@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from policies.calibration import Forecast
+from policies.forecast import Forecast
 from policies.interval_sums import Intervals
 from policies.page_state import NO_TIME
 from policies.siblings import MIN_PAGES
