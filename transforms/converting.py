@@ -15,8 +15,8 @@ from transforms import columns, schemas
 from transforms.formats import How, RawBlock, plan, read
 from transforms.inputs import InputFile
 from transforms.normalise import KINDS, normalise
-from transforms.reading import NOTED
 from transforms.sinks import FileInfo, write_file
+from transforms.sources import NOTED
 from transforms.tally import Counts
 
 MAX_REJECTED = 10_000

@@ -30,6 +30,7 @@ from transforms.inputs import (
     open_file,
     sniff,
 )
+from transforms.members import Holes, without_holes
 from transforms.normalise import Kind, columns_to_read, rejected_file
 from transforms.tally import Counts
 
@@ -127,13 +128,12 @@ def plan(file: InputFile, kind: str = "", how: How | None = None) -> list[Split]
     if file.size == 0:
         check_file(file.path)
         return [Split(file.path, "empty")]
-    head = _stored_head(file.path)
+    head, text = _heads(file.path)
     if not head:
         return [Split(file.path, "empty")]
     packed = is_gzip(head)
     if kind == "sitemaps":
         return [Split(file.path, "sitemap", packed)]
-    text = _unpack(head) if packed else head
     if kind != "hosts":  # robots.txt files are others', of which one may be of no use
         check_text(file.path, text)
     form: str | None = how.form
@@ -143,6 +143,8 @@ def plan(file: InputFile, kind: str = "", how: How | None = None) -> list[Split]
         try:
             form = sniff(file.path, head, text)
         except InputError:
+            if not text:  # nothing, or nothing but NULs: any reader of lines says so
+                return [Split(file.path, "jsonl", packed, how=how)]
             for other in sorted({k for k, _ in dialects.dialects()} - {kind, ""}):
                 if found := dialects.detect(other, file.path, text):
                     raise InputError(f"{file.path}: this is {found}; give it to --{other}") from None
@@ -156,19 +158,30 @@ def plan(file: InputFile, kind: str = "", how: How | None = None) -> list[Split]
     return [Split(file.path, form, packed, how=how)]
 
 
-def _stored_head(path: str) -> bytes:
+def _heads(path: str) -> tuple[bytes, bytes]:
+    """The first bytes of a file as they are stored, and unpacked, without the NULs of a log that was cut."""
+    from transforms.textformats import Problem, gunzip, stored
+
     try:
         with open_file(path) as f:
             head: bytes = f.read(HEAD_BYTES)
+        raw = _unpack(head) if is_gzip(head) else head
+        text = raw.lstrip(b"\0")
+        if len(text) < len(raw):
+            chunks = gunzip(stored(path), Problem()) if is_gzip(head) else stored(path)
+            text = b""
+            for chunk in without_holes(chunks, Holes()):
+                text += chunk
+                if len(text) >= HEAD_BYTES:
+                    break
     except (OSError, BeamIOError) as e:
         raise InputError(f"{path}: cannot be opened: {e}") from None
-    return head
+    return head, text[:HEAD_BYTES]
 
 
 def head_of(path: str) -> bytes:
     """The first bytes of a file, unpacked."""
-    head = _stored_head(path)
-    return _unpack(head) if is_gzip(head) else head
+    return _heads(path)[1]
 
 
 def _unpack(head: bytes) -> bytes:

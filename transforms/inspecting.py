@@ -16,8 +16,7 @@ from transforms import dialects, schemas
 from transforms.formats import How, head_of, plan
 from transforms.inputs import InputError, InputFile, NoSiteError, UnreadableError
 from transforms.normalise import KINDS
-from transforms.reading import NOTED
-from transforms.sources import ROWS, read_split
+from transforms.sources import NOTED, ROWS, read_split
 from transforms.tally import Counts
 
 # XML, or URLs and nothing else: sitemaps are of both kinds.

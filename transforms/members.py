@@ -1,7 +1,8 @@
-"""Lines of files that are several gzip members in a row."""
+"""Lines of files that are several gzip members in a row, or that were cut while somebody wrote on."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 # Of a line that two members may share, looked at.
@@ -9,6 +10,28 @@ MAX_JOINT_BYTES = 1 << 16
 
 Apart = Callable[[bytes, bytes], bool]
 """Whether what ends a gzip member and what begins the next are two lines, with no line end between."""
+
+
+class Holes:
+    """Bytes that were left out."""
+
+    size = 0
+
+
+def without_holes(chunks: Iterator[bytes], holes: Holes) -> Iterator[bytes]:
+    """Chunks without NULs at the beginning of lines.
+
+    They are where a log was cut by copytruncate while its writer kept its place, or the power failed.
+    """
+    begins = True
+    for chunk in chunks:
+        if b"\0" in chunk:
+            size = len(chunk)
+            chunk = re.sub(rb"(^|\n)\0+" if begins else rb"(\n)\0+", rb"\1", chunk)
+            holes.size += size - len(chunk)
+        if chunk:
+            begins = chunk.endswith(b"\n")
+            yield chunk
 
 
 def line_ends(pieces: Iterator[tuple[bytes, bool]], apart: Apart) -> Iterator[bytes]:

@@ -24,18 +24,15 @@ from transforms.catalogue import metadata_columns
 from transforms.coders import SHUFFLED
 from transforms.formats import How, Split
 from transforms.hashing import hash_texts, stable_hash
-from transforms.indexnow import NO_URLS
 from transforms.normalise import KINDS
 from transforms.packing import pack_times, unpack_times
 from transforms.sharding import Layout, ShardBuffer
-from transforms.sources import ROWS, plan_files, read_split, slices
+from transforms.sources import NOTED, ROWS, plan_files, read_split, slices
 from transforms.tally import Counts
 from transforms.urls import HostTable
 
 # Kinds whose rows are pages by their URL; the previous night's rows and hosts have no URL to hash.
 ROW_KINDS = ("observations", "requests", "signals", "sitemaps", "pages")
-# Reasons that are shown in rejected/ although no row is lost.
-NOTED = ("bad_lastmod", NO_URLS)
 # Formats that count the same visits, each in its way.
 COUNTED_BY = {"access_log": "web_log", "w3c": "web_log", "search_console": "search_console"}
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms.formats import BATCH_BYTES, BATCH_ROWS, How, Split, plan, read
-from transforms.indexnow import without_keys
+from transforms.indexnow import NO_URLS, without_keys
 from transforms.inputs import InputError, InputFile, match_files
 from transforms.normalise import KINDS, Kind, normalise, rejected_rows
 from transforms.tally import Counts
@@ -23,6 +23,8 @@ PLAN_THREADS = 16
 ROBOTS = "robots"
 # Rejected rows of a sitemap that are shown, for each reason: its writer decides how many there are.
 MAX_SHOWN = 100
+# Reasons that are shown in rejected/ although no row is lost.
+NOTED = ("bad_lastmod", NO_URLS, "nul_bytes")
 
 
 def read_split(
@@ -46,8 +48,8 @@ def read_split(
     shown = _Shown() if kind.name == "sitemaps" else None
     for block in read(split, kind, metadata, notes):
         if isinstance(block, pa.RecordBatch):
-            if kind.name == "hosts" and split.form != ROBOTS:
-                row, reason, sample = (block.column(c)[0].as_py() for c in ("row", "reason", "sample"))
+            row, reason, sample = (block.column(c)[0].as_py() for c in ("row", "reason", "sample"))
+            if kind.name == "hosts" and split.form != ROBOTS and reason not in NOTED:
                 where = f"row {row}: " if row >= 0 else ""
                 raise InputError(
                     f"{split.path}: {where}{reason}: {sample}. Limits of hosts must all be "

@@ -29,7 +29,7 @@ from transforms.json_records import (
     other_names,
     read_records,
 )
-from transforms.members import Apart, line_ends
+from transforms.members import Apart, Holes, line_ends, without_holes
 from transforms.normalise import Kind, columns_to_read, rejected_file, rejected_rows
 
 # A block is bounded already; a URL of a megabyte must be rejected as such, not as a defect of the file.
@@ -137,7 +137,8 @@ def _blocks(
     chunks = stored(path) if gzip else stored(path, size)
     if gzip:
         chunks = line_ends(_members(chunks, problem), apart) if apart else gunzip(chunks, problem)
-    for chunk in chunks:
+    holes = Holes()
+    for chunk in without_holes(chunks, holes):
         if skipping:
             end = chunk.find(b"\n") + 1
             if not end:
@@ -177,6 +178,9 @@ def _blocks(
         yield rejected_file(path, problem.reason, sample)
     elif held:
         yield held, line
+    if holes.size:
+        sample = f"{holes.size:,} NUL bytes at the beginning of lines are left out"
+        yield rejected_rows(path, [-1], "nul_bytes", [sample])
 
 
 # --- CSV ---------------------------------------------------------------------------------------------
