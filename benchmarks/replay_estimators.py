@@ -23,7 +23,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from policies import estimation, prior
-from policies.evidence import Evidence, forgetting_weights, from_intervals
+from policies.evidence import Evidence, empty, forgetting_weights, from_intervals
+from policies.forecast import Forecast, forecast
 from policies.typing_ import BoolArray, FloatArray, IntArray
 
 HALF_LIFE_CHANGES = 12.0
@@ -97,8 +98,8 @@ def replay(shared: Path, name: str, rate: float, seed: int) -> History:
     )
 
 
-def fit(history: History) -> dict[str, tuple[FloatArray, FloatArray]]:
-    """Rate and information of every page, by estimator."""
+def fit(history: History) -> dict[str, Forecast]:
+    """What every page is thought to do, by estimator."""
     n, early = history.n_pages, ~history.late
     page, gap, changed = history.page[early], history.gap_days[early], history.changed[early]
     plain = from_intervals(page, gap, changed, n_pages=n)
@@ -107,7 +108,7 @@ def fit(history: History) -> dict[str, tuple[FloatArray, FloatArray]]:
 
     one = estimation.mle(np.zeros_like(page), gap, changed, n_pages=1)
     everywhere = float(one.change_rate_per_day[0])
-    result = {"global": (np.full(n, everywhere), np.full(n, 1e9))}
+    result = {"global": _gamma(np.full(n, everywhere), np.full(n, 1e9))}
 
     count, changes = np.bincount(page, minlength=n).astype(float), plain.changes()
     known = count > 0
@@ -116,9 +117,9 @@ def fit(history: History) -> dict[str, tuple[FloatArray, FloatArray]]:
     top = np.log(2.0 * count + 1.0) / mean_gap
     low = 0.5 / observed
     lam, h = estimation.clipped_mle(plain, low, np.maximum(top, low))
-    result["mle"] = (np.where(known, lam, everywhere), np.where(known, np.maximum(h, 0.5), 1e9))
+    result["mle"] = _gamma(np.where(known, lam, everywhere), np.where(known, np.maximum(h, 0.5), 1e9))
     lam = np.maximum(estimation.cho_garcia_molina(count, changes, mean_gap), 1e-9)
-    result["cho"] = (np.where(known, lam, everywhere), np.where(known, changes + 0.5, 1e9))
+    result["cho"] = _gamma(np.where(known, lam, everywhere), np.where(known, changes + 0.5, 1e9))
 
     for name, group in history.groups.items():
         result[name] = _learned(faded, group)
@@ -127,20 +128,23 @@ def fit(history: History) -> dict[str, tuple[FloatArray, FloatArray]]:
     return result
 
 
-def _learned(evidence: Evidence, group: IntArray) -> tuple[FloatArray, FloatArray]:
+def _gamma(rate: FloatArray, information: FloatArray) -> Forecast:
+    return forecast(empty(len(rate)), rate, information)
+
+
+def _learned(evidence: Evidence, group: IntArray) -> Forecast:
     sampled = evidence.exposure_days + evidence.changed_days() > 0.0
     learned = prior.fit_prior(evidence.take(sampled), group[sampled])
     found = prior.estimate(evidence, group, int(group.max()) + 1, learned)
-    return found.change_rate_per_day, found.information
+    return forecast(evidence, found.change_rate_per_day, found.information)
 
 
-def score(history: History, lam: FloatArray, h: FloatArray | None) -> FloatArray:
-    """Log-probability of each late interval, nats; averaged over the posterior where `h` is given."""
-    late = history.late
-    page, gap = history.page[late], history.gap_days[late]
-    unchanged = -lam[page] * gap if h is None else estimation.log_predict_unchanged(lam[page], h[page], gap)
+def score(history: History, told: Forecast, averaged: bool) -> FloatArray:
+    """Log-probability of each late interval, nats; averaged over the posterior or at the rate."""
+    page, gap = history.page[history.late], history.gap_days[history.late]
+    unchanged = told.log_unchanged(page, gap) if averaged else -told.change_rate_per_day[page] * gap
     unchanged = np.minimum(unchanged, -1e-300)
-    return np.where(history.changed[late], np.log(-np.expm1(unchanged)), unchanged)
+    return np.where(history.changed[history.late], np.log(-np.expm1(unchanged)), unchanged)
 
 
 def bootstrap(history: History, values: FloatArray, rng: np.random.Generator) -> float:
@@ -180,11 +184,7 @@ def compare(shared: Path, name: str, rate: float, seed: int) -> list[str]:
     """
     history = replay(shared, name, rate, seed)
     fits = fit(history)
-    scores = {
-        label: score(history, *(fits[key] if averaged else (fits[key][0], None)))
-        for label, key, averaged in COLUMNS
-        if key in fits
-    }
+    scores = {label: score(history, fits[key], averaged) for label, key, averaged in COLUMNS if key in fits}
     rng = np.random.Generator(np.random.Philox(key=seed))
     mean = {label: 1000.0 * float(values.mean()) for label, values in scores.items()}
     best = max(mean, key=lambda label: mean[label])

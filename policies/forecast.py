@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from policies.posterior import Posterior
+from policies.evidence import Evidence
+from policies.posterior import Posterior, posterior
 from policies.typing_ import BoolArray, FloatArray, Int32Array, IntArray
 
 
@@ -92,6 +93,17 @@ class Forecast:
         row = self.exact_row[at].astype(np.int64)
         rows = np.flatnonzero(row >= 0)
         return rows, self.exact.take(row[rows]) if len(rows) else None
+
+
+def forecast(evidence: Evidence, change_rate_per_day: FloatArray, information: FloatArray) -> Forecast:
+    """Forecast of n pages, a row each, from their evidence and what `policies.estimation.rate` made of it."""
+    n = len(evidence)
+    row = np.arange(n, dtype=np.int32)
+    changed = np.flatnonzero(np.diff(evidence.bin_start) > 0)
+    exact_row = np.full(n, -1, np.int32)
+    exact_row[changed] = row[: len(changed)]
+    exact = posterior(evidence.take(changed), change_rate_per_day[changed], information[changed])
+    return Forecast(row, change_rate_per_day, information, np.ones(n), exact, exact_row)
 
 
 @dataclass(frozen=True, slots=True)

@@ -237,8 +237,8 @@ def rates_at(
 
 
 def slopes(rate: FloatArray, information: FloatArray, shape: float, mean: FloatArray) -> FloatArray:
-    """``d rate / d log mean`` of each page: (n,) float64, per day."""
-    return rate * (rate * shape / (mean * information))
+    """``d rate / d log mean`` of each page: (n,) float64, per day, at most the rate."""
+    return rate * np.minimum(rate * shape / (mean * information), 1.0)
 
 
 def next_mean(

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from policies import objectives
-from policies.forecast import Forecast
-from policies.posterior import posterior
+from policies.evidence import empty
+from policies.forecast import forecast
 from policies.recalibration import HEARD, PLAIN, QUIET
 from policies.typing_ import BoolArray, FloatArray, IntArray
 from transforms.closed_loop import Planned, Trust
@@ -94,15 +94,11 @@ class Mode:
         pages = estimated.tables["pages"]
         rate = pages.column("change_rate_per_day").to_numpy()[row]
         information = pages.column("information").to_numpy()[row]
-        at = np.arange(len(row), dtype=np.int32)
-        exact, exact_row = None, np.full(len(row), -1, np.int32)
+        known = empty(len(row))
         if "evidence" in estimated.tables:
             known = evidence_of(estimated.tables["evidence"], estimated.tables["bins"]).take(row)
-            changed = np.flatnonzero(np.diff(known.bin_start) > 0)
-            exact_row[changed] = at[: len(changed)]
-            exact = posterior(known.take(changed), rate[changed], information[changed])
-        forecast = Forecast(at, rate, information, np.ones(len(row)), exact, exact_row)
-        return -np.expm1(forecast.log_unchanged(at, factor[:, PLAIN] * (since_days + ahead_days)))
+        told = forecast(known, rate, information)
+        return -np.expm1(told.log_unchanged(told.row, factor[:, PLAIN] * (since_days + ahead_days)))
 
     def trust(self, estimated: ShardTables) -> Trust:
         """Learned precision and recall of every source of signals, by "host, source"."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from tests.pipelines.jobs import Night, crawls, nightly, write_rows
+from tests.pipelines.jobs import Night, at, crawls, nightly, seen, write_rows
 
 # What is found on every fifth host, and so on: pages of a section differ, sections differ more.
 SECTIONS = {
@@ -84,3 +85,24 @@ def test_columns_pass_through(nights):
         host = int(row["host"][1:].removesuffix(".test"))
         assert row["section"] == row["url"].rsplit("/", 1)[1] and row["lang"] == f"l{host % 2}"
         assert (row["note"] or "") == ("x" if host == 1 else "")
+
+
+def test_a_host_that_never_changes_beside_one_that_changes_daily(tmp_path):
+    """200 pages each, 15 days of daily crawls: the still ones were thought to change every five days."""
+    rng = np.random.Generator(np.random.Philox(key=4))
+    rows = []
+    for page in range(200):
+        version = np.concatenate([[0], np.cumsum(rng.random(15) < -np.expm1(-1.0))])
+        for day in range(16):
+            rows.append(seen(f"https://busy.test/{page}", at(day), f"v{version[day]}"))
+            rows.append(seen(f"https://still.test/{page}", at(day), "v0"))
+    log = write_rows(tmp_path / "log.parquet", rows)
+    night = nightly(tmp_path, "night", observations=log, budget=80, as_of=at(16), num_shards=3)
+    hosts = {r["host"]: r for r in night.rows("hosts")}
+    rates = {
+        h: np.mean([r["change_rate_per_day"] for r in night.rows("pages") if r["host"] == h]) for h in hosts
+    }
+    assert 0.9 < rates["busy.test"] < 1.1
+    assert rates["still.test"] < 0.015
+    # The optimum of true rates is all for busy.test; at .0076 a day the still host's share is 12 of 80.
+    assert hosts["still.test"]["crawl_rate_per_day"] < 20.0

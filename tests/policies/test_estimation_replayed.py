@@ -22,20 +22,20 @@ def test_the_default_predicts_best(name: str) -> None:
     history = replay(SHARED, name, 0.1, seed=1)
     fits = fit(history)
     groups = "meta" if "meta" in fits else "host"
-    best = score(history, *fits[groups])
+    best = score(history, fits[groups], True)
     rng = np.random.Generator(np.random.Philox(key=1))
     others = {
-        "global": score(history, fits["global"][0], None),
-        "mle": score(history, *fits["mle"]),
-        "cho": score(history, *fits["cho"]),
-        "cho, plain": score(history, fits["cho"][0], None),
+        "global": score(history, fits["global"], False),
+        "mle": score(history, fits["mle"], True),
+        "cho": score(history, fits["cho"], True),
+        "cho, plain": score(history, fits["cho"], False),
     }
     for other, values in others.items():
         gain = best - values
         assert gain.mean() >= -2.0 * bootstrap(history, gain, rng), other
         if other != "mle":
             assert gain.mean() > 2.0 * bootstrap(history, gain, rng), other
-    alternatives = [score(history, *fits[k]) for k in ("none", "host")]
-    alternatives.append(score(history, fits[groups][0], None))
+    alternatives = [score(history, fits[k], True) for k in ("none", "host")]
+    alternatives.append(score(history, fits[groups], False))
     for values in alternatives:
         assert (best - values).mean() >= -2.0 * bootstrap(history, best - values, rng)

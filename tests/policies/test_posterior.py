@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 
 from policies.estimation import bin_nodes, predict_unchanged, rate
 from policies.evidence import Evidence, concatenate, from_intervals
-from policies.forecast import Forecast
+from policies.forecast import forecast
 from policies.posterior import posterior
 from policies.typing_ import FloatArray
 
@@ -100,14 +100,11 @@ def test_forecasts_mix_pages_with_and_without() -> None:
         [all_changed(30.0, 3), from_intervals(np.zeros(2, int), np.full(2, 30.0), np.zeros(2, bool))]
     )
     mode, information = rate(evidence, 0.1, 0.1)
-    row = np.arange(2, dtype=np.int32)
-    exact = posterior(evidence.take(np.array([0])), mode[:1], information[:1])
-    forecast = Forecast(row, mode, information, np.ones(2), exact, np.array([0, -1], np.int32))
-    days = np.array([30.0, 30.0])
-    unchanged = np.exp(forecast.log_unchanged(row, days))
+    told, row, days = forecast(evidence, mode, information), np.arange(2), np.array([30.0, 30.0])
+    unchanged = np.exp(told.log_unchanged(row, days))
     assert_allclose(unchanged[0], 0.0551, atol=0.001)
     assert_allclose(unchanged[1], predict_unchanged(mode[1:], information[1:], 30.0)[0], rtol=1e-12)
     # A clock that runs twice as fast is twice the time, for both kinds.
-    twice = forecast.faster(np.array([2.0, 2.0]))
-    assert_allclose(twice.log_unchanged(row, days), forecast.log_unchanged(row, 2.0 * days), rtol=1e-9)
-    assert_allclose(twice.fresh(row, days), forecast.fresh(row, 2.0 * days), rtol=1e-9)
+    twice = told.faster(np.array([2.0, 2.0]))
+    assert_allclose(twice.log_unchanged(row, days), told.log_unchanged(row, 2.0 * days), rtol=1e-9)
+    assert_allclose(twice.fresh(row, days), told.fresh(row, 2.0 * days), rtol=1e-9)
