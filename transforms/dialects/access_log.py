@@ -35,6 +35,22 @@ _HTTP = re.compile(rb"([A-Za-z]+) +(.*?) +HTTP/[0-9.]+", re.DOTALL)
 _TARGET = re.compile(rb"/|https?://", re.IGNORECASE)
 _BEHIND = re.compile(NAME + rb"(?::(?:80|443))?")
 _BEHIND_RE2 = '(?:^|[ "])(?P<host>' + NAME.decode() + '(?::(?:80|443))?)(?:[ "]|$)'
+# What syslog, containers and their like put in front of a line: a time, a machine, a program.
+_TIME = r"(?:[A-Z][a-z]{2} [ \d]\d(?: \d{4})? \d\d:\d\d:\d\d[^ ]*|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[^ ]*)"
+_PREFIX = (
+    rf"(?:<\d{{1,3}}>)?(?:\d )?{_TIME} "
+    r"(?:(?:[^ ]+ )?[^ ]+: |std(?:out|err) [FP] |(?:[^ ]+ ){4}(?:-|\[.*\]) )?"
+    r"|[^ ]+ +\| |\[[^ ]+\] |[^ ]+: "
+)
+_NAME = NAME.decode()
+_HOST = (
+    rf"(?P<host>(?:{_NAME}\.?|\d{{1,3}}(?:\.\d{{1,3}}){{3}}|localhost)(?::\d+)?"
+    r"|[^ ]+:\d+|\[[0-9A-Fa-f:.]+\])"
+)
+_FRONT = rf"^(?P<prefix>{_PREFIX})?{_HOST} [^ -][^ ]*[^ :] [^ ]+ [^ ]"
+"""A host, an address, two more words."""
+_ADDRESS, _PORT = r"^[0-9.]+$", r":\d+$"
+_FRONT_BYTES = re.compile(_FRONT.encode())
 _HEAD_LINES = 20
 _GOOD = frozenset(b"%d" % code for code in np.flatnonzero(good_status(np.arange(1000))))
 # Of methods of which none is a click, the first letters.
@@ -174,7 +190,7 @@ class _Lines(Lines):
             target=self.texts(begin, ends),
             at=self.texts(bracket + 1, q0 - 2),
             agent=agent,
-            host=self._hosts(rows, bracket, last),
+            host=self._hosts(rows, bracket, last, clicks.has_site),
         )
 
     def _word(self, at: Ints) -> NDArray[np.uint32]:
@@ -194,15 +210,21 @@ class _Lines(Lines):
             found = np.where(here, at, found)
         return found
 
-    def _hosts(self, rows: Ints, bracket: Ints, last: Ints) -> pa.Array:
+    def _hosts(self, rows: Ints, bracket: Ints, last: Ints, has_site: bool) -> pa.Array:
         """The host in front of each line, else a column behind it that is one, else null."""
         start, end = self.start[rows], self.end[rows]
-        before = Texts(self.texts(start, bracket))
-        spaces = np.flatnonzero(before.data == 32)
-        words = np.searchsorted(spaces, np.append(before.start, len(before.data)))
-        token = start + spaces.take(words[:-1], mode="clip") - before.start
-        front = ~(self.has(token + 1, 45) & self.has(token + 2, 32)) & (np.diff(words) >= 4)
-        host = self.texts(np.where(front, start, bracket), np.where(front, token, bracket), ~front)
+        texts = Texts(self.texts(start, bracket))
+        spaces = np.flatnonzero(texts.data == 32)
+        words = np.searchsorted(spaces, np.append(texts.start, len(texts.data)))
+        token = start + spaces.take(words[:-1], mode="clip") - texts.start
+        number = np.diff(words)
+        four = (number == 4) & ~(self.has(token + 1, 45) & self.has(token + 2, 32))
+        host = pa.nulls(len(rows), pa.binary())
+        for mask, until, find in ((four, token, _of_four), (number > 4, bracket, _of_more)):
+            if mask.any():
+                found = find(self.texts(start[mask], until[mask]), has_site)
+                host = pc.replace_with_mask(host, pa.array(mask), found)
+        front = np.asarray(host.is_valid())
         behind = np.flatnonzero(~front & (end - last > 2))
         if len(behind):
             more = self.texts(last[behind], end[behind]).dictionary_encode()
@@ -212,6 +234,27 @@ class _Lines(Lines):
             taken = found.take(pa.array(index, mask=index < 0))
             host = pc.coalesce(host, taken)
         return host
+
+
+def _of_four(first: pa.Array, has_site: bool) -> pa.Array:
+    """Hosts of lines with one more word in front than usual: that word, if it is one."""
+    encoded = first.dictionary_encode()
+    distinct = encoded.dictionary
+    good = pc.match_substring_regex(distinct, f"^{_HOST}$")
+    if has_site:  # an address may be a proxy's
+        good = pc.and_not(good, pc.match_substring_regex(distinct, _ADDRESS))
+    return pc.if_else(good, distinct, None).take(encoded.indices)
+
+
+def _of_more(before: pa.Array, has_site: bool) -> pa.Array:
+    """Hosts of lines with more words in front, such as those of syslog."""
+    found = pc.extract_regex(before, _FRONT)
+    prefix, host = (pc.struct_field(found, [i]) for i in (0, 1))
+    if not has_site:
+        return host
+    behind = pc.greater(pc.binary_length(prefix), 0)
+    guess = pc.and_not(behind, pc.match_substring_regex(host, _PORT))
+    return pc.if_else(pc.or_(guess, pc.match_substring_regex(host, _ADDRESS)), None, host)
 
 
 def _request(text: bytes) -> tuple[str, bytes, int]:
@@ -256,7 +299,7 @@ class _Slow:
             return
         quoted = [i for i, (has_quotes, _) in enumerate(fields) if has_quotes]
         agent = fields[quoted[1]][1] if len(quoted) >= 2 else None
-        host = _front(found["before"])
+        host = _front(found["before"], clicks.has_site)
         if host is None:
             columns = fields if agent is None else fields[quoted[1] + 1 :]
             host = next((text for _, text in columns if _BEHIND.fullmatch(text)), None)
@@ -272,10 +315,14 @@ class _Slow:
         return Requests(np.array(self.line, np.int64), *arrays)
 
 
-def _front(before: bytes) -> bytes | None:
+def _front(before: bytes, has_site: bool) -> bytes | None:
     """The host of `host address - user`, None of `address - user`."""
-    words = before.split(b" ")
-    return words[0] if len(words) >= 4 and words[1] != b"-" else None
+    found = _FRONT_BYTES.match(before + b" ")
+    if found is None:
+        return None
+    host: bytes = found["host"]
+    guess = re.match(_ADDRESS.encode(), host) or (found["prefix"] and not re.search(_PORT.encode(), host))
+    return None if guess and has_site else host
 
 
 def _fields(more: bytes) -> list[tuple[bool, bytes]] | None:

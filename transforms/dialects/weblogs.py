@@ -125,6 +125,11 @@ class Clicks:
         self._site = site_of_option(source.options.get("requests_site", ""))
         self._seen_host = False
 
+    @property
+    def has_site(self) -> bool:
+        """Whether somebody told the site: that is better than a guess."""
+        return bool(self._site)
+
     def leave_out(self, reason: str, rows: int) -> None:
         """Count lines that are no clicks."""
         self._source.leave_out(reason, int(rows))

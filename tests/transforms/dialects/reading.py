@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,11 @@ from transforms.tally import Counts
 
 PACKED_OR_UTF_16 = (b"\x1f\x8b", b"\xff\xfe", b"\xfe\xff")
 """What no text begins with: such files are unpacked or refused before a dialect sees them."""
+
+
+def solid(data: bytes) -> bytes:
+    """Without NULs at the beginning of lines, which no dialect sees either."""
+    return re.sub(rb"(^|\n)\0+", rb"\1", data)
 
 
 @dataclass

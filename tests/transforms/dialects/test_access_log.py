@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.replay_estimators import shared_folder
-from tests.transforms.dialects.reading import PACKED_OR_UTF_16, read, write
+from tests.transforms.dialects.reading import PACKED_OR_UTF_16, read, solid, write
 from transforms import textformats
 from transforms.inputs import InputError
 
@@ -94,6 +94,57 @@ def test_hosts_of_lines(tmp_path: Path):
         line("GET http://other.test/p/1 HTTP/1.1", front="shop.test:443 192.0.2.7 - -"): "http://other.test",
     }
     assert urls(tmp_path, *hosts) == [f"{site}/p/1" for site in hosts.values()]
+
+
+PREFIXES = [
+    "Jun  1 23:04:05 web1 nginx: ",
+    "<190>Jun  1 23:04:05 web1.dc.test nginx[123]: ",
+    "<190>Jun 11 23:04:05 nginx: ",
+    "2026-06-01T23:04:05.123456+02:00 web1 nginx[7]: ",
+    "<190>1 2026-06-01T23:04:05Z web1 nginx 7 access - ",
+    "2026-06-01T23:04:05.123456789Z stdout F ",
+    "2026-06-01T23:04:05.123456789Z ",
+    "web-1  | ",
+    "[pod/web-1/nginx] ",
+    "nginx: ",
+    "INFO: ",
+]
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+@pytest.mark.parametrize("referer", ["-", r"\""])
+def test_what_machines_put_in_front_is_no_host(tmp_path: Path, prefix: str, referer: str):
+    """Quick lines and slow ones; a host with a port is one, behind a prefix, too."""
+    plain, named = (
+        line(front=prefix + f, referer=referer) for f in ("192.0.2.7 - -", "shop.test:443 192.0.2.7 - -")
+    )
+    assert urls(tmp_path, plain, named) == ["https://site.test/p/1", "https://shop.test/p/1"]
+    with pytest.raises(InputError, match="does not say of which site it is"):
+        urls(tmp_path, plain, own_user_agent="nobody")
+    assert urls(tmp_path, named, own_user_agent="nobody") == ["https://shop.test/p/1"]
+
+
+@pytest.mark.parametrize("referer", ["-", r"\""])
+def test_a_site_that_is_told_goes_before_a_guess(tmp_path: Path, referer: str):
+    fronts = [
+        "203.0.113.5 192.0.2.7 - -",
+        "203.0.113.5, 192.0.2.8 192.0.2.7 - -",
+        "Jun  1 23:04:05 web1.test 192.0.2.7 - -",
+    ]
+    lines = [line(front=front, referer=referer) for front in fronts]
+    assert urls(tmp_path, *lines) == ["https://site.test/p/1"] * 3
+    assert urls(tmp_path, lines[0], lines[2], own_user_agent="nobody") == [
+        "https://203.0.113.5/p/1",
+        "https://web1.test/p/1",
+    ]
+    words = [
+        line(front=f"{word} 192.0.2.7 - -", referer=referer)
+        for word in ("INFO", "shop", "1780272000.5", "a:b:1")
+    ]
+    assert urls(tmp_path, *words) == ["https://site.test/p/1"] * 4
+    # A name without port in front, or behind, is none: logs of many sites have it.
+    sure = [line(front="shop.test 192.0.2.7 - -", referer=referer), line(more=" shop.test", referer=referer)]
+    assert urls(tmp_path, *sure) == ["https://shop.test/p/1"] * 2
 
 
 def test_targets_as_urls(tmp_path: Path):
@@ -217,6 +268,7 @@ _DAMAGED = st.tuples(_SOME, st.integers(0, 200), st.integers(0, 9), _BITS).map(_
 @example(b'"' * 7)
 @example(b"\r")
 def test_any_bytes_are_accounted_for(tmp_path: Path, data: bytes):
+    data = solid(data)
     assume(not data.startswith(PACKED_OR_UTF_16))
     found = read(write(tmp_path, data), "requests", "access_log", **SITE)
     lines = [text for text in data.removeprefix(b"\xef\xbb\xbf").split(b"\n") if text.strip(b" \t\r")]

@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.transforms.dialects.indexes import EMPTY, HEADER, A, B, accounted, capture, folded
-from tests.transforms.dialects.reading import PACKED_OR_UTF_16, read, write
+from tests.transforms.dialects.reading import PACKED_OR_UTF_16, read, solid, write
 from transforms import textformats
 from transforms.hashing import stable_hash
 from transforms.inputs import InputError
@@ -361,7 +361,7 @@ PARTS = [
     st.lists(st.sampled_from(PARTS) | st.binary(max_size=20).map(lambda b: b.decode("latin-1")), max_size=25)
 )
 def test_any_bytes_are_rows_left_out_or_rejected(parts):
-    raw = "".join(parts).encode("utf-8" if len(parts) % 2 else "latin-1", "replace")
+    raw = solid("".join(parts).encode("utf-8" if len(parts) % 2 else "latin-1", "replace"))
     assume(not raw.startswith(PACKED_OR_UTF_16))
     with tempfile.TemporaryDirectory() as folder:
         found = read(write(Path(folder), raw, "a.cdx"), form="cdx")

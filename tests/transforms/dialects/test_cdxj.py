@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.transforms.dialects.indexes import A, B, accounted, capture, folded
-from tests.transforms.dialects.reading import PACKED_OR_UTF_16, read, write
+from tests.transforms.dialects.reading import PACKED_OR_UTF_16, read, solid, write
 from transforms import textformats
 from transforms.dialects import detect
 from transforms.hashing import stable_hash
@@ -254,7 +254,7 @@ BYTES = st.lists(
 @settings(max_examples=200, deadline=None)
 @given(BYTES)
 def test_any_bytes_are_rows_left_out_or_rejected(parts):
-    raw = "".join(parts).encode("utf-8" if len(parts) % 2 else "latin-1", "replace")
+    raw = solid("".join(parts).encode("utf-8" if len(parts) % 2 else "latin-1", "replace"))
     assume(not raw.startswith(PACKED_OR_UTF_16))
     with tempfile.TemporaryDirectory() as folder:
         found = read(write(Path(folder), raw, "a.cdxj"), form="cdxj")
@@ -376,7 +376,7 @@ JSON_PARTS = [
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.sampled_from(JSON_PARTS) | st.text(max_size=4), max_size=15))
 def test_any_answer_is_rows_left_out_or_rejected(parts):
-    raw = "".join(parts).encode("utf-8", "surrogatepass")
+    raw = solid("".join(parts).encode("utf-8", "surrogatepass"))
     with tempfile.TemporaryDirectory() as folder:
         found = read(write(Path(folder), raw), form="cdx_json")
     assert found.lines <= raw.count(b"\n") + raw.count(b",") + raw.count(b"[") + 1

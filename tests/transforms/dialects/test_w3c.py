@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from tests.transforms.dialects.reading import PACKED_OR_UTF_16, read, write
+from tests.transforms.dialects.reading import PACKED_OR_UTF_16, read, solid, write
 from transforms import textformats
 from transforms.inputs import InputError
 
@@ -177,6 +177,7 @@ _SOME = st.sampled_from([text.encode() for text in PIECES])
 @settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(_SOME | _BITS | st.binary(max_size=40), max_size=10).map(b"".join))
 def test_any_bytes_are_accounted_for(tmp_path: Path, data: bytes):
+    data = solid(data)
     assume(not data.startswith(PACKED_OR_UTF_16))
     path = write(tmp_path, data)
     try:
