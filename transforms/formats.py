@@ -6,6 +6,7 @@ be read becomes rejected rows between the blocks; what can never be right is an 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
@@ -14,6 +15,7 @@ from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from apache_beam.io.filesystem import BeamIOError
 from numpy.typing import NDArray
@@ -31,7 +33,7 @@ from transforms.inputs import (
     sniff,
 )
 from transforms.members import Holes, without_holes
-from transforms.normalise import Kind, columns_to_read, rejected_file
+from transforms.normalise import Kind, columns_to_read, rejected_file, rejected_rows
 from transforms.tally import Counts
 
 # About one batch of these sizes at a time: large enough for vectorised passes, small enough for memory.
@@ -53,6 +55,25 @@ class RawBlock:
 
     batch: pa.RecordBatch
     row: int | Callable[[], NDArray[np.int64]]
+
+
+def without_headers(block: RawBlock, path: str) -> Iterator[Block]:
+    """A block of CSV without rows that name its columns, as where a feed was appended to; these are noted."""
+    names, columns = block.batch.schema.names, block.batch.columns
+    same = np.flatnonzero(pc.fill_null(pc.equal(pc.ascii_trim_whitespace(columns[-1]), names[-1]), False))
+    if len(same):
+        some = pa.RecordBatch.from_arrays([c.take(pa.array(same)) for c in columns], names=names).to_pylist()
+        headers = [all(str(v).strip("\ufeff \t\r") == name for name, v in row.items()) for row in some]
+        same = same[np.array(headers, np.bool_)]
+    if not len(same):
+        yield block
+        return
+    row = block.row
+    numbers = row() if callable(row) else row + np.arange(block.batch.num_rows)
+    keep = np.ones(len(numbers), np.bool_)
+    keep[same] = False
+    yield rejected_rows(path, numbers[same].tolist(), "repeated_header", [", ".join(names)] * len(same))
+    yield RawBlock(block.batch.filter(pa.array(keep)), lambda: numbers[keep])
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,6 +380,8 @@ def scalars(values: Sequence[Any]) -> pa.Array:
             return pa.array(values)
         if kinds == {int}:
             return pa.array(values, pa.int64())
+        if kinds == {int, float}:
+            return pa.array(values, pa.float64())
         if len(kinds) == 1 and not kinds & {list, dict, tuple, int}:
             return pa.array(values)
     except (pa.ArrowException, OverflowError, UnicodeEncodeError, ValueError):
@@ -366,15 +389,24 @@ def scalars(values: Sequence[Any]) -> pa.Array:
     return pa.array([text_of(v) for v in values], pa.binary()).view(pa.string())
 
 
+# As a text, a number like 12.345 may be taken for one with its thousands set apart.
+_GROUPED = re.compile(r"-?\d{1,3}\.\d{3}")
+
+
 def text_of(value: Any) -> bytes | None:
     """A value as bytes of UTF-8, but for those that are not."""
     # Scrapy's item loaders wrap a value into a list of one.
     if isinstance(value, list | tuple) and len(value) == 1:
         value = value[0]
+    # Exports of MongoDB name the types of values, such as {"$date": {"$numberLong": "1780272000000"}}.
+    while isinstance(value, dict) and len(value) == 1 and next(iter(value)).startswith("$"):
+        (value,) = value.values()
     if value is None or isinstance(value, bytes):
         return value
     if isinstance(value, bool):
         return b"true" if value else b"false"
+    if isinstance(value, float) and _GROUPED.fullmatch(repr(value)):
+        return f"{value!r}0".encode()
     text = (
         value if isinstance(value, str) else value.isoformat() if hasattr(value, "isoformat") else str(value)
     )

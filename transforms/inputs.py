@@ -45,6 +45,17 @@ _LOG = logging.getLogger(__name__)
 _GLOB = re.compile(r"[*?\[]")
 _GZIP = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
+# What else packs files: how it begins, its name, and what unpacks it.
+_PACKERS = (
+    (b"BZh", "bzip2", "bunzip2"),
+    (b"\xfd7zXZ\0", "xz", "unxz"),
+    (b"\x28\xb5\x2f\xfd", "zstd", "unzstd"),
+    (b"\x04\x22\x4d\x18", "lz4", "unlz4"),
+    (b"\xff\x06\0\0sNaPpY", "snappy", "snzip -d"),
+    (b"\x1f\x9d", "compress", "uncompress"),
+    (b"7z\xbc\xaf\x27\x1c", "7-Zip", "7z e"),
+    (b"PK\x03\x04", "zip", "unzip"),
+)
 # An object that goes on behind the line it begins on.
 _SPREAD_JSON = re.compile(rb'[\s\[]*\{[ \t]*\r?\n\s*"')
 
@@ -353,6 +364,11 @@ def sniff(path: str, head: bytes, text: bytes) -> str:
         return "parquet"
     if head.startswith(b"Obj\x01"):
         return "avro"
+    for begins, packer, command in _PACKERS:
+        if head.startswith(begins) or text.startswith(begins):
+            raise UnreadableError(
+                f"{path}: packed by {packer}, expected gzip or nothing. Unpack it: {command} FILE"
+            )
     named = _by_name(path)
     if named:
         return named

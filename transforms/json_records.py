@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json
 
 # Where Arrow finds the types itself, some 20,000 brackets within each other end the process.
@@ -68,3 +71,28 @@ def read_records(block: bytes, types: Types, unexpected: str = "ignore") -> pa.T
             explicit_schema=pa.schema(list(types.items())), unexpected_field_behavior=unexpected
         ),
     )
+
+
+_TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+
+
+def type_of(value: Any, depth: int = 2) -> pa.DataType:
+    """The type of a column of which a value is known; exports of MongoDB have {"$date": ...} for one."""
+    if isinstance(value, dict) and len(value) == 1 and depth:
+        ((name, inner),) = value.items()
+        if name.startswith("$"):
+            return pa.struct([(name, type_of(inner, depth - 1))])
+    return _TYPES.get(type(value), pa.string())
+
+
+def unwrapped(table: pa.Table) -> pa.Table:
+    """A table whose columns of MongoDB's typed values have the values alone."""
+    types = table.schema.types
+    if not any(map(pa.types.is_struct, types)):
+        return table
+    columns = table.columns
+    for i, column in enumerate(columns):
+        while pa.types.is_struct(column.type):
+            column = pc.struct_field(column, [0])
+        columns[i] = column
+    return pa.table(columns, names=table.schema.names)

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from transforms.formats import Block, RawBlock, is_utf8, scalars
+from transforms.formats import Block, RawBlock, is_utf8, scalars, without_headers
 from transforms.indexnow import is_indexnow, read_block
 from transforms.inputs import InputError, open_file
 from transforms.json_records import (
@@ -28,6 +28,8 @@ from transforms.json_records import (
     most_brackets,
     other_names,
     read_records,
+    type_of,
+    unwrapped,
 )
 from transforms.members import Apart, Holes, line_ends, without_holes
 from transforms.normalise import Kind, columns_to_read, rejected_file, rejected_rows
@@ -205,8 +207,8 @@ def read_csv(path: str, gzip: bool, kind: Kind, metadata: Sequence[str] | None) 
                 continue
             schema = pa.schema([(name, pa.string()) for name in header])
             wanted = columns_to_read(kind, schema, path, metadata)
-        if block.strip():
-            yield from _parse_csv(path, block, line, header, wanted, delimiter)
+        for made in _parse_csv(path, block, line, header, wanted, delimiter) if block.strip() else ():
+            yield from without_headers(made, path) if isinstance(made, RawBlock) else (made,)
 
 
 def _header(block: bytes, line: int, delimiter: str) -> tuple[list[str] | None, bytes, int]:
@@ -422,7 +424,7 @@ def _parse_jsonl(
         return None
     types = {name: pa.string() for name in kind.known}
     for name, value in record.items():
-        types[name] = _JSON_TYPES.get(type(value), pa.string())
+        types[name] = type_of(value)
     for name in kind.known:
         if name in _FRACTIONS and types[name] == pa.int64():
             types[name] = pa.float64()
@@ -438,7 +440,7 @@ def _parse_jsonl(
         if everything:
             # Without a type, Arrow would read some texts as times, depending on the block.
             types |= dict.fromkeys(other_names(block, types), pa.string())
-        table = read_records(block, types)
+        table = unwrapped(read_records(block, types))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
         return None
     columns = zip(table.schema.names, table.columns, strict=True)
@@ -451,7 +453,6 @@ def _parse_jsonl(
     return table, _constant(line + np.array(lines, np.int64))
 
 
-_JSON_TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 _FRACTIONS = {"clicks", "impressions", "importance", "min_rate_per_day", "max_rate_per_day"}
 _FRACTIONS |= {"max_per_day", "min_gap_seconds"}
 

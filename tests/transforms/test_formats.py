@@ -1,7 +1,9 @@
 """Files of every format and in every bad state."""
 
+import bz2
 import datetime as dt
 import gzip
+import lzma
 import os
 import random
 
@@ -360,6 +362,23 @@ def test_what_is_utf8():
     """Of bytes whether they are, of a text whether it can be written so."""
     assert all(map(formats.is_utf8, ("", b"", "é\0", "é".encode())))
     assert not any(map(formats.is_utf8, ("\ud800", "a\udce9", b"\xe9", "é".encode()[:1])))
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (bz2.compress(b"{}"), "packed by bzip2, expected gzip or nothing. Unpack it: bunzip2 FILE"),
+        (lzma.compress(b"{}"), "packed by xz"),
+        (pa.compress(b"{}", "zstd", asbytes=True), "packed by zstd"),
+        (b"PK\x03\x04 a.txt", "packed by zip"),
+    ],
+)
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.log", "a.bz2"])
+def test_a_file_that_something_else_has_packed_says_what_unpacks_it(tmp_path, content, said, name):
+    (tmp_path / name).write_bytes(content)
+    for kind in ("observations", "requests", "pages"):
+        with pytest.raises(InputError, match=said):
+            formats.plan(InputFile(str(tmp_path / name), len(content)), kind)
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,20 @@ def test_a_line_without_end_is_rejected(tmp_path, monkeypatch):
     assert reasons(rejected) == [(2, "line_too_long")] and " MiB (JSON: jq" in rejected[0]["sample"]
 
 
+@pytest.mark.parametrize("chunk", [1, 64, 8 << 20])
+def test_a_header_that_stands_again_in_the_middle(tmp_path, monkeypatch, chunk):
+    """Feeds that were appended to: in quotes, with blanks, with the mark of UTF-8, with what looks alike."""
+    monkeypatch.setattr(textformats, "CHUNK_BYTES", chunk)
+    text = "url,status,fetched_at,note\nhttps://a.test/0,200,2026-01-02,\nurl,status,fetched_at,note\n"
+    text += 'https://a.test/1,200,2026-01-02,"a\nb"\n"url","status","fetched_at","note"\r\n'
+    text += "\ufeffurl,status, fetched_at,note\n"
+    text += "https://a.test/2,200,2026-01-02,\nurl,200,fetched_at,\n"
+    rows, rejected = read_file(write_file(tmp_path / "a.csv", None, text))
+    assert [r["url"][15:] for r in rows] == ["0", "1", "2"]
+    noted = [(3, "repeated_header"), (6, "repeated_header"), (7, "repeated_header"), (9, "bad_url")]
+    assert reasons(rejected) == noted
+
+
 # --- JSON Lines --------------------------------------------------------------------------------------
 
 JSONL = """{"url":"https://a.test/0","fetched_at":"2026-01-01T02:03:04+01:00","status":200,"digest":"2026-01-01"}
@@ -225,3 +239,43 @@ def test_a_wrong_row_of_csv_that_is_not_utf8_is_rejected_in_silence(tmp_path, ca
     rows, rejected = read_file(write_file(tmp_path / "a.csv", None, text))
     assert len(rows) == 1 and reasons(rejected) == [(3, "column_count")]
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_values_that_name_their_type_as_mongodb_exports_them(tmp_path, broken):
+    """Line by line, too, which is how a block with a broken line is read."""
+    moment = 1780272000000
+    records = [
+        {
+            "_id": {"$oid": "6"},
+            "url": f"{URL}{i}",
+            "fetched_at": {"$date": at},
+            "status": status,
+            "digest": "A",
+        }
+        for i, (at, status) in enumerate(
+            [
+                (moment, {"$numberInt": "200"}),
+                ({"$numberLong": str(moment)}, 200),
+                ("2026-06-01T00:00:00Z", {"$numberLong": "200"}),
+            ]
+        )
+    ]
+    for i, record in enumerate(records):
+        # Each form alone, and all in one file.
+        some = [record, record] if i else records
+        lines = "".join(json.dumps(r) + "\n" for r in some) + "{\n" * broken
+        rows, rejected = read_file(write_file(tmp_path / f"{i}.jsonl", None, lines))
+        assert len(rejected) == broken and len(rows) == len(some)
+        assert {(r["fetched_at"].isoformat(), r["status"]) for r in rows} == {
+            ("2026-06-01T00:00:00+00:00", 200)
+        }
+
+
+def test_numbers_of_json_are_no_texts_of_people(tmp_path):
+    """Read one by one for their types differ; a fraction with three digits is no group of thousands."""
+    day = {"url": URL, "day": "2026-01-02"}
+    text = "".join(json.dumps(day | {"clicks": n}) + "\n" for n in (1, 12.345, "12,345", 0.5))
+    for lines in (text, text.replace('"12,345"', "7")):
+        rows, _ = read_file(write_file(tmp_path / "a.jsonl", None, lines), "requests")
+        assert [round(r["clicks"] / 2**20, 3) for r in rows][:2] == [1, 12.345]

@@ -22,7 +22,7 @@ MAX_BYTES = 500 << 10
 """Of a file, read: as the search engines do, which ignore the rest."""
 MAX_DELAY_SECONDS = 86400.0
 _DIRECTIVE = re.compile(rb"\s*(?:user-?agent|disallow|allow|sitemap|crawl-delay|host)\s*:", re.IGNORECASE)
-_DELAY = re.compile(r"\s*crawl-delay\s*:\s*([^#]*)", re.IGNORECASE)
+_DELAY = re.compile(r"\s*crawl[- ]delay(?:\s*:|\s)\s*([^#]*)", re.IGNORECASE)
 
 
 def _name(path: str) -> str:
@@ -44,8 +44,6 @@ def _looks_like(path: str, text: bytes) -> bool:
 
 
 def _read(source: Source) -> Iterator[Block]:
-    from protego import Protego
-
     problem = Problem()
     packed = stored(source.path, MAX_BYTES)
     held = b""
@@ -62,11 +60,11 @@ def _read(source: Source) -> Iterator[Block]:
     if host is None:
         yield rejected_rows(source.path, [1], "host", [f"{name!r} is no host name"])
         return
-    rules = Protego.parse(text)
     own = [agent.strip() for agent in source.options.get("own_user_agent", "").split(",") if agent.strip()]
-    delays = [rules.crawl_delay(agent) for agent in own or ["*"]]
+    lines = text.splitlines()
+    delays = [_longest(lines, agent) for agent in own or ["*"]]
     delay = max((d for d in delays if d is not None), default=None)
-    bad = _unreadable(text)
+    bad = _unreadable(lines)
     if delay is not None and delay > MAX_DELAY_SECONDS:
         sample = f"{host}: Crawl-delay of {delay:g} s, at most {MAX_DELAY_SECONDS:g} s are believed"
         yield rejected_rows(source.path, [1], "crawl_delay", [sample])
@@ -80,19 +78,51 @@ def _read(source: Source) -> Iterator[Block]:
         source.leave_out("no_delay", 1)
 
 
-def _unreadable(text: str) -> tuple[int, str] | None:
+def _longest(lines: list[str], agent: str) -> float | None:
+    """The longest delay that an agent is asked for: its groups may be several, and the last is not the first.
+
+    What cannot be believed counts only where there is nothing else.
+    """
+    from protego import Protego
+
+    found = [None if (m := _DELAY.match(line)) is None else _seconds(m[1].strip()) for line in lines]
+
+    def of(least: float, most: float) -> float | None:
+        """The delay without those that are shorter or longer."""
+        kept = (
+            line if value is None or least <= value <= most else "Crawl-delay:"
+            for line, value in zip(lines, found, strict=True)
+        )
+        delay: float | None = Protego.parse("\n".join(kept)).crawl_delay(agent)
+        return delay
+
+    steps = sorted({value for value in found if value is not None and value <= MAX_DELAY_SECONDS})
+    longest = of(0.0, MAX_DELAY_SECONDS) if steps else None
+    if longest is None:
+        return of(0.0, math.inf)
+    low, high = 0, len(steps)
+    while high - low > 1:  # steps[low] is short enough, steps[high] is not
+        middle = (low + high) // 2
+        delay = of(steps[middle], MAX_DELAY_SECONDS)
+        low, high = (middle, high) if delay is not None else (low, middle)
+        longest = max(longest, delay or 0.0)
+    return longest
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and value >= 0 else None
+
+
+def _unreadable(lines: list[str]) -> tuple[int, str] | None:
     """Line and value of the first delay that is no number of seconds."""
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(lines, 1):
         found = _DELAY.match(line)
-        if found is None:
-            continue
-        value = found[1].strip()
-        try:
-            good = math.isfinite(float(value)) and float(value) >= 0
-        except ValueError:
-            good = False
-        if not good:
-            return number, value
+        if found is not None and _seconds(found[1].strip()) is None:
+            return number, found[1].strip()
     return None
 
 

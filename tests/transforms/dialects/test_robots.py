@@ -51,6 +51,24 @@ def test_the_group_of_the_crawler_counts_and_the_longest_of_several(own: str, ga
     assert found.seen("host", "min_gap_seconds") == [("shop.test", gap)]
 
 
+TWICE = {
+    "User-agent: *\nCrawl-delay: 20\n\nUser-agent: *\nCrawl-delay: 1\n": 20.0,
+    "User-agent: *\nCrawl-delay: 1\n\nUser-agent: *\nCrawl-delay: 20\n": 20.0,
+    "User-agent: *\nCrawl-delay: 5\nCrawl-delay: 30\nDisallow: /x\nCrawl-delay: 2\n": 30.0,
+    "User-agent: a\nUser-agent: *\nCrawl-delay: 7\n\nUser-agent: b\nCrawl-delay: 90\n\nUser-agent: *\nDisallow: /": 7.0,
+    # Nobody waits for years: the other group counts.
+    "User-agent: *\nCrawl-delay: 1e9\n\nUser-agent: *\nCrawl-delay: 3\n": 3.0,
+    "User-agent: *\nCrawl-delay: 3\n\nUser-agent: *\nCrawl-delay: ten\n": 3.0,
+    "User-agent: *\ncrawl delay: 9\rCrawl-delay 12\rCrawl-delay: 4": 12.0,
+}
+
+
+def test_of_two_groups_for_one_agent_the_stricter_counts(tmp_path: Path):
+    files = {f"h{i}.test.txt": text for i, text in enumerate(TWICE)}
+    found = read(folder(tmp_path, **files), "hosts")
+    assert [gap for _, gap in sorted(found.seen("host", "min_gap_seconds"))] == list(TWICE.values())
+
+
 WRONG = {
     "nan.test.txt": "User-agent: *\nCrawl-delay: NaN\n",
     "minus.test.txt": "User-agent: *\nCrawl-delay: -4\n",
