@@ -33,7 +33,7 @@ from transforms.inputs import (
     sniff,
 )
 from transforms.members import Holes, without_holes
-from transforms.normalise import Kind, columns_to_read, rejected_file, rejected_rows
+from transforms.normalise import HASHES, Kind, columns_to_read, rejected_file, rejected_rows
 from transforms.tally import Counts
 
 # About one batch of these sizes at a time: large enough for vectorised passes, small enough for memory.
@@ -287,14 +287,17 @@ def _of_folders(split: Split, kind: Kind, metadata: Sequence[str] | None) -> dic
     """Columns that stand in the names of folders, as Hive has them: status=503/."""
     if split.form not in ("parquet", "avro", "jsonl", "csv"):
         return {}
-    found = {}
-    for part in PurePosixPath(split.path).parts[:-1]:
-        name, _, value = part.partition("=")
-        wanted = name in kind.known or (kind.name == "pages" and (metadata is None or name in metadata))
-        if name and value and wanted and name != kind.key:
-            text = None if value == "__HIVE_DEFAULT_PARTITION__" else unquote(value)
-            found[name] = pa.scalar(text, pa.string())
-    return found
+    parts = (part.partition("=") for part in PurePosixPath(split.path).parts[:-1])
+    there = {name: unquote(value) for name, _, value in parts if name and value}
+    if there.get("day", "").isdecimal() and {"year", "month"} <= there.keys():
+        there["day"] = f"{there['year']}-{there['month']:0>2}-{there['day']:0>2}"
+    own = {kind.key, *(f.name for f in HASHES)}
+    return {
+        name: pa.scalar(None if value == "__HIVE_DEFAULT_PARTITION__" else value, pa.string())
+        for name, value in there.items()
+        if name not in own
+        and (name in kind.known or (kind.name == "pages" and (metadata is None or name in metadata)))
+    }
 
 
 def _read(split: Split, kind: Kind, metadata: Sequence[str] | None, notes: Counts | None) -> Iterator[Block]:

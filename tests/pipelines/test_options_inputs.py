@@ -85,6 +85,8 @@ def test_a_value_in_the_name_of_a_folder_counts_as_a_column(tmp_path, ending):
     put("clicks/day=2026-06-02/more", url=URL, clicks=3, at=1767323045)
     read = rows(tmp_path / "clicks", How(), "requests")
     assert [(r["day"], r["clicks"] >> 20) for r in read] == [(20605, 2), (20455, 3)]
+    put("parts/year=2026/month=6/day=01", url=URL, clicks=2)
+    assert rows(tmp_path / "parts", How(), "requests")[0]["day"] == 20605
     put("pages/section=shoes%2Fred", url=URL)
     assert rows(tmp_path / "pages", How(), "pages")[0]["section"] == "shoes/red"
 
