@@ -257,6 +257,9 @@ _MONTHS = {
     int.from_bytes(name.encode(), "big"): i + 1
     for i, name in enumerate("jan feb mar apr may jun jul aug sep oct nov dec".split())
 }
+_WEEKDAY_KEYS = np.array(
+    [int.from_bytes(name.encode(), "big") for name in "mon tue wed thu fri sat sun".split()], np.int64
+)
 _MONTH_KEYS = np.array(sorted(_MONTHS), np.int64)
 _MONTH_VALUES = np.array([_MONTHS[k] for k in sorted(_MONTHS)], np.int64)
 
@@ -353,6 +356,14 @@ def _fits(form: str, columns: list[NDArray[np.uint8]], digits: list[NDArray[np.u
     return ok
 
 
+def _letters(columns: list[NDArray[np.uint8]], at: int) -> Micros:
+    """Three letters as a number, in lower case."""
+    key = np.zeros(len(columns[0]), np.int64)
+    for j in range(at, at + 3):
+        key = key << 8 | (columns[j] | 32)
+    return key
+
+
 def _read_form(
     form: str, columns: list[NDArray[np.uint8]], digits: list[NDArray[np.uint8]]
 ) -> tuple[Micros, Mask]:
@@ -365,11 +376,11 @@ def _read_form(
                 value = value * 10 + digits[j]
         return value
 
+    named = np.ones(n, np.bool_)
+    if "w" in form:
+        named = np.isin(_letters(columns, form.index("w")), _WEEKDAY_KEYS)
     if "b" in form:
-        at = form.index("b")
-        key = np.zeros(n, np.int64)
-        for j in range(at, at + 3):
-            key = key << 8 | (columns[j] | 32)
+        key = _letters(columns, form.index("b"))
         near = np.minimum(np.searchsorted(_MONTH_KEYS, key), 11)
         month = np.where(_MONTH_KEYS[near] == key, _MONTH_VALUES[near], 0)
     else:
@@ -378,6 +389,7 @@ def _read_form(
     fraction = number("f")
     fraction = fraction * 10 ** (6 - places) if places <= 6 else fraction // 10 ** (places - 6)
     us, good = _combine(number("Y"), month, number("D"), number("h"), number("m"), number("s"), fraction)
+    good &= named
     if "S" in form:
         hours, minutes = number("o"), number("O")
         good &= (hours < 24) & (minutes < 60)

@@ -65,6 +65,8 @@ TEXTS = {
     "Mon, 1 Jun 2026 02:00:00 EDT": "2026-06-01T06:00:00",
     "Mon, 1 Jun 2026 02:00 -0730": "2026-06-01T09:30:00",
     "Mon, 01 Jun 2026 02:00:00 CEST": None,
+    "Foo, 01 Jun 2026 02:00:00 GMT": None,
+    "Foo, 01 Jun 2026 02:00:00 +0200": None,
     "Mon, 01 Jun 2026 02:00:00 (CEST)": None,
     "Mon, 01 Jun 2026 02:00:00 GMT CEST": None,
     "Mon, 01 Jun 2026 02:00:00 +02:00 +0100": None,
