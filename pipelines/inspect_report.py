@@ -27,6 +27,12 @@ LEFT_OUT = {
     "robots_txt": "captures of robots.txt",
     "status": "requests answered by neither 2xx nor 304",
 }
+NOTED = {
+    "nul_bytes": "files with NUL bytes in front of lines",
+    "repeated_header": "rows that repeat the header",
+    "repeated_times": "times of an hour that clocks show twice",
+    "skipped_times": "times of an hour that clocks skip",
+}
 _SPELLED = {
     "digest": "with a digest",
     "not_modified": "told that nothing has changed",
@@ -72,6 +78,7 @@ class Group:
         total.accepted += found.accepted
         total.rejected += found.rejected
         total.left_out += found.left_out
+        total.noted += found.noted
         total.evidence += found.evidence
         total.pages.merge(found.pages)
         total.hosts.merge(found.hosts)
@@ -100,6 +107,8 @@ class Group:
         for name, counts in (("left out", found.left_out), ("rejected", found.rejected)):
             if counts:
                 say(name, _counts(counts, LEFT_OUT if name == "left out" else {}))
+        if noted := Counter({reason: n for reason, n in found.noted.items() if reason in NOTED}):
+            say("noted", _counts(noted, NOTED))
         for file, row, reason, sample in self._samples:
             say("", f"{'' if one else f'{file}: '}row {row}: {reason}: {sample}")
         for file, damage in self._damaged[:MAX_SAMPLES]:

@@ -63,6 +63,8 @@ class Account:
     accepted : int
     rejected, left_out : Counter
         By reason. What is left out is sound, and not of use.
+    noted : Counter
+        Of what a part is odd, and which counts all the same, by reason.
     damaged : list of str
         Why the file could not be read to its end.
     no_site : bool
@@ -84,6 +86,7 @@ class Account:
     accepted: int = 0
     rejected: Counter[str] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
+    noted: Counter[str] = field(default_factory=Counter)
     damaged: list[str] = field(default_factory=list)
     no_site: bool = False
     first: str | None = None
@@ -135,6 +138,8 @@ def _account(file: InputFile, kind: str, how: How) -> Account:
     for name, n in notes.publish().items():
         if name.startswith(mark):
             found.left_out[name.removeprefix(mark)] += n
+        elif name.endswith("_times"):
+            found.noted[name.removeprefix(f"{kind}_")] += n
     return found
 
 
@@ -176,6 +181,7 @@ def _reject(found: Account, batch: pa.RecordBatch) -> None:
     for row in batch.to_pylist():
         reason = row["reason"]
         if reason in NOTED:
+            found.noted[reason] += 1
             continue
         if reason.endswith("_file"):
             found.damaged.append(f"{reason.removesuffix('_file')}: {row['sample']}")

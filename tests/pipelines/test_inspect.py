@@ -289,3 +289,19 @@ def test_files_of_one_format_are_one_block_with_their_sums(tmp_path, capsys):
         f"             {tmp_path}/a.csv: row 4: bad_timestamp: https://a.test/ | day=x",
         f"             {tmp_path}/b.csv: row 4: bad_url: ftp://b.test/",
     ]
+
+
+def test_what_is_odd_and_counts_all_the_same_is_noted(tmp_path, capsys):
+    head = "url,fetched_at\n"
+    rows = "https://a.test/,2026-10-25 02:30:00\nhttps://b.test/,2026-03-29 02:30:00\n"
+    (tmp_path / "a.csv").write_text(f"\0\0{head}{rows}{head}{rows}")
+    assert main(["inspect", str(tmp_path / "a.csv"), "--observations_timezone=Europe/Berlin"]) == 0
+    said = capsys.readouterr().out
+    assert "rows       4, 4 accepted" in said and "2026-03-29T01:30:00Z to 2026-10-25T00:30:00Z" in said
+    for noted in (
+        "1 files with NUL bytes in front of lines",
+        "1 rows that repeat the header",
+        "2 times of an hour that clocks show twice",
+        "2 times of an hour that clocks skip",
+    ):
+        assert noted in said

@@ -128,6 +128,14 @@ def test_the_summary_says_how_old_the_log_is(newest, said):
     assert _lines("equal", newest_log_day=newest)["observations"] == said
 
 
+def test_times_that_clocks_show_twice_or_never_are_told():
+    counters = {"observations_accepted": 9, "baseline": 9, "observations_repeated_times": 3}
+    counters |= {"requests_accepted": 7, "requests_repeated_times": 2, "requests_skipped_times": 1}
+    lines = _lines("equal", counters=counters)
+    assert lines["observations"] == "9 read: 9 baseline; 3 of an hour that clocks show twice"
+    assert "2 of an hour that clocks show twice, 1 of an hour that clocks skip" in lines["requests rows"]
+
+
 def test_rows_that_are_left_out_are_not_among_those_that_were_read():
     counters = {"observations_accepted": 1009, "unchanged": 1000, "baseline": 9}
     counters |= {"observations_left_out_not_a_page": 60, "observations_left_out_robots_txt": 2}
