@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.rows import Row, show
 from benchmarks.timing import best_ns
-from transforms.columns import digest
+from transforms.digests import digests as read_digests
 from transforms.formats import plan, read
 from transforms.hashing import Texts
 from transforms.inputs import InputFile
@@ -82,7 +82,7 @@ def _run(n: int) -> list[Row]:
         row("hash URLs and authorities", lambda: [hash_urls(u) for u in urls], 100.0)
         row("authorities to hosts", lambda: [table.find(*h) for h in hashed], 22.0)
         row("look for blanks around URLs", lambda: [trim(u) for u in urls])
-        row("hash digests", lambda: [digest(b.column("digest")) for b in blocks])
+        row("hash digests", lambda: [read_digests(b.column("digest")) for b in blocks])
         row("normalise a block, all of it", lambda: [normalise(KIND, b, "", 0, table) for b in blocks])
         row("Parquet to canonical batches", lambda: _drain(path, table), 400.0)
 

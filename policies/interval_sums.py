@@ -42,6 +42,10 @@ class Intervals:
     changed : (k,) bool
     age_us : (k,) int64, microseconds, or None
         Age of a dated change when it was found, 0 where the change has no date.
+    exposure_us : (k,) int64, microseconds, or None where it is the age
+        What a dated change adds to exposure, see `policies.modified_dates`.
+    begun_page, begun_us : (b,) int64, microseconds, or None
+        Visits that intervals begin at and none ends with, sorted by (page, time).
     """
 
     page: IntArray
@@ -49,11 +53,15 @@ class Intervals:
     gap_us: IntArray
     changed: BoolArray
     age_us: IntArray | None
+    exposure_us: IntArray | None = None
+    begun_page: IntArray | None = None
+    begun_us: IntArray | None = None
 
     def take(self, rows: IntArray) -> Intervals:
-        """The rows `rows`, ascending."""
-        age_us = None if self.age_us is None else self.age_us[rows]
-        return Intervals(self.page[rows], self.at_us[rows], self.gap_us[rows], self.changed[rows], age_us)
+        """The rows `rows`, ascending, without the visits that begin some."""
+        age_us, exposure_us = (None if c is None else c[rows] for c in (self.age_us, self.exposure_us))
+        gap_us, changed = self.gap_us[rows], self.changed[rows]
+        return Intervals(self.page[rows], self.at_us[rows], gap_us, changed, age_us, exposure_us)
 
 
 @dataclass(slots=True)
@@ -104,7 +112,8 @@ def add_intervals(
     exposure = np.where(undated, 0.0, gap_days)
     if age_us is not None:
         dated = changed & ~undated
-        np.copyto(exposure, age_us / US_PER_DAY, where=dated)
+        dated_us = age_us if intervals.exposure_us is None else intervals.exposure_us
+        np.copyto(exposure, dated_us / US_PER_DAY, where=dated)
     add = _Add(page, exposure, changed, undated, gap_days, slot)
 
     if not forgetting:
@@ -120,8 +129,8 @@ def add_intervals(
             first = np.flatnonzero(np.diff(page, prepend=-1))
             fresh = state.n_intervals[page[first]] == 0
             unit[page[first[fresh]]] = exponent[first[fresh]]
-        idle = n_intervals == state.n_intervals
-        target[idle] = unit[idle]
+        none = n_intervals == 0
+        target[none] = unit[none]
         _add_weighted(sums, add, keys // BIN_IDS, unit, target, exponent, factor)
 
     alive = sums.slots[0] > 0.0
@@ -211,9 +220,7 @@ def _add_weighted(
     """Add rows with weights ``factor * 2**(exponent - target[page])`` to sums in units of ``2**before``."""
     page = add.page
     n = len(before)
-    if not len(page):
-        return
-    if int((target - before).max()) <= _SPAN:
+    if int((target - before).max(initial=0)) <= _SPAN or not len(page):
         shift = before - target
         _rescale(sums, slice(None), slice(None), shift, shift[slot_page])
         shift_rows = exponent - target[page]
@@ -242,6 +249,10 @@ def _add_weighted(
         _rescale(sums, pages, slots, shift, np.repeat(shift, size))
         part(sums, np.ldexp(f, (e - unit[part.page]).astype(np.int32)))
         _drop_negligible(sums, pages, slots)
+    # Pages of which the last visit ended no interval.
+    shift = unit - target
+    _rescale(sums, slice(None), slice(None), shift, shift[slot_page])
+    _drop_negligible(sums, slice(None), slice(None))
 
 
 def _rescale(

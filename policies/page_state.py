@@ -43,8 +43,12 @@ _PAGE_COLUMNS = {
     "last_success_at_us": (np.int64, NO_TIME),
     "last_attempt_at_us": (np.int64, NO_TIME),
     "digest": (np.uint64, 0),
+    "digest_form": (np.uint32, 0),
+    "replaced_digest": (np.uint64, 0),
+    "n_returns": (np.int32, 0),
     "gone": (np.bool_, False),
     "last_modified_at_us": (np.int64, NO_TIME),
+    "last_modified_seen_us": (np.int64, NO_TIME),
     "last_change_at_us": (np.int64, NO_TIME),
 }
 _BIN_COLUMNS = {
@@ -68,17 +72,26 @@ class PageState:
     n_intervals, n_changes : (n,) int32
         Intervals between observations, and those in which the page changed; plain counts, never forgotten.
     baseline_at_us : (n,) int64, microseconds since 1970, `NO_TIME` if none
-        Last observation that said whether the page had changed: where the running interval began.
+        Last visit that said whether the page had changed, or that later ones can be compared with: where the
+        running interval began.
     last_success_at_us : (n,) int64, microseconds
         Last visit that got an answer about the page (2xx, 3xx, 404, 410), with or without evidence.
     last_attempt_at_us : (n,) int64, microseconds
         Last visit or failed fetch.
     digest : (n,) uint64
         Last known digest, 0 if none.
+    digest_form : (n,) uint32
+        Its form, 0 if not known, see `policies.visits.Observations`.
+    replaced_digest : (n,) uint64
+        The digest that the last change found by digests replaced, 0 if none.
+    n_returns : (n,) int32
+        Changes that brought that one back; a plain count.
     gone : (n,) bool
         The last visit found 404 or 410.
     last_modified_at_us : (n,) int64, microseconds
-        Last known Last-Modified.
+        Newest Last-Modified since the page was last gone.
+    last_modified_seen_us : (n,) int64, microseconds
+        Last visit that had one.
     last_change_at_us : (n,) int64, microseconds
         Last visit that found a change.
     bin_start : (n + 1,) int64
@@ -96,8 +109,12 @@ class PageState:
     last_success_at_us: IntArray
     last_attempt_at_us: IntArray
     digest: UIntArray
+    digest_form: NDArray[np.uint32]
+    replaced_digest: UIntArray
+    n_returns: Int32Array
     gone: BoolArray
     last_modified_at_us: IntArray
+    last_modified_seen_us: IntArray
     last_change_at_us: IntArray
     bin_start: IntArray
     bin_id: Int32Array

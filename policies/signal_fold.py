@@ -11,6 +11,7 @@ over shards, every shard's part has its own.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -118,9 +119,12 @@ class SignalFold:
             return
         page = intervals.page + first_page
         rows = np.flatnonzero(self._since[page] != _NEVER)
-        age = None if intervals.age_us is None else intervals.age_us[rows]
-        at_us, gap_us, changed = intervals.at_us[rows], intervals.gap_us[rows], intervals.changed[rows]
-        self._watched.append((first_page, Intervals(page[rows], at_us, gap_us, changed, age)))
+        begun_page, begun_us = intervals.begun_page, intervals.begun_us
+        assert begun_page is not None and begun_us is not None
+        begun = np.flatnonzero(self._since[begun_page + first_page] != _NEVER)
+        watched = replace(intervals, page=page).take(rows)
+        watched = replace(watched, begun_page=begun_page[begun] + first_page, begun_us=begun_us[begun])
+        self._watched.append((first_page, watched))
 
     def finish(self, history: PageState, forgetting: Forgetting) -> tuple[SignalState, dict[str, int]]:
         """Today's state, and the counters: ``signals`` and its `DISPOSITIONS`.
@@ -210,8 +214,10 @@ class _Block:
         self.pages, self.since_us = pages, since_us
         self._row = np.full(int(pages[-1] - pages[0]) + 1, -1)
         self._row[pages - pages[0]] = np.arange(len(pages))
-        self._last_us = after.baseline_at_us[pages]
-        self.opened = (before.baseline_at_us[pages] == NO_TIME) & (self._last_us != NO_TIME)
+        last_us = after.baseline_at_us[pages]
+        self.opened = (before.baseline_at_us[pages] == NO_TIME) & (last_us != NO_TIME)
+        assert intervals.begun_page is not None and intervals.begun_us is not None
+        self._begun_row, self._begun_us = self.row_of(intervals.begun_page), intervals.begun_us
         row, at_us, gap_us = self.row_of(intervals.page), intervals.at_us, intervals.gap_us
         changed = intervals.changed
         counts = before.n_changes[pages].astype(np.int64)
@@ -220,10 +226,13 @@ class _Block:
         count += (counts - (np.cumsum(found) - found))[row]
         exponent, factor = forgetting.weights(count, at_us)
         unit = forgetting.landmarks(counts, before.baseline_at_us[pages])
-        target = forgetting.landmarks(after.n_changes[pages].astype(np.int64), self._last_us)
+        target = forgetting.landmarks(after.n_changes[pages].astype(np.int64), last_us)
         in_era = at_us - gap_us >= since_us[row]
         age_us = np.zeros(len(row), np.int64) if intervals.age_us is None else intervals.age_us
-        self.night = Night(row, at_us, gap_us, changed, age_us, in_era, exponent, factor, unit, target)
+        dated_us = age_us if intervals.exposure_us is None else intervals.exposure_us
+        self.night = Night(
+            row, at_us, gap_us, changed, age_us, dated_us, in_era, exponent, factor, unit, target
+        )
 
     def row_of(self, page: IntArray) -> IntArray:
         """Row of each page of the run."""
@@ -240,17 +249,10 @@ class _Block:
     def observations(self) -> tuple[IntArray, IntArray, IntArray]:
         """Row, time and ended interval (-1: a baseline) of tonight's observations, by (row, time)."""
         night = self.night
-        rows = np.flatnonzero(self.opened)
-        place = np.searchsorted(night.row, rows)
-        at_us = self._last_us[rows]
-        if len(night.row):
-            first = np.minimum(place, len(night.row) - 1)
-            at_us = np.where(night.row[first] == rows, night.at_us[first] - night.gap_us[first], at_us)
-        return (
-            np.insert(night.row, place, rows),
-            np.insert(night.at_us, place, at_us),
-            np.insert(np.arange(len(night.row)), place, -1),
-        )
+        row, at_us = np.append(night.row, self._begun_row), np.append(night.at_us, self._begun_us)
+        ended = np.append(np.arange(len(night.row)), np.full(len(self._begun_row), -1))
+        order = np.lexsort((at_us, row))
+        return row[order], at_us[order], ended[order]
 
 
 def _first_seen(row: IntArray, seen_row: IntArray) -> IntArray:
@@ -409,7 +411,7 @@ def _add(
     rows, source_row = np.arange(n), table.keys // MAX_SOURCES
     here = np.flatnonzero(night.counts)
     gap_days = night.gap_us / US_PER_DAY
-    exposed = np.where(night.changed, night.age_us / US_PER_DAY, gap_days)
+    exposed = np.where(night.changed, night.exposure_us / US_PER_DAY, gap_days)
     # What is added is a minute at least: see NEGLIGIBLE.
     heard_us = night.gap_us - delay_us
     heard = np.where(heard_us >= _US_PER_MINUTE, heard_us, 0) / US_PER_DAY

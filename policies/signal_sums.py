@@ -32,6 +32,8 @@ class Night:
     changed : (k,) bool
     age_us : (k,) int64, microseconds
         Age of a dated change, else 0.
+    exposure_us : (k,) int64, microseconds
+        What a dated change adds to exposure.
     counts : (k,) bool
         Whether it began in the era of signals.
     exponent, factor : (k,) int64, float64
@@ -45,6 +47,7 @@ class Night:
     gap_us: IntArray
     changed: BoolArray
     age_us: IntArray
+    exposure_us: IntArray
     counts: BoolArray
     exponent: IntArray
     factor: FloatArray

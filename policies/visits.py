@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,12 @@ from policies.typing_ import BoolArray, ByteArray, IntArray, UIntArray
 MIN_GAP_US = 60_000_000
 STATUS_NONE = -32768
 """Stands for a missing status; counts as a success."""
+
+REWRITTEN = 1 << 31
+"""Set in the form of a digest that is hashed by another text than versions without forms took."""
+
+OTHER = 1
+"""The low four bits of the form of a text that looks like no digest; the others are its length."""
 
 SUCCESS, REVISIT, UNMODIFIED, GONE, FAILED = range(5)
 """Kinds of answer, in the order in which rows of one instant are taken."""
@@ -37,6 +44,8 @@ class Observations:
         HTTP status, `STATUS_NONE` where missing.
     digest : (k,) uint64, optional
         Hash of the content, 0 where there is none. The digest of an empty body must come as 0.
+    digest_form : (k,) uint32, optional
+        What can be seen of its algorithm and spelling, see `same_form`; 0 where that is not known.
     changed : (k,) int8, optional
         What the crawler says: 1 changed, 0 unchanged, -1 nothing.
     not_modified : (k,) bool, optional
@@ -50,13 +59,14 @@ class Observations:
     changed: NDArray[np.int8] | None = None
     not_modified: BoolArray | None = None
     last_modified_us: IntArray | None = None
+    digest_form: NDArray[np.uint32] | None = None
 
     def __len__(self) -> int:
         return len(self.page)
 
     def check(self, n: int) -> None:
         """Raise `ValueError` on columns of unequal length or pages outside 0..n-1."""
-        for name in ("fetched_at_us", "status", "digest", "changed", "not_modified", "last_modified_us"):
+        for name in (f.name for f in fields(self)):
             column = getattr(self, name)
             if column is not None and len(column) != len(self):
                 raise ValueError(f"{name} has {len(column)} rows and page has {len(self)}; give one each")
@@ -81,6 +91,7 @@ class Visits:
         Kind of answer, plus 8 times the flag: 0 nothing said, 1 unchanged, 2 changed.
     digest : (k,) uint64
     modified_us : (k,) int64, microseconds, or None where no row has a Last-Modified
+    form : (k,) uint32, or None where no row has a known form of digest
     """
 
     page: IntArray
@@ -88,19 +99,15 @@ class Visits:
     code: ByteArray
     digest: UIntArray
     modified_us: IntArray | None
+    form: NDArray[np.uint32] | None = None
 
     def __len__(self) -> int:
         return len(self.page)
 
     def take(self, rows: IntArray) -> Visits:
-        modified = None if self.modified_us is None else self.modified_us.take(rows)
-        return Visits(
-            self.page.take(rows),
-            self.at_us.take(rows),
-            self.code.take(rows),
-            self.digest.take(rows),
-            modified,
-        )
+        columns = (getattr(self, f.name) for f in fields(self))
+        taken: list[Any] = [None if c is None else c.take(rows, mode="clip") for c in columns]
+        return Visits(*taken)
 
 
 def kind_of(status: NDArray[np.int16], not_modified: BoolArray | None) -> ByteArray:
@@ -112,6 +119,20 @@ def kind_of(status: NDArray[np.int16], not_modified: BoolArray | None) -> ByteAr
     if not_modified is not None and not_modified.any():
         kind[not_modified & ((kind == SUCCESS) | ((kind == FAILED) & (status <= 0)))] = REVISIT
     return kind
+
+
+def same_form(form: NDArray[np.uint32], known: NDArray[np.uint32]) -> BoolArray:
+    """Whether digests can be compared: (k,) bool.
+
+    Digests of two known forms cannot, unless they look like none: then any two, or any of one length. One
+    with `REWRITTEN` set, which is no part of the form, cannot be compared with one of unknown form.
+    """
+    bare, low = form & np.uint32(REWRITTEN - 1), np.uint32(15)
+    unlike, known_unlike = (bare & low) == OTHER, (known & low) == OTHER
+    same = (bare == known) | (unlike & known_unlike) | (bare == 0)
+    same |= (unlike | known_unlike) & ((bare ^ known) <= low)
+    fine: BoolArray = np.where(known == 0, form < REWRITTEN, same)
+    return fine
 
 
 class Log:
@@ -148,7 +169,8 @@ class Log:
         digest = (
             np.zeros(k, dtype=np.uint64) if rows.digest is None else np.asarray(rows.digest, dtype=np.uint64)
         )
-        self._columns = Visits(page, at_us, code, digest, modified)
+        form = None if rows.digest_form is None else np.asarray(rows.digest_form, dtype=np.uint32)
+        self._columns = Visits(page, at_us, code, digest, modified, form)
         self._n = len(state)
 
         drop = at_us > as_of_us
@@ -231,16 +253,12 @@ class Log:
             ]
             if twins.modified_us is not None:
                 content.insert(0, ~twins.modified_us)
+            if twins.form is not None:
+                content.insert(0, twins.form)
             row[place] = row[place[np.lexsort(content)]]
-        c = self._columns
-        modified = None if c.modified_us is None else c.modified_us.take(row, mode="clip")
-        return Visits(
-            key >> self._page_shift,
-            c.at_us.take(row, mode="clip"),
-            c.code.take(row, mode="clip"),
-            c.digest.take(row, mode="clip"),
-            modified,
-        )
+        visits = self._columns.take(row)
+        visits.page = key >> self._page_shift
+        return visits
 
 
 def drop_repeats(state: PageState, visits: Visits, counts: dict[str, int]) -> Visits:

@@ -6,17 +6,12 @@ there is none, and a bool (n,) mask of values that mean nothing, or None if ther
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import re
-from functools import cache
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from transforms.hashing import Hashes, Texts, hash_and_watch, stable_hash
+from transforms.hashing import Texts
 from transforms.schemas import COUNT_UNIT
 from transforms.urls import trim
 
@@ -299,122 +294,3 @@ def amount(array: pa.Array) -> Column:
     if bad is not None:
         wrong |= bad
     return values, _some(wrong)
-
-
-_ALGORITHM = re.compile(
-    rb"^(urn:)?(md5|sha-?1|sha-?224|sha-?256|sha-?384|sha-?512|blake2b|blake3|xxh64|crc32)[:=-]\s*",
-    re.IGNORECASE,
-)
-_LOWER = np.uint64(0x2020202020202020)
-_COLONS = np.uint64(0x3A3A3A3A3A3A3A3A)
-_ONES = np.uint64(0x0101010101010101)
-_HIGH = np.uint64(0x8080808080808080)
-_BYTE = np.uint64(0xFF)
-_THREE = np.uint64(0xFFFFFF)
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)
-
-
-@cache
-def _empty_body() -> frozenset[bytes]:
-    """Digests of an empty body in the usual spellings, lower case."""
-    spelled: set[bytes] = set()
-    for name in ("md5", "sha1", "sha256", "sha512"):
-        raw = hashlib.new(name, b"", usedforsecurity=False).digest()
-        b32, b64 = base64.b32encode(raw), base64.b64encode(raw)
-        spelled |= {raw, raw.hex().encode(), b32, b32.rstrip(b"="), b64, b64.rstrip(b"=")}
-    return frozenset(s.lower() for s in spelled)
-
-
-@cache
-def _suspects() -> tuple[Mask, Mask]:
-    """Two filters over 16 bits of a mixed lane: beginnings of an empty body's digests, of algorithm names."""
-
-    def marked(beginnings: list[bytes]) -> Mask:
-        lanes = np.array([int.from_bytes(b, "little") for b in beginnings], np.uint64)
-        table = np.zeros(1 << 16, np.bool_)
-        # A lane of fewer than 8 bytes is compared in its first three only.
-        lanes |= _LOWER if len(beginnings[0]) == 8 else _LOWER & _THREE
-        table[(lanes * _SPREAD) >> np.uint64(48)] = True
-        return table
-
-    return marked([d[:8] for d in _empty_body()]), marked([b"sha", b"md5", b"bla"])
-
-
-class _Watch:
-    """Finds digests to look at: prefixes, words for nothing, beginnings of an empty body's digest."""
-
-    def __init__(self, texts: Texts) -> None:
-        self.texts = texts
-        self.bodies, self.names = _suspects()
-        self.found: list[NDArray[np.intp]] = []
-        self.blank = False
-
-    def see(self, a: int, lane: Hashes) -> None:
-        if not len(self.texts.data):  # a column of empty texts
-            return
-        b = a + len(lane)
-        start, size = self.texts.start[a:b], self.texts.size[a:b]
-        odd = size < 5
-        x = lane ^ _COLONS
-        t = x - _ONES
-        np.invert(x, out=x)
-        t &= x
-        t &= _HIGH
-        odd |= t != 0
-        # An empty text is taken for a blank one here, at worst for nothing.
-        last = self.texts.data.take(start + size - 1, mode="clip")
-        self.blank = self.blank or bool(last.min(initial=255) <= 32) or bool(((lane & _BYTE) <= 32).any())
-        lane |= _LOWER
-        np.multiply(lane, _SPREAD, out=x)
-        x >>= np.uint64(48)
-        odd |= self.bodies.take(x.view(np.int64), mode="clip")
-        lane &= _THREE
-        lane *= _SPREAD
-        lane >>= np.uint64(48)
-        odd |= self.names.take(lane.view(np.int64), mode="clip")
-        if odd.any():
-            odd &= size > 0
-            self.found.append(a + np.flatnonzero(odd))
-
-    def rows(self) -> NDArray[np.intp]:
-        return np.concatenate(self.found) if self.found else np.empty(0, np.intp)
-
-
-def digest(array: pa.Array) -> Column:
-    """The stable hash of a digest: uint64, null where there is none.
-
-    Blanks around a text and a name of the algorithm in front of it do not count. The digest of an empty
-    body is none: a fetch that brought nothing says nothing about the page. Case counts, for base64 uses it.
-    """
-    kind = array.type
-    if pa.types.is_dictionary(kind):
-        values, _ = digest(array.dictionary)
-        return values.take(array.indices), None
-    if pa.types.is_null(kind):
-        return pa.nulls(len(array), pa.uint64()), None
-    array = plain(array) if is_text(kind) or is_fixed(kind) else array.cast(pa.string())
-    texts = Texts(array)
-    watch = _Watch(texts)
-    hashes = hash_and_watch(texts, watch.see)
-    # Raw bytes may well end in a byte that is a blank.
-    if watch.blank and not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or is_fixed(kind)):
-        trimmed = trim(array)
-        if trimmed is not array:
-            return digest(trimmed)
-    null = texts.size == 0
-    rows = watch.rows()
-    if len(rows):
-        hashes[rows], null[rows] = _odd_digests(array.take(pa.array(rows)))
-    # 0 means "none" downstream.
-    hashes[hashes == 0] = 1
-    return pa.array(hashes, mask=null) if null.any() else pa.array(hashes), None
-
-
-def _odd_digests(array: pa.Array) -> tuple[Hashes, Mask]:
-    encoded = array.cast(pa.large_binary()).dictionary_encode()
-    codes = encoded.indices.to_numpy()
-    values = [_ALGORITHM.sub(b"", v) for v in encoded.dictionary.to_pylist()]
-    nothing = {n.encode() for n in NOTHING.to_pylist()} | _empty_body()
-    none = np.array([v.lower() in nothing for v in values], np.bool_)
-    hashes = np.array([stable_hash(v) for v in values], np.uint64)
-    return hashes[codes], none[codes]

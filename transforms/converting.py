@@ -87,6 +87,8 @@ def _canonical(kind: str, rows: pa.RecordBatch, block: RawBlock, good: Mask | No
     for name, column in zip(rows.schema.names, rows.columns, strict=True):
         if name == "digest_hash":
             made["digest"] = _digest(rows, block, good)
+        elif name == "digest_form":
+            continue
         elif kind == "requests" and name == "day":
             made[name] = column.cast(pa.date32())
         elif kind == "requests" and name != "url":

@@ -136,7 +136,7 @@ def observations_of(seen_code: IntArray, batches: list[pa.RecordBatch]) -> histo
             return None
         return column.cast(kind).fill_null(fill).to_numpy()
 
-    not_modified = optional("not_modified", 0, pa.int8())
+    not_modified, modified = optional("not_modified", 0, pa.int8()), gather("last_modified")
     return history.Observations(
         seen_code[: sum(b.num_rows for b in batches)],
         gather("fetched_at").cast(pa.int64()).to_numpy(),
@@ -144,7 +144,8 @@ def observations_of(seen_code: IntArray, batches: list[pa.RecordBatch]) -> histo
         digest=optional("digest_hash", 0, pa.uint64()),
         changed=optional("changed", -1, pa.int8()),
         not_modified=None if not_modified is None else not_modified.astype(np.bool_),
-        last_modified_us=_times(gather("last_modified")),
+        last_modified_us=None if modified.null_count == len(modified) else microseconds(modified),
+        digest_form=optional("digest_form", 0, pa.uint32()),
     )
 
 
@@ -154,10 +155,6 @@ def _rows_by_day(day: IntArray) -> dict[int, int]:
     first = int(day.min())
     counts = np.bincount(day - first)
     return {first + int(at): int(counts[at]) for at in np.flatnonzero(counts)}
-
-
-def _times(column: pa.ChunkedArray) -> IntArray | None:
-    return None if column.null_count == len(column) else microseconds(column)
 
 
 class ShardFold:

@@ -10,14 +10,11 @@ The loop runs over lanes and is vectorised over rows, a few thousand rows at a t
 the cache. Rows are ordered by their number of lanes, so lane `k` works on a shrinking prefix of rows.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 Hashes = NDArray[np.uint64]
-Watch = Callable[[int, Hashes], None]
 
 # Multipliers of xxHash64.
 _P1 = np.uint64(0x9E3779B185EBCA87)
@@ -236,18 +233,6 @@ def hash_texts(array: pa.Array) -> Hashes:
     return _hash(Texts(array), False)[0]
 
 
-def hash_and_watch(texts: Texts, watch: Watch) -> Hashes:
-    """`hash_texts`, showing the first lanes on the way.
-
-    Parameters
-    ----------
-    watch : function of (int a, uint64 (m,))
-        Called with the number of a first row and the first 8 bytes, padded with zeros, of m rows from there
-        on. The array is lent: it may be changed, not kept.
-    """
-    return _hash(texts, False, watch)[0]
-
-
 def hash_texts_and_prefixes(texts: Texts) -> tuple[Hashes, Hashes]:
     """Hash URLs, and their prefixes that end with the authority.
 
@@ -260,7 +245,7 @@ def hash_texts_and_prefixes(texts: Texts) -> tuple[Hashes, Hashes]:
     return _hash(texts, True)
 
 
-def _hash(texts: Texts, authorities: bool, watch: Watch | None = None) -> tuple[Hashes, Hashes]:
+def _hash(texts: Texts, authorities: bool) -> tuple[Hashes, Hashes]:
     n = len(texts)
     out = np.empty(n, np.uint64)
     prefix = np.empty(n if authorities else 0, np.uint64)
@@ -275,14 +260,10 @@ def _hash(texts: Texts, authorities: bool, watch: Watch | None = None) -> tuple[
         dense = None if authorities else texts.matrix(a, b)
         if dense is not None:
             out[rows] = chunk.hash_matrix(dense)
-            if watch is not None:
-                watch(a, dense[:, 0].copy())
             continue
         words, base = texts.words(a, b)
         at = texts.start[rows] - base if base else texts.start[rows]
         chunk.hash(words, at, size, out[rows], prefix[rows])
-        if watch is not None:
-            watch(a, texts.first_lanes(a, b))
         if len(long):
             out[a + long] = _hash_long(texts, a + long)
             if authorities:

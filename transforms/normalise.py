@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from policies.lastmods import BAD
 from transforms import columns, schemas, times
+from transforms.digests import digest_columns
 from transforms.host_groups import group_names
 from transforms.inputs import InputError
 from transforms.joining import page_urls
@@ -320,7 +321,7 @@ def _observations(block: _Block, table: HostTable | None) -> Made:
         "url": url,
         "fetched_at": _time(block, "fetched_at"),
         "status": _read(block, "status", columns.status, pa.int16()),
-        "digest_hash": _read(block, "digest", columns.digest, pa.uint64()),
+        **digest_columns(block.column("digest"), block.nulls(pa.null())),
         "changed": _read(block, "changed", columns.flag, pa.bool_()),
         "not_modified": _read(block, "not_modified", columns.flag, pa.bool_()),
         # Servers send all sorts of things in this header: a bad one says nothing, the fetch still counts.
@@ -382,7 +383,7 @@ def _changes(block: _Block, table: HostTable | None) -> Made:
     return {
         "url": url,
         "changed_at": _time(block, "changed_at"),
-        "digest_hash": _read(block, "digest", columns.digest, pa.uint64()),
+        "digest_hash": digest_columns(block.column("digest"), block.nulls(pa.null()))["digest_hash"],
         "first": pc.fill_null(pc.equal(named.cast(pa.string()), "first"), False),
     }, keys
 

@@ -15,7 +15,8 @@ def _schema(kind: str, fields: list[tuple[str, pa.DataType]], **metadata: str) -
 
 
 # What the readers hand over, one row an input row. `digest_hash` is the stable 64-bit hash of the digest
-# text, null where there is none (the digest of an empty body counts as none).
+# text, null where there is none (the digest of an empty body counts as none); `digest_form` tells which of
+# them can be compared, see transforms.digests.
 OBSERVATIONS = _schema(
     "observations",
     [
@@ -23,6 +24,7 @@ OBSERVATIONS = _schema(
         ("fetched_at", TIME),
         ("status", pa.int16()),
         ("digest_hash", pa.uint64()),
+        ("digest_form", pa.uint32()),
         ("changed", pa.bool_()),
         ("not_modified", pa.bool_()),
         ("last_modified", TIME),
@@ -90,8 +92,12 @@ STATE = _schema(
         ("last_success_at", TIME),
         ("last_attempt_at", TIME),
         ("digest_hash", pa.uint64()),
+        ("digest_form", pa.uint32()),
+        ("replaced_digest_hash", pa.uint64()),
+        ("n_returns", pa.int32()),
         ("gone", pa.bool_()),
         ("last_modified_at", TIME),
+        ("last_modified_seen_at", TIME),
         ("last_change_at", TIME),
         ("first_seen_day", pa.int32()),
         ("request_week", pa.list_(pa.int32())),
@@ -190,6 +196,10 @@ ADDED_LATER = (
     "signal_window_crawls",
     "forecast_gain",
     "last_change_at",
+    "digest_form",
+    "replaced_digest_hash",
+    "n_returns",
+    "last_modified_seen_at",
 )
 # What became of the predictions, see policies.siblings: one row for each host and day of the last 90 with
 # judged crawls, sorted by (host_hash, day). `url_hash` is the host's first page in the shard: where that page

@@ -52,8 +52,12 @@ def state_batch(
         "last_success_at": times(history.last_success_at_us),
         "last_attempt_at": times(history.last_attempt_at_us),
         "digest_hash": pa.array(history.digest),
+        "digest_form": pa.array(history.digest_form),
+        "replaced_digest_hash": pa.array(history.replaced_digest),
+        "n_returns": pa.array(history.n_returns),
         "gone": pa.array(history.gone),
         "last_modified_at": times(history.last_modified_at_us),
+        "last_modified_seen_at": times(history.last_modified_seen_us),
         "last_change_at": times(history.last_change_at_us),
         "first_seen_day": pa.array(first_seen),
         "request_week": list_column(requests.start, requests.week),
@@ -91,6 +95,10 @@ def read_state(state: pa.RecordBatch) -> tuple[PageState, RequestState, Int32Arr
     def flat(name: str) -> np.ndarray:
         return state.column(name).flatten().to_numpy()
 
+    def added(name: str) -> np.ndarray:
+        """A column that is null where an older version wrote the state."""
+        return state.column(name).fill_null(0).to_numpy()
+
     history = PageState(
         exposure_days=state.column("exposure_days").to_numpy(),
         dated_changes=state.column("dated_changes").to_numpy(),
@@ -100,8 +108,12 @@ def read_state(state: pa.RecordBatch) -> tuple[PageState, RequestState, Int32Arr
         last_success_at_us=microseconds(state.column("last_success_at")),
         last_attempt_at_us=microseconds(state.column("last_attempt_at")),
         digest=state.column("digest_hash").to_numpy(),
+        digest_form=added("digest_form"),
+        replaced_digest=added("replaced_digest_hash"),
+        n_returns=added("n_returns"),
         gone=state.column("gone").to_numpy(zero_copy_only=False),
         last_modified_at_us=microseconds(state.column("last_modified_at")),
+        last_modified_seen_us=microseconds(state.column("last_modified_seen_at")),
         last_change_at_us=microseconds(state.column("last_change_at")),
         **_bins(state),
     )

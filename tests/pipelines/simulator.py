@@ -84,6 +84,7 @@ class Web:
                 pa.array(at_us).cast(schemas.TIME),
                 pa.array(np.full(len(page), 200, np.int16)),
                 pa.array(digest),
+                pa.nulls(len(page), pa.uint32()),
                 pa.nulls(len(page), pa.bool_()),
                 pa.nulls(len(page), pa.bool_()),
                 pa.array(changed, mask=~dated[page]).cast(schemas.TIME),

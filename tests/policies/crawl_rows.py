@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from policies.history import STATUS_NONE, Observations
 from policies.page_state import NO_TIME, US_PER_DAY
 from policies.signal_counts import Signals
+from policies.visits import REWRITTEN
 
 SECOND, DAY = 1_000_000, US_PER_DAY
 START = 20_000 * DAY
@@ -19,7 +20,14 @@ Row = dict[str, Any]
 
 
 def row(page: int, at_us: int, **columns: Any) -> Row:
-    base = {"status": 200, "digest": 0, "changed": -1, "not_modified": False, "last_modified": NO_TIME}
+    base = {
+        "status": 200,
+        "digest": 0,
+        "changed": -1,
+        "not_modified": False,
+        "last_modified": NO_TIME,
+        "form": 0,
+    }
     return {"page": page, "at": at_us, **base, **columns}
 
 
@@ -39,6 +47,7 @@ def observations(rows: list[Row]) -> Observations:
         column("changed", np.int8),
         column("not_modified", np.bool_),
         column("last_modified", np.int64),
+        column("form", np.uint32),
     )
 
 
@@ -60,18 +69,23 @@ STATUSES = st.sampled_from([200, 200, 200, 200, 301, 304, 304, 404, 410, 500, 42
 def logs(draw: Any, max_rows: int = 40) -> tuple[int, list[Row]]:
     n = draw(st.integers(1, 3))
     plain = draw(st.booleans())
+    forms = draw(st.sampled_from([st.just(0), st.sampled_from([0, 3, 3, 3, 35, 1, 17, 33, 3 | REWRITTEN])]))
     rows = []
     for _ in range(draw(st.integers(0, max_rows))):
         at = START + draw(TIMES)
-        columns: Row = {"digest": draw(st.integers(0, 3))}
+        columns: Row = {"digest": draw(st.integers(0, 3)), "form": draw(forms)}
         if not plain:
             columns["status"] = draw(STATUSES)
             columns["changed"] = draw(st.sampled_from([-1, -1, -1, 0, 1]))
             columns["not_modified"] = draw(st.sampled_from([False, False, False, True]))
-            ages = st.sampled_from([None, None, -1, 0, 30 * SECOND, 60 * SECOND, DAY // 2, DAY, 3 * DAY])
+            ages = st.sampled_from(
+                [None, None, -1, 0, 30 * SECOND, 60 * SECOND, 7200 * SECOND, DAY // 2, 3 * DAY]
+            )
             age, fixed = draw(ages), draw(st.one_of(st.none(), st.integers(0, 20)))
             columns["last_modified"] = NO_TIME if age is None else at - age
             if fixed is not None:
-                columns["last_modified"] = START + fixed * DAY
+                columns["last_modified"] = (
+                    START + fixed * DAY + draw(st.sampled_from([0, SECOND, DAY // 4, 7 * DAY]))
+                )
         rows.append(row(draw(st.integers(0, n - 1)), at, **columns))
     return n, rows

@@ -88,7 +88,11 @@ def _counting(
 ) -> list[tuple[int, int, int]]:
     counting = []
     for page, at, source in sorted(timely, key=lambda s: (s[1], s[0], s[2])):
-        seen = [t for t in (pages[page].opened, *(i[0] for i in pages[page].intervals)) if NO_TIME < t < at]
+        seen = [
+            t
+            for t in (pages[page].opened, *pages[page].anew, *(i[0] for i in pages[page].intervals))
+            if NO_TIME < t < at
+        ]
         last = heard[page].last
         if seen and at - max(seen) < delay:
             counts["signals_delayed"] += 1
@@ -110,7 +114,7 @@ def _add(
     delay: int,
     half_lives: dict[str, Any],
 ) -> None:
-    end, gap, changed, age, count = interval
+    end, gap, changed, dated, count = interval
     weight = page.weight(end, count, half_lives["half_life_changes"], half_lives["half_life_days"], as_of)
     if gap - delay >= MINUTE:
         result.watched += weight * ((gap - delay) / DAY)
@@ -122,13 +126,13 @@ def _add(
     if not changed:
         result.exposure += weight * (gap / DAY)
         return
-    if age is not None:
-        result.exposure += weight * (age / DAY)
+    if dated is not None:
+        result.exposure += weight * (dated[1] / DAY)
         if not inside:
             result.dated += weight
             return
-    before = max(gap - (age or 0), MINUTE)
-    key = (tuple(sorted((s, min(n, 15)) for s, n in inside.items())), age is not None, half_octave(before))
+    before = max(gap - (dated[0] if dated else 0), MINUTE)
+    key = (tuple(sorted((s, min(n, 15)) for s, n in inside.items())), dated is not None, half_octave(before))
     sums = result.rows.setdefault(key, [0.0, 0.0, 0.0])
     for i in range(3):
         sums[i] += weight * (before / DAY) ** i

@@ -8,6 +8,7 @@ import pytest
 from policies import history
 from policies.history import STATUS_NONE, Observations, fold
 from policies.page_state import NO_TIME, PageState, evidence
+from policies.visits import REWRITTEN
 from tests.policies.crawl_rows import DAY, FOREVER, SECOND, START, Row, day, observations, row
 from tests.policies.history_nights import filled, one_page
 
@@ -121,8 +122,8 @@ def test_without_digest_last_modified_decides_else_there_is_no_evidence() -> Non
     a, b = START - 10 * DAY, START + DAY // 2
     rows = [day(0, last_modified=a), day(1, last_modified=a), day(2, last_modified=b), day(3)]
     state, counts = one_page(rows)
-    assert counts == {"baseline": 1, "unchanged": 1, "changed_undated": 1, "no_change_evidence": 1}
-    # b lies before the last observation: no date
+    # b lies before the last observation: since that nothing has changed
+    assert counts == {"baseline": 1, "unchanged": 2, "no_change_evidence": 1}
     assert state.baseline_at_us[0] == START + 2 * DAY and state.last_success_at_us[0] == START + 3 * DAY
     assert outcomes([day(0), day(1)]) == {"no_change_evidence": 2}
 
@@ -185,11 +186,71 @@ def test_last_modified_tells_of_the_change_first() -> None:
     assert outcomes(rows) == {"baseline": 1, "changed_undated": 1, "unchanged": 1}
 
 
+def test_what_cannot_be_compared_begins_anew() -> None:
+    """Unchanged is what was seen on both sides: not the time before the first of them."""
+    seen = START - DAY
+    for rows in (
+        [day(0, status=404), day(10, status=304), day(20, digest=1), day(21, digest=1)],
+        [day(0, status=410), day(10, status=304), day(20, last_modified=seen), day(21, last_modified=seen)],
+        [day(0, digest=1), day(10, changed=1), day(20, digest=2), day(21, digest=2)],
+        [day(0, last_modified=seen), day(20, digest=2), day(21, digest=2)],
+        [day(0, digest=3), day(20, last_modified=seen), day(21, last_modified=seen)],
+        [day(0, changed=0), day(20, digest=3), day(21, digest=3)],
+        [day(0, digest=3, form=35), day(20, digest=4, form=67), day(21, digest=4, form=67)],
+    ):
+        state, counts = one_page(rows)
+        assert state.exposure_days.tolist() == [1.0]
+        assert counts["unchanged"] == counts["no_change_evidence"] == 1
+        by_night = PageState.empty(1)
+        for one in rows:
+            by_night, _ = fold(by_night, observations([one]), FOREVER)
+        assert by_night.equals(state)
+
+
+def test_digests_of_another_form_are_no_change() -> None:
+    """MD5 until day 3, then SHA-256, then both in turn: compared where both are of one form."""
+    md5, sha = 0x203, 0x403
+    rows = [day(d, digest=1 + d // 2, form=md5) for d in range(4)]
+    rows += [day(d, digest=10 + d // 6, form=sha) for d in range(4, 8)]
+    state, counts = one_page(rows)
+    assert counts == {"baseline": 1, "unchanged": 4, "changed_undated": 2, "no_change_evidence": 1}
+    assert state.digest_form[0] == sha and state.n_intervals[0] == 6
+    _, full = fold(PageState.empty(1), observations(rows), FOREVER)
+    assert full["digest_form_changed"] == 1
+    # By Last-Modified, a flag or a revisit the visit can be compared all the same.
+    for more, outcome in (
+        ({"last_modified": START - DAY}, "unchanged"),
+        ({"changed": 1}, "changed_undated"),
+        ({"not_modified": True}, "unchanged"),
+    ):
+        _, counts = one_page(
+            [day(0, digest=1, form=md5, last_modified=START - DAY), day(2, digest=5, form=sha) | more]
+        )
+        assert counts == {"baseline": 1, outcome: 1}
+
+
+def test_digests_of_a_state_without_forms_are_compared_as_ever() -> None:
+    old, _ = one_page([day(0, digest=1)])
+    for form, digest, outcome in (
+        (0x203, 2, "changed_undated"),
+        (0x203, 1, "unchanged"),
+        (0x203 | REWRITTEN, 1, "unchanged"),
+        (0x203 | REWRITTEN, 2, "no_change_evidence"),  # may be the same digest in other letters
+    ):
+        state, counts = fold(old, observations([day(1, digest=digest, form=form)]), FOREVER)
+        assert counts[outcome] == 1 and state.digest_form[0] == 0x203
+
+
 def test_dated_change_adds_its_age() -> None:
     dated = day(4, digest=2, last_modified=START + 3 * DAY)
     state, counts = one_page([day(0, digest=1), dated])
     assert counts == {"baseline": 1, "changed_dated": 1}
-    assert state.exposure_days[0] == 1.0 and state.dated_changes[0] == 1.0 and len(state.bin_id) == 0
+    # Less what any date is old: four hours of a gap of four days.
+    assert (
+        state.exposure_days[0] == pytest.approx(1.0 - 4 / 24, rel=1e-12)
+        and state.dated_changes[0] == 1.0
+        and len(state.bin_id) == 0
+    )
 
 
 @pytest.mark.parametrize(
@@ -198,6 +259,7 @@ def test_dated_change_adds_its_age() -> None:
         START + 4 * DAY + 1,  # after the fetch
         START + 4 * DAY,  # stamped with the present
         START + 4 * DAY - 59_999_999,
+        START + 4 * DAY - DAY // 6 + 1,  # younger than the 24th part of the gap
         START,  # at the baseline
         START - DAY,
         NO_TIME,
@@ -210,8 +272,10 @@ def test_useless_dates_leave_the_change_undated(modified_us: int) -> None:
 
 
 def test_youngest_usable_date() -> None:
-    _, counts = one_page([day(0, digest=1), day(4, digest=2, last_modified=START + 4 * DAY - 60_000_000)])
-    assert counts == {"baseline": 1, "changed_dated": 1}
+    for gap, age in ((4.0, DAY // 6), (1 / 64, 60_000_000)):
+        at = START + round(gap * DAY)
+        _, counts = one_page([day(0, digest=1), day(gap, digest=2, last_modified=at - age)])
+        assert counts == {"baseline": 1, "changed_dated": 1}
 
 
 def test_late_rows_leave_the_page_alone() -> None:

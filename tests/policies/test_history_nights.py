@@ -44,7 +44,9 @@ def test_equals_the_slow_fold(
         assert state.last_success_at_us[p] == page.success
         assert state.last_attempt_at_us[p] == page.attempt
         assert state.last_modified_at_us[p] == page.modified
-        assert (state.digest[p], state.gone[p]) == (page.digest, page.gone)
+        assert state.last_modified_seen_us[p] == page.modified_seen
+        assert (state.digest[p], state.gone[p], state.digest_form[p]) == (page.digest, page.gone, page.form)
+        assert (state.replaced_digest[p], state.n_returns[p]) == (page.replaced, page.returns)
         assert (state.n_intervals[p], state.n_changes[p]) == (len(page.intervals), page.n_changes)
         assert state.last_change_at_us[p] == max((i[0] for i in page.intervals if i[2]), default=NO_TIME)
         exposure, dated, bins = page.sums(half_life_changes, half_life_days, as_of)
@@ -55,7 +57,7 @@ def test_equals_the_slow_fold(
         part = slice(now.bin_start[p], now.bin_start[p + 1])
         got = np.stack([now.bin_weight[part], now.bin_days[part], now.bin_days_squared[part]], axis=1)
         np.testing.assert_allclose(got, np.reshape([bins[b] for b in sorted(bins)], (-1, 3)), rtol=1e-12)
-    assert {k: v for k, v in counts.items() if v and k != "last_modified_ignored"} == +expected
+    assert {k: v for k, v in counts.items() if v and k in ("observations", *DISPOSITIONS)} == +expected
 
 
 @settings(deadline=None, max_examples=120)

@@ -71,12 +71,13 @@ def test_intervals_count_that_began_after_the_first_signal_of_the_host() -> None
 
 
 def test_a_dated_change_says_more() -> None:
-    dated = [day(d, digest=d + 1, last_modified=START + round((d - 0.5) * DAY)) for d in (0, 2, 4)]
+    dated = [day(d, digest=d + 1, last_modified=START + round((d - 0.5) * DAY) + d * HOUR) for d in (0, 2, 4)]
     state, _ = one_page(dated, [(0, START - DAY, 0), (0, START + 3 * DAY, 0)])
-    # The change of day 2 came without a signal, that of day 4 with one, half a day before it was found.
-    assert state.exposure_days.tolist() == [1.0] and state.dated_changes.tolist() == [1.0]
+    # The change of day 2 came without a signal, that of day 4 with one, before it was found. Dates that move
+    # by 50 hours count for two hours each.
+    assert state.exposure_days.tolist() == [2 / 12] and state.dated_changes.tolist() == [1.0]
     assert state.bin_id.tolist() == [DATED + 22] and state.signature.tolist() == [1]
-    assert state.bin_days.tolist() == [1.5]
+    assert state.bin_days.tolist() == [pytest.approx(1.5 + 4 / 24)]
 
 
 def test_signals_soon_after_a_visit_are_discarded() -> None:

@@ -1,14 +1,11 @@
 """Single columns of any type."""
 
-import base64
 import decimal
-import hashlib
 
 import pyarrow as pa
 import pytest
 
 from transforms import columns
-from transforms.hashing import stable_hash
 from transforms.schemas import COUNT_UNIT
 
 NAN, INF = float("nan"), float("inf")
@@ -119,39 +116,6 @@ def test_amounts():
     assert _read(columns.amount, ["1e-3", "", "NaN", "-0.1"]) == [1e-3, None, "bad", "bad"]
 
 
-def test_digests_by_their_text():
-    same = ["abc", " abc ", "sha1:abc", "SHA-1:abc", "urn:sha1:abc", "sha256-abc", "md5=abc"]
-    assert set(_read(columns.digest, same)) == {stable_hash("abc")}
-    assert _read(columns.digest, ["A", "a"]) == [stable_hash("A"), stable_hash("a")]
-    assert _read(columns.digest, ["", "-", "null", None, "None", "NaN"]) == [None] * 6
-    assert _read(columns.digest, [12, None]) == [stable_hash("12"), None]
-    assert _read(columns.digest, pa.array(["x", "y", "x"]).dictionary_encode()) == [
-        stable_hash("x"), stable_hash("y"), stable_hash("x"),
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("name", ["md5", "sha1", "sha256", "sha512"])
-def test_the_digest_of_an_empty_body_is_none(name):
-    raw = hashlib.new(name, b"").digest()
-    other = hashlib.new(name, b"x").digest()
-    for spell in (bytes.hex, lambda d: bytes.hex(d).upper(), lambda d: base64.b32encode(d).decode(),
-                  lambda d: base64.b32encode(d).decode().lower(), lambda d: base64.b64encode(d).decode(),
-                  lambda d: f"{name}:{d.hex()}"):  # fmt: skip
-        values = _read(columns.digest, [spell(raw), spell(other), spell(raw)])
-        assert values[0] is values[2] is None
-        assert values[1] is not None
-    for kind in (pa.binary(), pa.large_binary(), pa.binary(len(raw))):
-        values = _read(columns.digest, [raw, other, None], kind)
-        assert values == [None, stable_hash(other), None]
-
-
-def test_raw_digests_keep_every_byte():
-    assert _read(columns.digest, [b"\x01\x20", b"\x01"], pa.binary()) == [
-        stable_hash(b"\x01\x20"),
-        stable_hash(b"\x01"),
-    ]
-
-
 def test_invalid_utf8_is_found_row_by_row():
     good = pa.array(["ok", "é", None, ""])
     assert columns.invalid_utf8(good) is None
@@ -162,9 +126,7 @@ def test_invalid_utf8_is_found_row_by_row():
     assert columns.clean(mixed)[0].to_pylist()[:5] == ["ok", "\ufffd", None, "é", "\ufffd"]
 
 
-@pytest.mark.parametrize(
-    "reader", [columns.status, columns.flag, columns.count, columns.amount, columns.digest]
-)
+@pytest.mark.parametrize("reader", [columns.status, columns.flag, columns.count, columns.amount])
 def test_slices_do_not_show(reader):
     pool = [
         "200",

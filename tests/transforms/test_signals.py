@@ -52,7 +52,9 @@ def _filled(n_hosts=4, per_host=5, seed=0, names=NAMES):
         rng.integers(0, n, k),
         crawled,
         digest=rng.integers(1, 4, k).astype(np.uint64),
-        last_modified_us=np.where(rng.random(k) < 0.3, crawled - HOUR_US, NO_TIME),
+        last_modified_us=np.where(
+            rng.random(k) < 0.3, crawled - rng.integers(HOUR_US, 9 * HOUR_US, k), NO_TIME
+        ),
     )
     before = PageState.empty(n)
     news = SignalFold(SignalState.empty(), signals, before, pages.host_code, 2**60)

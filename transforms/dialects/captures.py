@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from transforms import columns
 from transforms.dialects import Source
+from transforms.digests import digests
 from transforms.formats import Block, RawBlock
 from transforms.hashing import Texts
 from transforms.normalise import rejected_rows
@@ -198,7 +199,7 @@ def _empty_body(digest: pa.Array, revisit: Mask) -> Mask:
     some = digest.take(pa.array(rows))
     said = pc.invert(pc.or_(pc.is_null(some), pc.is_in(some, columns.NOTHING)))
     found = np.zeros(len(digest), np.bool_)
-    found[rows] = np.asarray(pc.and_(said, columns.digest(some)[0].is_null()))
+    found[rows] = np.asarray(pc.and_(said, digests(some)[0].is_null()))
     return found
 
 
