@@ -287,6 +287,9 @@ def read_previous_file(element: tuple[str, str]) -> Iterator[pa.RecordBatch]:
             for field in schema:
                 if field.name in schemas.ADDED_LATER and field.name not in batch.schema.names:
                     batch = batch.append_column(field, pa.nulls(batch.num_rows, field.type))
+            # By name: other versions have them in another order.
+            if set(schema.names) == set(batch.schema.names):
+                batch = batch.select(schema.names)
             schemas.check(batch, schema.remove_metadata(), path)
             yield batch.replace_schema_metadata(schema.metadata)
     except (pa.ArrowException, OSError, schemas.SchemaError) as e:
