@@ -195,31 +195,48 @@ def _groups(array: pa.Array, counts: bool) -> tuple[Mask, Mask, Mask]:
     each other, or as an amount `1,234`, it is in doubt.
     """
 
-    def matches(*forms: str) -> Mask:
-        return np.logical_or.reduce([_true(pc.match_substring_regex(array, form)) for form in forms])
+    def matches(form: str) -> Mask:
+        return _true(pc.match_substring_regex(array, form))
+
+    def fraction(mask: Mask, mark: str) -> bool:
+        return bool((mask & matches(rf"\{mark}\d+$")).any())
 
     one_comma, one_point = matches(r"^[+-]?[1-9]\d{0,2},\d{3}$"), matches(r"^[+-]?[1-9]\d{0,2}\.\d{3}$")
-    indian = r"^[+-]?[1-9]\d?(?:,\d\d)+,\d{3}(?:\.\d+)?$"
-    english = matches(_form(",", r"\."), indian) & ~one_comma
-    other = matches(_form(r"\.", ",")) & ~one_point
-    apart = matches(_form(_APART, r"\."))
-    apart_comma = matches(_form(_APART, ",")) & ~apart
-    points = english.any() or (matches(r"^[+-]?(?:\d+|\d.*\D\d{3})?\.\d+$") & ~one_point & ~other).any()
-    fractions = matches(r"^[+-]?\d+,\d+$") & ~one_comma
-    commas = other.any() or apart_comma.any() or fractions.any()
-    unknown = not (points or commas)
-    if unknown and counts:
-        points, commas = one_comma.any(), one_point.any()
+    indian = matches(r"^[+-]?[1-9]\d?(?:,\d\d)+,\d{3}(?:\.\d+)?$")
+    commas = (matches(_form(",", r"\.")) | indian) & ~one_comma
+    points = matches(_form(r"\.", ",")) & ~one_point
+    apart, apart_comma = matches(_form(_APART, r"\.")), matches(_form(_APART, ","))
+    # No groups, and a fraction.
+    comma_only = matches(r"^[+-]?\d+,\d+$") & ~one_comma
+    point_only = matches(r"^[+-]?\d*\.\d+$") & ~one_point
+    after_comma = bool(comma_only.any()) or fraction(points | apart_comma, ",")
+    after_point = bool(point_only.any()) or fraction(commas | apart, ".")
+
+    def group(own: bool, before: bool, other: bool, other_before: bool, rival: Mask) -> bool | None:
+        """Whether one mark is of a group: by those of its groups, of its fractions, of the other mark."""
+        if own + before + other + other_before == 0:
+            return None if not counts or rival.any() else True
+        if (own and (before or other)) or (before and other_before) or (other and not before):
+            return None
+        return own or not before
+
+    comma, point, blank = (bool(mask.any()) for mask in (commas, points, apart | apart_comma))
+    of_comma = group(comma, after_comma, point or blank, after_point, one_point)
+    of_point = group(point, after_point, comma or blank, after_comma, one_comma)
+    if not counts and not (comma or point or blank or after_comma or after_point):
+        of_point = False
     doubtful = np.zeros(len(array), np.bool_)
-    if points and commas:
-        doubtful = one_comma | one_point | fractions
-    elif unknown and not counts:
-        doubtful = one_comma
-    elif points:
-        english |= one_comma
-    else:
-        other |= one_point | fractions | one_comma
-    return english | apart, other | apart_comma, doubtful
+    english, other = commas | apart, points | (apart_comma & ~apart)
+    for mask, is_group, with_group in ((one_comma, of_comma, english), (one_point, of_point, other)):
+        if is_group is None:
+            doubtful |= mask
+        elif is_group:
+            with_group |= mask
+    if of_comma is None:
+        doubtful |= comma_only
+    elif not of_comma:
+        other |= one_comma
+    return english, other | comma_only, doubtful
 
 
 def _true(array: pa.Array) -> Mask:
