@@ -50,10 +50,10 @@ ONLY_PRINT = ("inspect", "diff", "")
 WITH_LISTS = ("backtest", "frontier", "simulate")
 EXIT_HELP = (
     "exit codes: 0 done; 1 failed; 2 options or configuration wrong; 3 done, but the schedule is empty; "
-    "4 too many rows rejected; 5 history shrunk; 6 another night is running on the store (night); 130, 143 "
-    "ended by Ctrl-C, by SIGTERM (nightly and night: 1); 141 nobody read on what inspect, diff or "
-    "night --status printed, as in `| head`. Of the nightly job there is no manifest.json after "
-    "1, 2, 4 and 5."
+    "4 too many rows rejected; 5 history shrunk; 6 another night is running on the store (night); 7 the "
+    "schedule in force has run out (night --status); 130, 143 ended by Ctrl-C, by SIGTERM (nightly and "
+    "night: 1); 141 nobody read on what inspect, diff or night --status printed, as in `| head`. Of the "
+    "nightly job nothing is committed after 1, 2, 4 and 5."
 )
 
 
@@ -143,7 +143,7 @@ def _run(command: str, arguments: list[str]) -> int:
 
 def _interrupted(command: str, error: BaseException, number: int) -> int:
     if command in JOBS:
-        print("recrawl: interrupted; there is no manifest.json, so nothing is committed", file=sys.stderr)
+        print("recrawl: interrupted; nothing is committed", file=sys.stderr)
         _print_notes(error)
         return EXIT_FAILED
     print(stopping.INTERRUPTED, file=sys.stderr)

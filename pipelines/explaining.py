@@ -12,11 +12,13 @@ from pipelines.exit_codes import EXIT_FAILED, EXIT_REJECTED, EXIT_SHRUNK, EXIT_U
 from pipelines.locks import StoreBusyError
 from pipelines.options import OptionsError
 from pipelines.options_files import with_options_files
+from pipelines.store import StoreError
 from pipelines.waiting import RunnerError
 from policies.errors import InfeasibleError, RecrawlError
 from transforms.carrying import StateError
 from transforms.commit import HistoryShrunkError, TooManyRejectedError
 from transforms.inputs import InputError
+from transforms.replacing import EmptyNightError, LinkError
 
 _CODES: tuple[tuple[type[Exception], int], ...] = (
     (StoreBusyError, night.EXIT_BUSY),
@@ -25,6 +27,9 @@ _CODES: tuple[tuple[type[Exception], int], ...] = (
     (InputError, EXIT_USAGE),
     (OptionsError, EXIT_USAGE),
     (StateError, EXIT_USAGE),
+    (StoreError, EXIT_USAGE),
+    (EmptyNightError, EXIT_USAGE),
+    (LinkError, EXIT_USAGE),
     (InfeasibleError, EXIT_USAGE),
     (RecrawlError, EXIT_FAILED),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import stat
 import threading
 import time
 import uuid
@@ -83,10 +84,18 @@ def _flock(root: str, local: str, now: Callable[[], float]) -> Iterator[None]:
     # The file stays: to remove a locked file would give two processes a lock each.
     path = os.path.join(local, "lock")
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        # Nor is it another file by another name: who holds the lock empties it.
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
     except OSError as e:
+        if os.path.islink(path):
+            raise _not_the_lock(root, path, "a link") from None
         raise OptionsError([f"--store={root}: {path} cannot be written: {e}"]) from None
-    with os.fdopen(descriptor, "r+", encoding="utf-8") as file:
+    with os.fdopen(descriptor, "r+", encoding="utf-8", errors="replace") as file:
+        known = os.fstat(descriptor)
+        if not stat.S_ISREG(known.st_mode):
+            raise _not_the_lock(root, path, "no file")
+        if known.st_nlink > 1:
+            raise _not_the_lock(root, path, "a file with another name")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -100,6 +109,12 @@ def _flock(root: str, local: str, now: Callable[[], float]) -> Iterator[None]:
             yield
         finally:
             _overwrite(file, "")
+
+
+def _not_the_lock(root: str, path: str, what: str) -> OptionsError:
+    return OptionsError(
+        [f"--store={root}: {path} is {what}, and the lock would be written into it: remove it"]
+    )
 
 
 def _holder(file: Any) -> Any:

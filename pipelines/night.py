@@ -16,7 +16,8 @@ from typing import Any
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines import nightly, partitions, report
+from pipelines import nightly, partitions, report, waiting
+from pipelines.exit_codes import EXIT_RUN_OUT
 from pipelines.far_apart import long_after, too_early
 from pipelines.options import (
     DAY_MICROSECONDS,
@@ -28,20 +29,19 @@ from pipelines.options import (
 )
 from pipelines.partitions import LEDGER, LOGS, Before, Choice, Ledger
 from pipelines.store import Night, Store, StoreError, ends_at, latest_of, name_problems, night_id
-from transforms.sinks import make_folder, read_json, write_json
+from transforms.sinks import make_folder, write_json
 
 EXIT_OK, EXIT_EMPTY, EXIT_BUSY = 0, 3, 6
 EXIT_HELP = (
     "exit codes: 0 committed, or nothing to do; 1 failed; 2 options or configuration wrong; 3 nothing to "
     "read, or committed with an empty schedule; 4 too many rows rejected; 5 history shrunk; 6 another night "
-    "is running on this store. After 1, 2, 4, 5 and 6 the schedule of the night before stays in force."
+    "is running on this store; 7 the schedule in force has run out, of --status. After 1, 2, 4, 5 and 6 the "
+    "schedule of the night before stays in force."
 )
 _OWNED = {
     "output": "the store has a folder for every night",
     "state": "the state is that of the last committed night of the store",
 }
-# A pattern that no file has: an input that is there, and empty.
-_NO_FILE = "no-new-file-*.parquet"
 DEFAULT_KEEP, DEFAULT_LATE_DAYS = 14, 2
 # A scheduler's clock may be ahead of this machine's by so much.
 CLOCK_ERROR_US = 300_000_000
@@ -243,7 +243,7 @@ def _named_disk(options: NightOptions) -> Iterator[None]:
 def _last(store: Store) -> Night | None:
     try:
         return (store.nights() or [None])[-1]
-    except OSError:
+    except (OSError, StoreError):
         return None
 
 
@@ -347,9 +347,9 @@ def _run_due(options: NightOptions, last: Night | None, say: Callable[[str], Non
             "warnings": [*early, *found],
             **ledger.as_json(),
         },
+        sealed=True,
     )
     logs = {kind: choice.pattern for kind, choice in choices.items() if choice.files}
-    logs.setdefault("observations", FileSystems.join(folder, _NO_FILE))
     # Guards compare with a usual day; where no log is there at all, the schedule must still go on.
     more = [] if observations.fresh or last is None else ["--allow_shrink"]
     arguments = options.arguments(logs, FileSystems.join(last.folder, "state") if last else None, *more)
@@ -359,7 +359,7 @@ def _run_due(options: NightOptions, last: Night | None, say: Callable[[str], Non
         nightly.run(arguments)
     tonight = Night(options.name, folder, options.as_of_us)
     if not FileSystems.exists(FileSystems.join(folder, "manifest.json")):
-        raise StoreError(f"{folder}: the runner is done, but there is no manifest.json")
+        raise waiting.RunnerError(f"{folder}: the runner is done, but there is no manifest.json")
     manifest = tonight.manifest()
     store.check_held()
     store.point_at(tonight, manifest)
@@ -378,15 +378,11 @@ def _before(last: Night | None) -> Before | None:
     """The last night, with what it read. Without a list of files it read none that is known."""
     if last is None:
         return None
-    path = FileSystems.join(last.folder, LEDGER)
+    found = last.noted()
     try:
-        found = read_json(path)
-        ledger = Ledger() if found is None else Ledger.from_json(found)
-    except (ValueError, KeyError, TypeError) as e:
-        raise StoreError(
-            f"{path}: damaged: {e!r}. Restore it, or delete it: then all logs that match are read again, "
-            "which only takes time"
-        ) from None
+        ledger = Ledger.from_json(found) if found else Ledger()
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as e:
+        raise last.damaged_ledger(repr(e)) from None
     return Before(last.name, last.as_of_us, last.manifest(), ledger)
 
 
@@ -443,7 +439,7 @@ def what_stays(options: NightOptions, last: Night | None) -> str:
 def _committed(store: Store) -> set[str]:
     try:
         return {night.name for night in store.nights()}
-    except OSError:
+    except (OSError, StoreError):
         return set()
 
 
@@ -487,9 +483,8 @@ def status(argv: Sequence[str], say: Callable[[str], None] = print) -> int:
     last = nights[-1]
     manifest = last.manifest()
     say(f"In force: {_in_force(last)}")
-    noted = read_json(FileSystems.join(last.folder, LEDGER)) or {}
-    for warning in [*manifest.get("warnings", []), *noted.get("warnings", [])]:
+    for warning in [*manifest.get("warnings", []), *last.noted().get("warnings", [])]:
         say(f"WARNING: {warning}")
     if store.latest() != latest_of(last, manifest):
         say("WARNING: latest.json is of another night; the next run mends it")
-    return EXIT_OK
+    return EXIT_RUN_OUT if ends_at(last, manifest) < int(now()) * 1_000_000 else EXIT_OK

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import apache_beam as beam
@@ -31,27 +31,25 @@ from transforms.layout import choose_layout
 from transforms.learning import EstimateParameters, LearnGroupMeans, LearnPriors, RequestClock
 from transforms.reading import Input, ReadInputs, hinted
 from transforms.rejects import WriteRejected
+from transforms.replacing import OUTPUTS, LinkError, check_links, discard, finish, folder_of, schedule_there
+from transforms.replacing import prepare as prepare_output
 from transforms.sampling import Overview
 from transforms.scheduling import SequenceCrawls, ShardReport
 from transforms.sharding import Layout
 from transforms.sharing import ShareHostLimits, share_limits
 from transforms.signal_use import follow_useful
-from transforms.sinks import FileInfo, make_folder, write_shard
+from transforms.sinks import FileInfo, write_shard
 from transforms.solving import SolveMultiplier
 from transforms.sources import check_inputs
 from transforms.tally import AddCounts
-
-# What `transforms.sinks` names its files, and those that a night left which was stopped.
-OWN_FILE = re.compile(r"(\.tmp-[0-9a-f]+-)?shard-\d+-of-\d+\.")
-OUTPUTS = ("pages", "hosts", "schedule", "state", "slots", "rejected")
 
 
 class _WriteShards(beam.PTransform):
     """One file per shard of one kind. Input: (shard, batch), one a shard; output: `FileInfo`."""
 
-    def __init__(self, settings: Settings, kind: str, file_format: str = "parquet") -> None:
+    def __init__(self, folder: str, num_shards: int, kind: str, file_format: str = "parquet") -> None:
         super().__init__()
-        self._folder, self._num_shards = settings.output, settings.num_shards
+        self._folder, self._num_shards = folder, num_shards
         self._kind, self._format = kind, file_format
 
     def expand(self, batches: beam.PCollection) -> beam.PCollection:
@@ -108,12 +106,10 @@ def fold_settings(
 
 
 def inputs_of(settings: Settings) -> list[Input]:
-    """The inputs that the options name; a crawl log that is not there is an empty one."""
+    """The inputs that the options name."""
     named = ((kind, getattr(settings, kind)) for kind in KINDS)
     return [
-        Input(kind, patterns, kind != "observations", settings.how.get(kind, How()))
-        for kind, patterns in named
-        if patterns
+        Input(kind, patterns, True, settings.how.get(kind, How())) for kind, patterns in named if patterns
     ]
 
 
@@ -122,6 +118,7 @@ def build_pipeline(
     options: PipelineOptions,
     previous: Previous | None = None,
     layout: Layout | None = None,
+    folder: str | None = None,
 ) -> dict[str, beam.PCollection]:
     """Wire the job.
 
@@ -134,6 +131,8 @@ def build_pipeline(
         The previous night; looked up where `--state` says if None.
     layout : Layout, optional
         Where pages lie, from `choose_layout`; every host whole if None.
+    folder : str, optional
+        Where the night is made, if not in `--output` at once.
 
     Returns
     -------
@@ -144,6 +143,7 @@ def build_pipeline(
     if previous is None:
         previous = previous_of(settings)
     settings.follow(previous.manifest)
+    folder, shards = folder or settings.output, settings.num_shards
     inputs = inputs_of(settings)
     layout = layout or Layout(settings.num_shards, {})
     night = night_of(settings, layout)
@@ -247,43 +247,45 @@ def build_pipeline(
     counts.append(reports | "ReportCounts" >> beam.Map(lambda r: r.counts).with_output_types(dict[str, int]))
 
     files = [
-        state | "WriteState" >> _WriteShards(settings, "state"),
-        signals | "WriteSignals" >> _WriteShards(settings, "state/signals"),
-        siblings | "WriteSiblings" >> _WriteShards(settings, "slots/siblings"),
+        state | "WriteState" >> _WriteShards(folder, shards, "state"),
+        signals | "WriteSignals" >> _WriteShards(folder, shards, "state/signals"),
+        siblings | "WriteSiblings" >> _WriteShards(folder, shards, "slots/siblings"),
         hinted(sequenced["pages"], shard_rows)
-        | "WritePages" >> _WriteShards(settings, "pages", settings.output_format),
+        | "WritePages" >> _WriteShards(folder, shards, "pages", settings.output_format),
         hinted(sequenced[SequenceCrawls.HOSTS], shard_rows)
-        | "WriteHosts" >> _WriteShards(settings, "hosts", settings.output_format),
+        | "WriteHosts" >> _WriteShards(folder, shards, "hosts", settings.output_format),
         hinted(sequenced[SequenceCrawls.SCHEDULE], shard_rows)
-        | "WriteSchedule" >> _WriteShards(settings, "schedule", settings.output_format),
+        | "WriteSchedule" >> _WriteShards(folder, shards, "schedule", settings.output_format),
         hinted(sequenced[SequenceCrawls.SLOTS_PAGES], shard_rows)
-        | "WritePageSlots" >> _WriteShards(settings, "slots/pages"),
+        | "WritePageSlots" >> _WriteShards(folder, shards, "slots/pages"),
         hinted(sequenced[SequenceCrawls.SLOTS_HOSTS], shard_rows)
-        | "WriteHostSlots" >> _WriteShards(settings, "slots/hosts"),
-        read[ReadInputs.REJECTED] | "WriteRejected" >> WriteRejected(settings.output, settings.num_shards),
+        | "WriteHostSlots" >> _WriteShards(folder, shards, "slots/hosts"),
+        read[ReadInputs.REJECTED] | "WriteRejected" >> WriteRejected(folder, settings.num_shards),
     ]
     if settings.sitemaps or previous.has_lastmods:
-        files.append(lastmods | "WriteLastmods" >> _WriteShards(settings, "state/lastmods"))
+        files.append(lastmods | "WriteLastmods" >> _WriteShards(folder, shards, "state/lastmods"))
     all_files = files | "GatherFiles" >> beam.Flatten()
     counters = (
         counts
         | "GatherCounts" >> beam.Flatten()
         | "AddCounts" >> beam.CombineGlobally(AddCounts()).without_defaults()
     )
+    in_store = FileSystems.exists(FileSystems.join(settings.output, LEDGER))
     guards = Guards(
         settings.max_rejected_fraction,
         settings.allow_shrink,
         settings.as_of_us,
         bool(settings.state),
         previous.manifest or {},
-        FileSystems.exists(FileSystems.join(settings.output, LEDGER)),
+        in_store,
+        replaced_by(settings, previous.manifest if in_store else None),
     )
     manifest = (
         pipeline
         | "Once" >> beam.Create([None])
         | "WriteManifest"
         >> beam.ParDo(
-            WriteManifest(settings.output, __version__, settings.published(), guards, layout),
+            WriteManifest(folder, settings.output, __version__, settings.published(), guards, layout),
             AsList(all_files),
             AsSingleton(counters),
             AsList(reports),
@@ -302,22 +304,15 @@ def build_pipeline(
     }
 
 
-def prepare_output(folder: str) -> None:
-    """Empty an output folder, its manifest first: from then on the old night is no longer committed."""
-    # The second: of a night that was killed between writing its manifest and naming it.
-    manifests = [FileSystems.join(folder, name) for name in ("manifest.json", ".tmp-*-manifest.json")]
-    for found in FileSystems.match(manifests):
-        if found.metadata_list:
-            FileSystems.delete([m.path for m in found.metadata_list])
-    for name in OUTPUTS:
-        old = FileSystems.join(folder, name)
-        # Object stores have files only; deleting those of a folder serves everywhere. Only what a night
-        # writes goes: the folder may be one that happens to hold other people's pages/.
-        inside = (m.path for m in FileSystems.match([FileSystems.join(old, "**")])[0].metadata_list)
-        files = [path for path in inside if OWN_FILE.match(FileSystems.split(path)[1])]
-        if files:
-            FileSystems.delete(files)
-        make_folder(old)
+def replaced_by(settings: Settings, in_force: dict[str, Any] | None) -> dict[str, Any]:
+    """The manifest of the night that must not be replaced by an empty one, if there is any.
+
+    `in_force` is that of the last night where `--output` has only this one. Where the budget is less than a
+    crawl, most nights are empty, as asked for.
+    """
+    if settings.overwrite or settings.budget_per_day * settings.horizon_us < DAY_MICROSECONDS:
+        return {}
+    return schedule_there(settings.output) if in_force is None else in_force
 
 
 def previous_of(settings: Settings) -> Previous:
@@ -330,7 +325,7 @@ def previous_of(settings: Settings) -> Previous:
 
 
 def refuse_to_overwrite(settings: Settings, previous: Previous) -> None:
-    """Stop where an input lies in a folder that `prepare_output` empties.
+    """Stop where an input lies in a folder that is emptied or replaced.
 
     Raises
     ------
@@ -340,7 +335,7 @@ def refuse_to_overwrite(settings: Settings, previous: Previous) -> None:
     read = {
         i.kind: [f.path for f in match_files(i.patterns, i.kind, i.required)] for i in inputs_of(settings)
     }
-    read["state"] = [path for _, path in previous.files]
+    read["state"] = [file[1] for file in previous.files]
     problems = [
         f"--{option}: {path} lies in --output={settings.output}: the night would delete what it reads; give "
         "another --output"
@@ -375,8 +370,9 @@ def run(argv: Sequence[str] | None = None, wait: bool = True) -> Any:
     """
     options = PipelineOptions(list(argv) if argv is not None else None)
     settings = Settings(options)
+    finish_replacing(settings.output)
     previous = previous_of(settings)
-    for found in inputs_of(settings):  # before the old output is deleted
+    for found in inputs_of(settings):  # before anything is written
         check_inputs(found.kind, found.patterns, found.required, how=found.how)
     refuse_to_overwrite(settings, previous)
     layout = choose_layout(inputs_of(settings), previous, settings.num_shards, settings.split_hosts_above)
@@ -384,12 +380,33 @@ def run(argv: Sequence[str] | None = None, wait: bool = True) -> Any:
         pipeline = beam.Pipeline(runner=local_runner(options), options=options)
     except ValueError as e:
         raise OptionsError([f"--runner={options.get_all_options().get('runner')}: {e}"]) from None
+    folder = folder_of(settings.output, settings.overwrite)
+    with _writing(settings.output):
+        check_links(settings.output)
+        prepare_output(folder)
+    build_pipeline(pipeline, options, previous, layout, folder)
     try:
-        prepare_output(settings.output)
-    except OSError as e:
-        raise OptionsError([f"--output={settings.output}: cannot be written: {e}"]) from None
-    build_pipeline(pipeline, options, previous, layout)
-    return waiting.finish(pipeline, wait)
+        return waiting.finish(pipeline, wait)
+    except BaseException:
+        if folder != settings.output:
+            discard(folder)
+        raise
+
+
+def finish_replacing(output: str) -> None:
+    """Put a complete night in its place where a run was stopped in the middle of that."""
+    with _writing(output):
+        finish(output)
+
+
+@contextmanager
+def _writing(output: str) -> Iterator[None]:
+    try:
+        yield
+    except LinkError:
+        raise
+    except (OSError, ValueError) as e:
+        raise OptionsError([f"--output={output}: cannot be written: {e}"]) from None
 
 
 def local_runner(options: PipelineOptions) -> Any:

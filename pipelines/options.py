@@ -48,7 +48,7 @@ class NightlyOptions(PipelineOptions):
         inputs.add_argument(
             "--observations",
             help="crawl log: url, fetched_at, and any of status, digest, changed, "
-            "last_modified, not_modified (required)",
+            "last_modified, not_modified (required, but where a catalogue or a state says what is known)",
         )
         inputs.add_argument("--requests", help="request log: url, day or at, clicks, impressions")
         options_inputs.add_arguments(inputs)
@@ -78,6 +78,13 @@ class NightlyOptions(PipelineOptions):
             "--output",
             help="folder for pages/, hosts/, schedule/, state/, slots/, rejected/ and manifest.json "
             "(required)",
+        )
+        outputs.add_argument(
+            "--overwrite",
+            action="store_true",
+            help="empty the output folder before the job, and let an empty night replace one that has a "
+            "schedule (default: what is there is replaced when the new night is complete, by an empty one "
+            "never)",
         )
         outputs.add_argument(
             "--output_format",
@@ -297,11 +304,13 @@ class Settings:
         self.sitemap_pages: bool = bool(values["sitemap_pages"])
         self.state: str | None = values["state"]
         self.output: str = (values["output"] or "").rstrip("/") or (values["output"] or "")[:1]
-        for name, what in (
-            ("observations", "the crawl log, e.g. --observations='logs/*.parquet'"),
-            ("output", "the folder for tonight's results"),
+        self.overwrite: bool = bool(values["overwrite"])
+        knows_pages = self.pages or self.state or (self.sitemaps and self.sitemap_pages)
+        for name, what, there in (
+            ("observations", "the crawl log, e.g. --observations='logs/*.parquet'", knows_pages),
+            ("output", "the folder for tonight's results", False),
         ):
-            if not values[name]:
+            if not values[name] and not there:
                 check.problems.append(f"--{name} is missing: give {what}")
         self.how = options_inputs.hows(values, check.problems)
         for name in (*KINDS, "state", "output"):
@@ -380,7 +389,7 @@ class Settings:
 
     def published(self) -> dict[str, Any]:
         """What the manifest says of the options: all that decide what is computed, not where it is put."""
-        hidden = {"output", "rows_per_batch", "how"}
+        hidden = {"output", "overwrite", "rows_per_batch", "how"}
         values = {k: v for k, v in vars(self).items() if k not in hidden}
         for kind, how in self.how.items():
             values |= {f"{kind}_format": how.form, f"{kind}_columns": dict(how.columns), **dict(how.options)}

@@ -257,7 +257,8 @@ def choose(
     Raises
     ------
     InputError
-        On a first night, if a path without placeholders or wildcards is not there.
+        On a first night, if a path without placeholders or wildcards is not there; later, if nothing matches
+        a pattern that is new to the store.
     """
     today, until = as_of_us // DAY_MICROSECONDS, -(-as_of_us // DAY_MICROSECONDS)
     known = before.ledger.files.get(kind, {}) if before else {}
@@ -278,6 +279,12 @@ def choose(
         else:
             all_dated = False
             found = [(f, None) for f in _matched(pattern, kind, strict=before is None)]
+        found = list(found)
+        if not found and before and before.ledger.patterns and pattern not in old_patterns:
+            raise InputError(
+                f"--{kind}: no file matches: {pattern}. It is new to this store, which has a night already: "
+                "mend it, or leave it out until there are files"
+            )
         for file, day in found:
             entry = Entry(file.path, file.size, round(file.modified * 1e6), day, name, name)
             there.setdefault(entry.key, entry)

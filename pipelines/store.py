@@ -2,6 +2,7 @@
 
 `DIR/nights/<YYYYMMDDTHHMMSSZ>/` is the output of one night; with a `manifest.json` it is committed. All else
 that the store has, `latest.json` and the link `current`, follows from that and is repaired by the next run.
+The store itself may be behind a link; no link in it is followed.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from typing import Any
 from apache_beam.io.filesystems import FileSystems
 
 from pipelines.locks import Check, locked, replace_json
-from pipelines.nightly import OUTPUTS, OWN_FILE
 from pipelines.options import PATTERN_CHARACTERS, OptionsError, format_instant
 from pipelines.partitions import LEDGER, LOGS
 from policies.errors import RecrawlError
 from transforms.inputs import local_path
+from transforms.replacing import OUTPUTS, OWN_FILE, remove, remove_empty
 from transforms.sinks import make_folder, read_json
 
 _ID = re.compile(r"[0-9]{8}T[0-9]{6}Z")
@@ -100,6 +101,31 @@ class Night:
                 )
         return found
 
+    def noted(self) -> dict[str, Any]:
+        """What it has written down of the files it read; nothing where it has not.
+
+        Raises
+        ------
+        StoreError
+            Where that cannot be read.
+        """
+        try:
+            found = read_json(FileSystems.join(self.folder, LEDGER))
+        except (ValueError, IsADirectoryError) as e:
+            raise self.damaged_ledger(str(e)) from None
+        if found is None:
+            return {}
+        if not isinstance(found, dict) or not isinstance(found.get("warnings", []), list):
+            raise self.damaged_ledger("not what a night writes")
+        return found
+
+    def damaged_ledger(self, why: str) -> StoreError:
+        path = FileSystems.join(self.folder, LEDGER)
+        return StoreError(
+            f"{path}: damaged: {why}. Restore it, or delete it: then all logs that match are read again, "
+            "which only takes time"
+        )
+
 
 def _oddities(manifest: dict[str, Any]) -> Iterator[tuple[str, bool]]:
     """What the wrapper reads of a manifest, and whether each has a value of its kind."""
@@ -168,13 +194,28 @@ class Store:
         return str(as_of)
 
     def _folders(self) -> list[str]:
-        """Names that are those of nights, committed or not."""
+        """Names that are those of nights, committed or not; links are none."""
         if self._local is not None:
-            folder = os.path.join(self._local, "nights")
-            names = set(os.listdir(folder)) if os.path.isdir(folder) else set()
+            self._refuse_link("nights")
+            names = self._names("nights")
         else:
             names = {inside.split("/")[0] for inside in self._below("nights")}
-        return sorted(name for name in names if _ID.fullmatch(name))
+        return sorted(name for name in names if _ID.fullmatch(name) and not self._is_link("nights", name))
+
+    def _names(self, folder: str) -> set[str]:
+        """What a folder of a local store has."""
+        path = os.path.join(self._local or "", folder)
+        return set(os.listdir(path)) if self._local is not None and os.path.isdir(path) else set()
+
+    def _is_link(self, *parts: str) -> bool:
+        return self._local is not None and os.path.islink(os.path.join(self._local, *parts))
+
+    def _refuse_link(self, *parts: str) -> None:
+        if self._is_link(*parts):
+            raise StoreError(
+                f"{self.path(*parts)} is a link: nights are written and deleted in the store alone. Put the "
+                "folder itself there, or remove the link"
+            )
 
     def _below(self, *parts: str) -> list[str]:
         """Files below a folder, by their paths inside it, with `/`. Whatever the folder is called."""
@@ -190,7 +231,12 @@ class Store:
 
     def damage(self) -> list[str]:
         """Warnings of what people have put, or copied, where the store has its own."""
-        found = []
+        found = [
+            f"{self.folder(name)} is ignored: it is a link, and the store follows none; put the folder "
+            "itself there, or remove the link"
+            for name in self._names("nights")
+            if _ID.fullmatch(name) and self._is_link("nights", name)
+        ]
         for name in self._folders():
             folder = self.folder(name)
             if self._local is not None and os.path.isfile(os.path.join(self._local, "nights", name)):
@@ -238,6 +284,8 @@ class Store:
 
     def latest(self) -> dict[str, Any] | None:
         """What `latest.json` says, None where it says nothing that can be read."""
+        if self._is_link("latest.json"):
+            return None
         try:
             found = read_json(self.path("latest.json"))
         except (ValueError, OSError):
@@ -280,6 +328,7 @@ class Store:
             return
         if self._local is not None:
             for parts in (("nights",), ("nights", name)):
+                self._refuse_link(*parts)
                 if os.path.isfile(os.path.join(self._local, *parts)):
                     raise StoreError(
                         f"{self.path(*parts)} is a file, and the place of a folder: move it away"
@@ -304,22 +353,17 @@ class Store:
             own = [inside for inside in self._below("nights", name) if _is_own(inside)]
             self._delete([FileSystems.join(folder, *inside.split("/")) for inside in own])
             if self._local is not None:
-                _remove_empty(os.path.join(self._local, "nights", name))
+                remove_empty(os.path.join(self._local, "nights", name))
         except OSError as e:
             return [f"{folder}: an old night that could not be removed: {e}"]
         return []
 
     def _delete(self, paths: list[str]) -> None:
-        """Delete files that are there. Beam would take a path for a pattern, and a folder with all in it."""
-        for path in paths:
-            local = local_path(path)
-            if local is not None and os.path.lexists(local):
-                os.unlink(local)
-        there = [path for path in paths if local_path(path) is None and FileSystems.exists(path)]
-        if named := [path for path in there if set(path) & set(PATTERN_CHARACTERS)]:
-            raise OSError(f"{named[0]} would be taken for a pattern")
-        if there:
-            FileSystems.delete(there)
+        """Delete files that are there."""
+        far = [path for path in paths if local_path(path) is None and set(path) & set(PATTERN_CHARACTERS)]
+        if far:
+            raise OSError(f"{far[0]} would be taken for a pattern")
+        remove(paths)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -363,13 +407,6 @@ def _is_own(inside: str) -> bool:
     if "/" not in inside:
         return re.sub(r"^\.tmp-[0-9a-f]+-", "", name) in ("manifest.json", LEDGER)
     return inside.split("/")[0] in OUTPUTS and OWN_FILE.match(name) is not None
-
-
-def _remove_empty(folder: str) -> None:
-    """Remove the folders in which nothing is left."""
-    for parent, _, _ in os.walk(folder, topdown=False):
-        if not os.listdir(parent):
-            os.rmdir(parent)
 
 
 def _link(target: str, link: str, in_the_way: bool) -> None:

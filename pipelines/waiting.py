@@ -17,7 +17,7 @@ _LOGGER = logging.getLogger(__name__)
 # Prism asks a busy worker at most every 30 s how far it is.
 SILENCE_SECONDS = 600.0
 CANCEL_SECONDS = 20.0
-NIGHT_AGAIN = "Nothing is committed: there is no manifest.json; run the night again"
+NIGHT_AGAIN = "Nothing is committed; run the night again"
 _DEAD_WORKER = re.compile(
     r"SDK worker disconnected|send on closed channel|Channel closed prematurely|Process died with exit code|"
     r"didn't get control connection"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -38,17 +39,25 @@ class StateError(RecrawlError):
     """The previous night's state cannot be used."""
 
 
+class PreviousFile(NamedTuple):
+    """A file of the previous night: the kind of its rows, its path, and its SHA-256 where that is known."""
+
+    folder: str
+    path: str
+    sha256: str | None = None
+
+
 @dataclass(frozen=True)
 class Previous:
     """The previous night, as far as it is there.
 
     Attributes
     ----------
-    files : tuple of (folder, path)
+    files : tuple of PreviousFile
     manifest : dict or None
     """
 
-    files: tuple[tuple[str, str], ...] = ()
+    files: tuple[PreviousFile, ...] = ()
     manifest: dict[str, Any] | None = None
 
     @property
@@ -74,12 +83,12 @@ class Previous:
     @property
     def has_lastmods(self) -> bool:
         """Whether that night carried what sitemaps claimed."""
-        return any(folder == "state/lastmods" for folder, _ in self.files)
+        return any(folder == "state/lastmods" for folder, *_ in self.files)
 
     @property
     def layout(self) -> Layout | None:
         """Where that night put its pages; None if there was no night, or nothing says it."""
-        shards = {_numbers(path)[1] for _, path in self.files}
+        shards = {_numbers(path)[1] for _, path, *_ in self.files}
         if len(shards) != 1 or self.manifest is None:
             return None
         return Layout(shards.pop(), Layout.parts_from_json(self.manifest.get("split_hosts", {})))
@@ -110,7 +119,7 @@ def _values(manifest: dict[str, Any]) -> Iterator[tuple[str, bool]]:
     """What a later night reads of a manifest, and whether each is of its kind."""
     yield (
         "files",
-        _all(manifest.get("files", []), lambda f: isinstance(f, dict) and {"path", "bytes"} <= f.keys()),
+        _all(manifest.get("files", []), _is_file),
     )
     carry = manifest.get("carry") or {"shards": [], "total": 0}
     yield "carry", isinstance(carry, dict)
@@ -155,6 +164,12 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
 
 
+def _is_file(value: Any) -> bool:
+    if not isinstance(value, dict) or not isinstance(value.get("sha256", ""), str):
+        return False
+    return isinstance(value.get("path"), str) and isinstance(value.get("bytes"), int)
+
+
 def _is_hash(value: Any) -> bool:
     return isinstance(value, str) and re.fullmatch("[0-9a-f]{1,16}", value) is not None
 
@@ -179,25 +194,27 @@ def _is_tally(night: Any) -> bool:
     )
 
 
-def _check_files(
+def _checked(
     state: str, name: str, paths: list[tuple[str, int]], manifest: dict[str, Any] | None
-) -> None:
-    """Refuse a folder that does not hold one file for every shard, as that night wrote them."""
-    total = int(paths[0][0].rsplit("-of-", 1)[1].split(".")[0])
+) -> Iterator[PreviousFile]:
+    """The files of a folder, which must hold one for every shard, as that night wrote them."""
+    written = {}
+    if manifest is not None:
+        written = {f["path"]: f for f in manifest["files"] if f["path"].rpartition("/")[0] == name}
+    total = len(written) or (_numbers(paths[0][0])[1] if paths else 0)
     if len(paths) != total:
         raise StateError(
-            f"--state={state}: {len(paths)} of {total} files of {name}/ are there; copy the rest"
+            f"--state={state}: {len(paths)} of {total} files of {name}/ are there; copy the rest, or run "
+            "that night again"
         )
-    if manifest is None:
-        return
-    written = {f["path"]: f["bytes"] for f in manifest["files"]}
     for path, size in paths:
-        expected = written.get(f"{name}/{FileSystems.split(path)[1]}")
-        if size != expected:
+        found = written.get(f"{name}/{FileSystems.split(path)[1]}", {})
+        if manifest is not None and size != found.get("bytes"):
             raise StateError(
                 f"--state={state}: {path} has {size} bytes, the manifest of that night says "
-                f"{expected or 'nothing'} of it. Restore the file, or run that night again"
+                f"{found.get('bytes') or 'nothing'} of it. Restore the file, or run that night again"
             )
+        yield PreviousFile(name, path, found.get("sha256"))
 
 
 def find_previous(state: str | None, as_of_us: int, expected: dict[str, Any]) -> Previous:
@@ -224,7 +241,7 @@ def find_previous(state: str | None, as_of_us: int, expected: dict[str, Any]) ->
         state = FileSystems.join(state, "state")
     root = FileSystems.split(state.rstrip("/"))[0]
     manifest = _read_manifest(FileSystems.join(root, "manifest.json"))
-    files: list[tuple[str, str]] = []
+    files: list[PreviousFile] = []
     for name, _ in _FOLDERS:
         folder = state.rstrip("/") + name.removeprefix("state") if name.startswith("state") else ""
         paths = _match(folder or FileSystems.join(root, *name.split("/")))
@@ -233,9 +250,7 @@ def find_previous(state: str | None, as_of_us: int, expected: dict[str, Any]) ->
                 f"--state={state}: no shard-*.parquet there; give the state/ folder of a finished night, "
                 "or leave the option out on the first night"
             )
-        if paths:
-            _check_files(state, name, paths, manifest)
-        files += [(name, path) for path, _ in paths]
+        files += _checked(state, name, paths, manifest)
     if manifest is None and FileSystems.exists(FileSystems.join(root, "slots")):
         raise StateError(
             f"--state={state}: slots/ is beside it, but no manifest.json: that night was not finished. Run "
@@ -267,12 +282,18 @@ def shard_of_file(path: str) -> int:
     return _numbers(path)[0]
 
 
-def read_previous_file(element: tuple[str, str]) -> Iterator[pa.RecordBatch]:
+def read_previous_file(element: PreviousFile | tuple[str, str]) -> Iterator[pa.RecordBatch]:
     """The batches of one file of `Previous.files`."""
-    folder, path = element
+    folder, path, sha256 = PreviousFile(*element)
     schema = _SCHEMAS[folder]
     with FileSystems.open(path, compression_type="uncompressed") as source:
         data = source.read()
+    # Footers and what no page checksum covers, too; of what a night costs it is not to be seen.
+    if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
+        raise StateError(
+            f"{path}: damaged: its SHA-256 is not the one in the manifest of that night. Restore the file, "
+            "or run that night again"
+        )
     try:
         file = pq.ParquetFile(pa.BufferReader(data))
         if folder == "state/signals" and "in_unchanged" in file.schema_arrow.names:

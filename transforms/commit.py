@@ -6,7 +6,7 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import apache_beam as beam
@@ -20,6 +20,7 @@ from transforms.judging import account, drift_warnings, tracked
 from transforms.learning import Learned
 from transforms.log_ages import age_warnings, newest_day
 from transforms.rejects import damaged_sources
+from transforms.replacing import MANIFEST, check_empty, finish, is_placed
 from transforms.scheduling import MAX_NAMED_HOSTS, ShardReport
 from transforms.sharding import Layout
 from transforms.sinks import FileInfo, write_json
@@ -62,6 +63,8 @@ class Guards:
         The previous manifest; empty where there is none.
     given_again : bool
         Whether files with rows after the night are read again the next night by themselves.
+    replaced : dict
+        The manifest of the night that this one replaces; empty where an empty one may do so.
     """
 
     max_rejected_fraction: float
@@ -70,6 +73,7 @@ class Guards:
     has_state: bool
     previous: dict[str, Any]
     given_again: bool = False
+    replaced: dict[str, Any] = field(default_factory=dict)
 
 
 MAX_SHRINK = 0.10
@@ -86,8 +90,8 @@ def input_rows_of(kind: str, counters: dict[str, int]) -> int:
     return sum(counters.get(f"{kind}_{what}", 0) for what in ("accepted", "rejected"))
 
 
-def check_rejected(counters: dict[str, int], guards: Guards) -> None:
-    """Raise `TooManyRejectedError` if too large a share of the input was rejected."""
+def check_rejected(counters: dict[str, int], guards: Guards, folder: str = "") -> None:
+    """Raise `TooManyRejectedError` if too large a share of the input of a night in `folder` was rejected."""
     rows, rejected = input_rows(counters), sum(counters.get(f"{k}_rejected", 0) for k in OWN_KINDS)
     if rejected > guards.max_rejected_fraction * rows:
         worst = sorted(
@@ -98,7 +102,7 @@ def check_rejected(counters: dict[str, int], guards: Guards) -> None:
         raise TooManyRejectedError(
             f"{rejected:,} of {rows:,} input rows were rejected ({rejected / rows:.2%}), more than "
             f"--max_rejected_fraction={guards.max_rejected_fraction:g} allows ({reasons}). They are in "
-            "rejected/; mend the input or raise the limit"
+            f"{folder and folder + '/'}rejected/; mend the input or raise the limit"
         )
 
 
@@ -313,17 +317,19 @@ def stranger_warnings(counters: dict[str, int]) -> list[str]:
 class WriteManifest(beam.DoFn):
     """Checks the guards and writes `manifest.json`. Input: one element, anything.
 
+    Where the night was made in another folder than `output`, it takes its place there then.
+
     Raises
     ------
-    TooManyRejectedError, HistoryShrunkError
+    TooManyRejectedError, HistoryShrunkError, EmptyNightError
         Then there is no manifest: the night is not committed, its files are left for a look.
     """
 
     def __init__(
-        self, folder: str, version: str, options: dict[str, Any], guards: Guards, layout: Layout
+        self, folder: str, output: str, version: str, options: dict[str, Any], guards: Guards, layout: Layout
     ) -> None:
         self._folder, self._version, self._options, self._guards = folder, version, options, guards
-        self._layout = layout
+        self._layout, self._output = layout, output
 
     def process(
         self,
@@ -336,8 +342,11 @@ class WriteManifest(beam.DoFn):
         quotas: Quotas,
         without: SearchResult | None,
     ) -> Iterator[FileInfo]:
+        listed = [f.as_dict() for f in sorted(files, key=lambda f: f.path)]
+        if self._folder != self._output and is_placed(self._output, listed):
+            return  # by a try before this one
         counters = counters | learned.asked.publish()
-        check_rejected(counters, self._guards)
+        check_rejected(counters, self._guards, self._folder)
         damaged = damaged_sources(self._folder, files) if damaged_files(counters) else []
         check_shrink(counters, learned.rows_by_day, self._guards, damaged)
         manifest = make_manifest(counters, reports, result, learned, quotas, without)
@@ -367,9 +376,12 @@ class WriteManifest(beam.DoFn):
             "newest_log_day": newest_day(learned.rows_by_day),
             "recrawl_version": self._version,
             "options": self._options,
-            "files": [f.as_dict() for f in sorted(files, key=lambda f: f.path)],
+            "files": listed,
         }
-        yield write_json(self._folder, "manifest.json", manifest)
+        check_empty(manifest["status"], manifest["status_reason"], self._guards.replaced)
+        yield write_json(self._folder, MANIFEST, manifest, sealed=True)
+        if self._folder != self._output:
+            finish(self._output)
 
 
 def status_of(counters: dict[str, int], result: SearchResult) -> tuple[str, str]:

@@ -19,7 +19,7 @@ from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
 from apache_beam.utils.windowed_value import WindowedValue
 
 from transforms import schemas
-from transforms.carrying import Previous, read_previous_file, shard_of_file
+from transforms.carrying import Previous, PreviousFile, read_previous_file, shard_of_file
 from transforms.catalogue import metadata_columns
 from transforms.coders import SHUFFLED
 from transforms.formats import How, Split
@@ -53,7 +53,7 @@ class Task:
 
     kind: str = ""
     split: Split | None = None
-    previous: tuple[str, str] | None = None
+    previous: PreviousFile | None = None
 
 
 class _Plan(beam.DoFn):
@@ -89,19 +89,18 @@ class _Read(beam.DoFn):
         if task.split is not None:
             yield from self._read_split(task.kind, task.split)
         elif task.previous is not None:
-            yield from self._read_previous(*task.previous)
+            yield from self._read_previous(PreviousFile(*task.previous))
         else:  # every shard has a file, whether or not it has pages
             yield beam.pvalue.TaggedOutput(ReadInputs.METADATA, [])
             for shard in range(self._layout.num_shards):
                 yield shard, pa.RecordBatch.from_pylist([], schemas.HOSTS)
 
-    def _read_previous(self, folder: str, path: str) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def _read_previous(self, file: PreviousFile) -> Iterator[tuple[int, pa.RecordBatch]]:
         if self._keeps_layout:
-            whole = shard_of_file(path)
-            reference = {"folder": [folder], "path": [path]}
-            yield whole, pa.RecordBatch.from_pydict(reference, schemas.PREVIOUS_FILE)
+            reference = pa.RecordBatch.from_pylist([file._asdict()], schemas.PREVIOUS_FILE)
+            yield shard_of_file(file.path), reference
             return
-        for batch in read_previous_file((folder, path)):
+        for batch in read_previous_file(file):
             for shard, part in self._buffer.add(batch):
                 yield shard, packed(part)
 
@@ -151,7 +150,7 @@ def all_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         if schemas.kind_of(batch) == "previous_file":
             for row in batch.to_pylist():
-                yield from read_previous_file((row["folder"], row["path"]))
+                yield from read_previous_file(PreviousFile(**row))
         else:
             yield unpacked(batch)
 

@@ -217,7 +217,9 @@ SLOTS_SIBLINGS = _schema(
 )
 
 # A file of the previous night that holds just the rows of one shard: the shard reads it where it needs it.
-PREVIOUS_FILE = _schema("previous_file", [("folder", pa.string()), ("path", pa.string())])
+PREVIOUS_FILE = _schema(
+    "previous_file", [("folder", pa.string()), ("path", pa.string()), ("sha256", pa.string())]
+)
 
 # Between the stages of one night, one batch each in a ShardTables. Metadata columns follow PAGES_TABLE's as
 # "meta.<name>". Shards that need them have more: "volatile_weight" (see policies.volatile), "age_factor" and

@@ -10,6 +10,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import uuid
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -23,6 +24,8 @@ from apache_beam.io.filesystems import FileSystems
 
 SUFFIX = {"parquet": ".parquet", "avro": ".avro", "jsonl": ".jsonl"}
 _BATCH_ROWS = 100_000
+SEAL = "sha256"
+_SEALED = re.compile(rb',\n "sha256": "([0-9a-f]{64})"\n}\n\Z')
 
 
 @dataclass(frozen=True)
@@ -187,10 +190,16 @@ def write_shard(
     return write_file(folder, name, lambda target: writer(batch, target), batch.num_rows)
 
 
-def write_json(folder: str, name: str, value: Any) -> FileInfo:
-    """Write a JSON document, keys in the order given; NaN and infinities become null."""
-    text = json.dumps(_plain(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    return write_file(folder, name, text.encode(), 1)
+def write_json(folder: str, name: str, value: Any, sealed: bool = False) -> FileInfo:
+    """Write a JSON document, keys in the order given; NaN and infinities become null.
+
+    One that is sealed has the SHA-256 of all before it as its last value, which `read_json` checks.
+    """
+    text = json.dumps(_plain(value), indent=1, ensure_ascii=False, allow_nan=False)
+    if sealed:
+        body = text.removesuffix("\n}")
+        text = f'{body},\n "{SEAL}": "{hashlib.sha256(body.encode()).hexdigest()}"\n}}'
+    return write_file(folder, name, (text + "\n").encode(), 1)
 
 
 def _plain(value: Any) -> Any:
@@ -206,8 +215,17 @@ def _plain(value: Any) -> Any:
 
 
 def read_json(path: str) -> Any:
-    """The JSON document at `path`, or None where there is none."""
+    """The JSON document at `path`, or None where there is none. ValueError where it is damaged."""
     if not FileSystems.exists(path):
         return None
     with FileSystems.open(path) as source:
-        return json.loads(source.read())
+        data = source.read()
+    try:
+        value = json.loads(data)
+    except RecursionError:
+        raise ValueError("brackets within brackets without end") from None
+    # One that somebody has rewritten is laid out otherwise, and no longer sealed.
+    found = _SEALED.search(data)
+    if found and hashlib.sha256(data[: found.start()]).hexdigest().encode() != found[1]:
+        raise ValueError(f"its {SEAL} is not that of its text (who has edited it removes that line)")
+    return value

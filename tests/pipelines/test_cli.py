@@ -285,19 +285,6 @@ def test_a_group_column_that_the_catalogue_does_not_have(tmp_path):
     assert "sectoin" in said and "section" in said and "--group_columns" in said
 
 
-def test_a_failed_night_takes_the_old_manifest_with_it(tmp_path):
-    """Once the folder is written to, the old night is no longer committed; not before."""
-    log = write_rows(tmp_path / "log.csv", crawls("https://a.test/", "AB"))
-    night = nightly(tmp_path, observations=log)
-    before = night.digests()
-    bad = write_rows(tmp_path / "bad.csv", [{"url": "https://a.test/"}])
-    assert nightly(tmp_path, observations=bad).code == 2
-    assert night.committed and night.digests() == before
-    floors = [{"url": "https://a.test/", "min_rate_per_day": 1000}]
-    assert nightly(tmp_path, observations=log, pages=floors).code == 2
-    assert not night.committed
-
-
 def test_the_summary_says_what_a_person_wants_to_know(tmp_path):
     rows = [r for i in range(30) for r in crawls(f"https://h{i % 3}.test/{i}", "AABBC", 20)]
     rows += [{"url": "nonsense", "fetched_at": at(3), "status": 200, "digest": "A"}]

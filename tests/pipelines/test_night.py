@@ -437,7 +437,7 @@ def test_a_damaged_store_names_the_file_and_the_remedy(store, job):
     ledger = (folder / "files.json").read_text()
     (folder / "files.json").write_text(ledger[:50])
     damaged = store.run(midnight(2))
-    assert damaged.code == cli.EXIT_FAILED and "files.json: damaged" in damaged.complaints
+    assert damaged.code == cli.EXIT_USAGE and "files.json: damaged" in damaged.complaints
     assert "Restore it, or delete it" in damaged.complaints
     (folder / "files.json").unlink()
     assert store.run(midnight(2)).code == 0
@@ -445,14 +445,14 @@ def test_a_damaged_store_names_the_file_and_the_remedy(store, job):
     manifest = store.root / "nights" / N2 / "manifest.json"
     manifest.write_text("{")
     broken = store.run(midnight(3))
-    assert broken.code == cli.EXIT_FAILED and str(manifest) in broken.complaints
+    assert broken.code == cli.EXIT_USAGE and str(manifest) in broken.complaints
 
 
 def test_the_help_lists_every_exit_code():
     code, out, _ = command("night", "--help")
     assert code == 0
     said = " ".join(out.split())
-    for number in range(7):
+    for number in range(8):
         assert re.search(rf"[:;] {number} \w|and {number}", said) or f"{number}, " in said, number
     assert "--output " not in said and "--state " not in said and "--output_format" in said
 

@@ -53,7 +53,7 @@ def _stored(stored: Stored, name: str) -> dict[str, str]:
     folder = stored.root / "nights" / name
     files = {p.relative_to(folder).as_posix(): p.read_bytes().hex() for p in folder.rglob("*") if p.is_file()}
     manifest = json.loads((folder / "manifest.json").read_text())
-    del files["manifest.json"], manifest["options"]["state"]
+    del files["manifest.json"], manifest["options"]["state"], manifest["sha256"]
     return {**files, "manifest.json": json.dumps(manifest), "latest.json": json.dumps(stored.latest())}
 
 

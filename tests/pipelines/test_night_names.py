@@ -126,7 +126,7 @@ def test_a_date_that_there_is_not(store, job):
     assert f"WARNING: {odd} is ignored: there is no such date" in done.complaints
     assert store.current() == N2 and _files(odd) == before
     shown = store.run(None, "--status")
-    assert shown.code == 0 and f"WARNING: {odd} is ignored" in shown.printed
+    assert shown.code == 7 and f"WARNING: {odd} is ignored" in shown.printed
     assert not any(line.startswith(odd.name) for line in shown.printed.splitlines())
 
 
@@ -141,7 +141,7 @@ def test_a_night_under_a_wrong_instant_is_not_believed(store, job):
     assert store.current() == N2 and _files(wrong) == before
     # Nobody knows whether the copy is the only one.
     refused = store.run(midnight(3))
-    assert refused.code == 1 and f"{wrong}: its manifest is of 2026-06-02" in refused.complaints
+    assert refused.code == 2 and f"{wrong}: its manifest is of 2026-06-02" in refused.complaints
     assert _files(wrong) == before and len(job.calls) == 2
     shutil.rmtree(wrong)
     assert store.run(midnight(3)).code == 0 and store.current() == N3
@@ -153,7 +153,7 @@ def test_a_file_in_the_place_of_a_folder(where, store, job):
     place.parent.mkdir(parents=True)
     place.write_text("x")
     done = store.run(midnight(2))
-    assert done.code == 1 and f"{place} is a file, and the place of a folder" in done.complaints
+    assert done.code == 2 and f"{place} is a file, and the place of a folder" in done.complaints
     assert "Traceback" not in done.complaints and place.read_text() == "x"
     if where != "nights":
         other = store.run(midnight(3))
@@ -283,7 +283,7 @@ def test_a_damaged_list_of_files(row, store, job):
         rows[:] = [list((dict(zip(found["columns"], old, strict=True)) | row).values()) for old in rows]
     path.write_text(json.dumps(found))
     done = store.run(midnight(2))
-    assert done.code == 1 and f"recrawl: {path}: damaged: " in done.complaints
+    assert done.code == 2 and f"recrawl: {path}: damaged: " in done.complaints
     path.unlink()
     assert store.run(midnight(2)).code == 0
 
@@ -294,4 +294,4 @@ def test_a_list_of_files_of_another_kind(text, store, job):
     path = store.root / "nights" / N1 / "files.json"
     path.write_text(text)
     done = store.run(midnight(2))
-    assert done.code == 1 and f"recrawl: {path}: damaged: " in done.complaints
+    assert done.code == 2 and f"recrawl: {path}: damaged: " in done.complaints

@@ -83,6 +83,7 @@ EXAMPLES: dict[str, tuple[list[str], list[str]]] = {
     "siblings": (["auto", "on", "off"], ["true", "On"]),
     "max_rejected_fraction": (["0.01", "0", "1", "1.0"], ["1 %", "1.5", "2", "-0.1"]),
     "allow_shrink": (["true", "false"], ["yes", "1"]),
+    "overwrite": (["true", "false"], ["yes", "1"]),
     "num_shards": (["1", "16", "99999"], ["0", "16.0", "100000"]),
     "split_hosts_above": (["0", "100000"], ["-1", "1e5", ""]),
     "rows_per_batch": (["262144"], ["0", "1e6"]),
