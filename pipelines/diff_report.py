@@ -427,7 +427,11 @@ def _one_host_text(out: _Text, row: dict[str, Any]) -> None:
         out.row("", f"  one more crawl a day here is worth {_arrow(worth)}")
 
 
-_FLAGS = {"volatile": "yes, new at every visit", "soft_404": "yes, like many of its host"}
+_FLAGS = {
+    "volatile": "yes, new at every visit",
+    "soft_404": "yes, like many of its host",
+    "alternating": "yes, back and forth between contents",
+}
 
 
 def _page_text(out: _Text, document: dict[str, Any]) -> None:
@@ -436,7 +440,7 @@ def _page_text(out: _Text, document: dict[str, Any]) -> None:
     out.row("main cause", _main_cause(document))
     out.lines.append("")
     for name, pair in found["columns"].items():
-        rarely = name in ("host_price", "volatile", "soft_404") or name.startswith("signal")
+        rarely = name in ("host_price", *_FLAGS) or name.startswith("signal")
         if not rarely or any(pair):
             shown = [_short(v) if isinstance(v, float) else v for v in pair]
             if name in _FLAGS:

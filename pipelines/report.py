@@ -381,6 +381,11 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
             f", {_n(counters['pages_soft_404'])} alike on their hosts (soft_404)"
             if counters.get("pages_soft_404")
             else ""
+        )
+        + (
+            f", {_n(counters['pages_alternating'])} back and forth between contents (alternating)"
+            if counters.get("pages_alternating")
+            else ""
         ),
     )
     row("observations", _observations(counters) + _newest(manifest.get("newest_log_day"), options))

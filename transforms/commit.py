@@ -16,6 +16,7 @@ from policies.search import SearchResult
 from transforms.asked_hosts import asked_warnings, lost_warnings, unknown_pages
 from transforms.catalogue import DAY_US
 from transforms.dividing import Quotas
+from transforms.evidence_warnings import evidence_warnings
 from transforms.judging import account, drift_warnings, tracked
 from transforms.learning import Learned
 from transforms.log_ages import age_warnings, newest_day
@@ -199,6 +200,7 @@ def warnings_of(counters: dict[str, int], guards: Guards, damaged: Sequence[str]
             f"{blind:,} of {fetched:,} fetches cannot show a change: give the crawl log a digest, changed, "
             "last_modified or not_modified"
         )
+    found += evidence_warnings(counters, fetched)
     if text := damaged_files(counters, damaged):
         found.append(text)
     for kind in KINDS:

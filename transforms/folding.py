@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from policies import history, page_state, request_history, volatile
+from policies.alternating import set_aside
 from policies.calibration import Judge
 from policies.interval_sums import Intervals
 from policies.page_state import NO_TIME, Forgetting, PageState
@@ -394,6 +395,7 @@ class ShardFold:
             settings.forgetting.half_life_days,
             settings.as_of_us,
         )
+        evidence, back_and_forth = set_aside(self._history, evidence)
         clock = settings.clock
         clicks, impressions = request_history.weighted_counts(
             self._requests, clock.as_of_day, clock.half_life_days, schemas.COUNT_UNIT
@@ -439,6 +441,8 @@ class ShardFold:
         )
         if (volatile_weight >= 0.0).any():
             columns["volatile_weight"] = pa.array(volatile_weight)
+        if back_and_forth.any():
+            columns["alternating"] = pa.array(back_and_forth)
         columns |= soft_404_columns(pages, self._history, settings.lower_soft_404)
         names = [*schemas.PAGES_TABLE.names, *(n for n in columns if n not in schemas.PAGES_TABLE.names)]
         bins = pa.RecordBatch.from_arrays(

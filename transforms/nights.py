@@ -309,12 +309,14 @@ DETAILS = pa.schema(
         *_some(
             schemas.PAGES_OUT,
             "request_rate_per_day impression_rate_per_day last_crawl_at expected_freshness "
-            "signal_rate_per_day signals_since_crawl volatile soft_404",
+            "signal_rate_per_day signals_since_crawl volatile soft_404 alternating",
         ),
     ]
 )
 """With those that are shown of one page, or stand in where the weight is missing."""
-MAY_LACK = frozenset(n for n in DETAILS.names if n.startswith("signal") or n in ("volatile", "soft_404"))
+MAY_LACK = frozenset(
+    n for n in DETAILS.names if n.startswith("signal") or n in ("volatile", "soft_404", "alternating")
+)
 """Columns that older nights have not: what lacks them follows no signals, and flags no page."""
 SCHEDULE = _some(schemas.SCHEDULE, "url host reason")
 

@@ -33,7 +33,7 @@ from transforms.trust_report import TrustSums, hosts_batch, trust_sums
 
 MAX_NAMED_HOSTS = 20
 RETRY_NEW_DAYS = 7
-FLAGS = ("volatile", "soft_404")
+FLAGS = ("volatile", "soft_404", "alternating")
 SHIFT_OF_ALL = 10.0
 """What signals of all hosts together may take beyond what they lately did, in units of what one host may."""
 

@@ -224,8 +224,9 @@ PREVIOUS_FILE = _schema(
 # Between the stages of one night, one batch each in a ShardTables. Metadata columns follow PAGES_TABLE's as
 # "meta.<name>". Shards that need them have more: "volatile_weight" (see policies.volatile), "age_factor" and
 # "since_factor" (see transforms.siblings), "weight_share" (see transforms.soft_404), all float64, and
-# "soft_404", bool. All have "calm_days", float64: from the last change found to the last observation, see
-# policies.recalibration. `bins` has the undated changes of all pages, `n_bins` rows a page.
+# "soft_404" and "alternating" (see policies.alternating), bool. All have "calm_days", float64: from the last
+# change found to the last observation, see policies.recalibration. `bins` has the undated changes of all
+# pages, `n_bins` rows a page.
 PAGES_TABLE = _schema(
     "pages_table",
     [
@@ -332,6 +333,7 @@ PAGES_OUT = _schema(
         ("boundary", pa.bool_()),
         ("volatile", pa.bool_()),
         ("soft_404", pa.bool_()),
+        ("alternating", pa.bool_()),
         ("weight", pa.float64()),
         ("signal_rate_per_day", pa.float64()),
         ("signal_precision", pa.float64()),
