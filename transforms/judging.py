@@ -314,10 +314,13 @@ def drift_warnings(judged: dict[str, Any]) -> list[str]:
     factor = f"{'at least ' if bad['rate_factor'] >= max(FACTORS) else ''}{bad['rate_factor']:.2f}"
     hosts = [h for h in judged["hosts"] if (h["changes_found"] > h["changes_predicted"]) == more]
     where = f", most on {hosts[0]['host']}" if hosts else ""
+    # Where pages appear and age, as news do, this is how they are, and nobody's fault: so that comes first.
     look = (
-        "digests may take in what differs at every visit; if not, lower --half_life_changes"
+        "new pages change more at first; if there are few, see whether digests take in what differs at every "
+        "visit; else lower --half_life_changes"
         if more
-        else "the crawler may be blocked or served from a cache; if not, set --half_life_days"
+        else "new pages change less as they age; if there are few, see whether the crawler is blocked or "
+        "served from a cache; else set --half_life_days"
     )
     return [
         f"drift: {found:,} changes found {when}, {predicted:,.0f} predicted: pages change {factor} times as "
