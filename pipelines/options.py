@@ -21,6 +21,8 @@ from transforms.times import END_US, FIRST_US
 LOCAL_RUNNERS = ("", "directrunner", "fnapirunner")
 OUTPUT_FORMATS = ("parquet", "avro", "jsonl")
 WEIGHTS = ("auto", "clicks", "impressions", "importance", "equal")
+# A crawl in 2,700 years; far below it numbers are too small for sums.
+LEAST_BUDGET = 1e-6
 DAY_MICROSECONDS = 86_400_000_000
 PATTERN_CHARACTERS = "*?["
 
@@ -142,7 +144,7 @@ class NightlyOptions(PipelineOptions):
         )
         plan.add_argument(
             "--host_min_gap_seconds",
-            help="seconds between two crawls of one host, where --hosts has none (default: 0)",
+            help="least seconds between two crawls of one host; --hosts may only make it longer (default: 0)",
         )
         learn = parser.add_argument_group("learning")
         learn.add_argument(
@@ -322,7 +324,12 @@ class Settings:
         self.sequencer = check.choice("sequencer", SEQUENCERS)
         self.weight_by = check.choice("weight_by", WEIGHTS)
         self.budget_per_day: float = check.number("budget", 0.0, 1e15, "crawls per day")
-        self.horizon_hours: float = check.number("horizon_hours", 0.0, 8784.0, "hours", open_low=True)
+        if 0.0 < (self.budget_per_day or 0.0) < LEAST_BUDGET:
+            check.problems.append(
+                f"--budget={values['budget']}: expected 0, or a number from {LEAST_BUDGET:g} to 1e+15 "
+                "(crawls per day)"
+            )
+        self.horizon_hours: float = check.number("horizon_hours", 0.001, 8784.0, "hours")
         self.host_max_per_day: float | None = check.number(
             "host_max_per_day", 0.0, 1e15, "crawls per day and host", none=True
         )

@@ -26,7 +26,8 @@ META = "meta."
 class HostDefaults:
     """Limits of hosts that the host list does not name, and the horizon they are turned into slots for.
 
-    `groups` tells whether hosts may share limits.
+    `min_gap_seconds` is the least of all hosts: the list may only make it longer. `groups` tells whether
+    hosts may share limits.
     """
 
     max_per_day: float | None
@@ -135,9 +136,10 @@ def join_hosts(
 ) -> pa.RecordBatch:
     """The shard's `schemas.HOSTS_TABLE`; where hosts are in groups also "unit_hash", the keys of these.
 
-    Where a host is listed twice the tighter limit counts. A limit below one crawl per horizon becomes one
-    slot with a gap of its interval. Slots of an earlier night from `as_of_us` on are not kept, tonight's take
-    their place: of such a host is only known that it had no slot less than a gap before its last one.
+    Where a host is listed twice the tighter limit counts; no gap is shorter than the one of all hosts. A
+    limit below one crawl per horizon becomes one slot with a gap of its interval. Slots of an earlier night
+    from `as_of_us` on are not kept, tonight's take their place: of such a host is only known that it had no
+    slot less than a gap before its last one.
     """
     first = pages.host_start[:-1]
     host_hash = pages.host_hash[first]
@@ -156,6 +158,8 @@ def join_hosts(
             tightest = np.full(h, np.nan)
             combine.at(tightest, at[use], given[use])
             np.copyto(target, tightest, where=~np.isnan(tightest))
+        # A file of another's, such as a robots.txt, must not make a crawler less polite than its owner wants.
+        gap_seconds = np.maximum(gap_seconds, defaults.min_gap_seconds)
     groups = None if limits is None else groups_of(pages.host.take(pa.array(first)), limits)
     if groups is not None:
         if not defaults.groups:
@@ -164,7 +168,7 @@ def join_hosts(
         most = np.inf if defaults.max_per_day is None else defaults.max_per_day
         shared = np.where(np.isnan(groups.max_per_day), most, groups.max_per_day)
         max_per_day = np.where(mine, shared, max_per_day)
-        shared = np.where(np.isnan(groups.gap_seconds), defaults.min_gap_seconds, groups.gap_seconds)
+        shared = np.fmax(groups.gap_seconds, defaults.min_gap_seconds)
         gap_seconds = np.where(mine, shared, gap_seconds)
     gap_us = np.rint(np.minimum(gap_seconds * 1e6, _LONGEST_GAP_US)).astype(np.int64)
     with np.errstate(divide="ignore"):

@@ -21,6 +21,8 @@ from transforms.sharding import Layout
 from transforms.solving import tables_to_block
 from transforms.state import microseconds
 
+# No page is worth more crawls than one a second: whoever asks for them has mistyped the budget.
+_LEAST_GAP_US = 1_000_000
 MAX_SLOTS_PER_SHARD = 100_000_000  # about 100 bytes each while they are filled
 
 
@@ -113,18 +115,27 @@ class GiantPart:
 
 @dataclass(frozen=True)
 class ShardTotal:
-    """Crawls per day of the pages of a shard, those of its limited giant hosts apart."""
+    """Crawls per day of the pages of a shard, those of its limited giant hosts apart; `n_pages` are all."""
 
     shard: int
     rate_per_day: float
     giants: tuple[GiantPart, ...] = ()
+    n_pages: int | None = None
 
 
 def divide_slots(totals: Iterable[ShardTotal], night: Night, carry: Carry) -> Quotas:
-    """Share the night's slots out to shards and giant hosts, in proportion to their rates."""
+    """Share the night's slots out to shards and giant hosts, in proportion to their rates.
+
+    Raises
+    ------
+    InfeasibleError
+        Where pages get more than a slot a second each, or a shard more than fit into memory.
+    """
     rate = np.zeros(night.num_shards)
     parts: dict[int, dict[int, GiantPart]] = {}
+    n_pages: float = 0
     for total in totals:
+        n_pages += math.inf if total.n_pages is None else total.n_pages
         rate[total.shard] = total.rate_per_day
         for part in total.giants:
             parts.setdefault(part.host_hash, {})[total.shard] = part
@@ -132,6 +143,12 @@ def divide_slots(totals: Iterable[ShardTotal], night: Night, carry: Carry) -> Qu
     host_rate = [math.fsum(p.rate_per_day for p in parts[h].values()) for h in hosts]
     horizon_hours = night.horizon_us / DAY_US * 24
     slots, carried = quotas.total_slots(float(rate.sum()) + math.fsum(host_rate), horizon_hours, carry.total)
+    most = n_pages * night.horizon_us / _LEAST_GAP_US
+    if slots > max(most, 1):
+        raise InfeasibleError(
+            f"--budget={night.budget_per_day:g} gives {slots:,} slots to {n_pages:,} pages: more than one a "
+            f"second for each. Lower it to at most {most * DAY_US / night.horizon_us:,.0f} crawls a day"
+        )
     old = np.asarray(carry.shards) if len(carry.shards) == night.num_shards else np.zeros(night.num_shards)
     owed_to_host = [carry.giants.get(h, (0.0,))[0] for h in hosts]
     given, left = quotas.shard_quotas(
@@ -234,7 +251,7 @@ def shard_total(
         last_us = int(microseconds(hosts.column("last_slot_at")).max())
         rate = float(rate_per_day[pages].sum())
         parts.append(GiantPart(unit, rate, n_pages, n_new, most, gap_us, last_us))
-    return ShardTotal(shard, float(rate_per_day[rest].sum()), tuple(parts))
+    return ShardTotal(shard, float(rate_per_day[rest].sum()), tuple(parts), len(rate_per_day))
 
 
 class _ShardTotal(beam.DoFn):
@@ -245,7 +262,8 @@ class _ShardTotal(beam.DoFn):
         block, objective = tables_to_block(tables), objectives.get(self._night.objective)
         hosts = tables.tables.get("hosts")
         if hosts is None or not (self._night.layout.parts or "unit_hash" in hosts.schema.names):
-            yield ShardTotal(tables.shard, search.shard_total_per_day(block, objective, result))
+            rate_per_day = search.shard_total_per_day(block, objective, result)
+            yield ShardTotal(tables.shard, rate_per_day, n_pages=len(block))
             return
         rate = search.allocate(block, objective, result).crawl_rate_per_day
         yield shard_total(hosts, rate, tables.shard, self._night.layout)

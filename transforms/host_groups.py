@@ -12,6 +12,7 @@ from policies.typing_ import FloatArray, UIntArray
 from transforms import columns
 from transforms.hashing import stable_hash
 from transforms.inputs import InputError
+from transforms.urls import canonical_host
 
 ANY = "*."
 """How a row of `--hosts` begins that stands for a domain and all of its subdomains."""
@@ -20,6 +21,14 @@ ANY = "*."
 def group_hash(name: str) -> int:
     """Key of a group: never that of a host of the same name."""
     return stable_hash(f"group\0{name}") or 1
+
+
+def listed_host(text: str) -> str | None:
+    """The host that a row of `--hosts` names, or `*.` and a domain; None where it names none."""
+    scheme, _, name = text.strip().rpartition("://")
+    start = ANY if name.startswith(ANY) else ""
+    host = canonical_host(f"{scheme or 'http'}://{name.removeprefix(start)}")
+    return host and start + host
 
 
 def group_names(host: pa.Array, given: pa.Array | None) -> pa.Array:

@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from policies.lastmods import BAD
 from transforms import columns, schemas, times
 from transforms.digests import digest_columns
-from transforms.host_groups import group_names
+from transforms.host_groups import group_names, listed_host
 from transforms.inputs import InputError
 from transforms.joining import page_urls
 from transforms.kinds import CHANGES as CHANGES
 from transforms.kinds import KINDS as KINDS
 from transforms.kinds import Kind as Kind
 from transforms.lastmods import parse_lastmods
-from transforms.urls import REASONS, HostTable, canonical_host, locate, stable_hash
+from transforms.urls import REASONS, HostTable, locate, stable_hash
 from transforms.zones import LocalClock
 
 HASHES = [pa.field("url_hash", pa.uint64()), pa.field("host_hash", pa.uint64())]
@@ -419,7 +419,7 @@ def _pages(block: _Block, table: HostTable | None) -> Made:
 
 def _hosts(block: _Block, table: HostTable | None) -> Made:
     names = columns.clean(block.raw.column("host"))[0].to_pylist()
-    hosts = [canonical_host(n.strip() if "://" in n else f"http://{n.strip()}") if n else None for n in names]
+    hosts = [listed_host(n) if n else None for n in names]
     block.reject(np.array([h is None for h in hosts], np.bool_), "host", "host")
     made = {"host": pa.array(hosts, pa.string())}
     for name in ("max_per_day", "min_gap_seconds"):

@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from policies.errors import InfeasibleError
 from tests.pipelines.jobs import at, crawls, nightly, seen, write_rows
+from transforms.dividing import Carry, ShardTotal, divide_slots
+from transforms.dividing import Night as Division
+from transforms.sharding import Layout
 
 LOG = [r for i in range(4) for r in crawls(f"https://h{i}.test/", "AABBC", 20)]
 LIMITS = b"host,max_per_day\n" + b"".join(b"h%d.test,1\n" % i for i in range(2000))
@@ -211,8 +215,24 @@ def test_an_array_on_one_line_is_as_many_records(tmp_path):
     assert night.counters["observations_rejected_bad_json"] == 1
 
 
-def test_a_budget_beyond_memory_is_refused(tmp_path):
+@pytest.mark.parametrize("budget", [1e12, 1e8])
+def test_a_budget_beyond_sense_is_refused(budget, tmp_path):
     """Three pages without limits shared a million million slots: a traceback, or memory gone."""
-    night = nightly(tmp_path, observations=LOG, budget=1e12)
+    night = nightly(tmp_path, observations=LOG, budget=budget)
     assert night.code == 2 and not night.committed
-    assert "slots in one shard" in night.complaints and "--budget" in night.complaints
+    assert "slots to 4 pages: more than one a second" in night.complaints
+    assert "--budget" in night.complaints and "at most 345,600 crawls a day" in night.complaints
+
+
+def test_slots_beyond_memory_are_refused():
+    night = Division(0, 86_400_000_000, "periodic", Layout(2, {}))
+    with pytest.raises(InfeasibleError, match="slots in one shard, more than 100000000"):
+        divide_slots([ShardTotal(0, 1e9, n_pages=1 << 30), ShardTotal(1, 1.0, n_pages=1)], night, Carry())
+
+
+def test_a_budget_or_a_horizon_too_small_for_sums_is_an_option_error(tmp_path):
+    """Of 1e-300 crawls a day there was a traceback."""
+    night = nightly(tmp_path, observations=LOG, budget=1e-300, horizon_hours=1e-300)
+    assert night.code == 2 and "Traceback" not in night.complaints
+    assert "--budget=1e-300: expected 0, or a number from 1e-06" in night.complaints
+    assert "--horizon_hours=1e-300: expected a number from 0.001" in night.complaints

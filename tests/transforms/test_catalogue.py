@@ -106,6 +106,14 @@ def test_of_two_limits_the_tighter_counts():
         assert (host["max_slots"], host["gap_us"]) == (5, 30_000_000)
 
 
+def test_no_row_makes_a_gap_shorter_than_that_of_all_hosts():
+    """A robots.txt with a Crawl-delay of 0 is another's: its owner wants the crawler polite."""
+    for given, gap_us in ((0.0, 10_000_000), (3.0, 10_000_000), (None, 10_000_000), (30.0, 30_000_000)):
+        hosts = _hosts([("a.test", 1e9, given)], _pages(), gap=10.0)
+        assert hosts["a.test"]["gap_us"] == gap_us and hosts["b.test"]["gap_us"] == 10_000_000
+        assert hosts["a.test"]["max_slots"] == DAY_US // gap_us
+
+
 def test_last_time_of_a_host_is_its_last_attempt_or_slot():
     pages = _pages(["https://a.test/1", "https://a.test/2"])
     slots = pa.table(
