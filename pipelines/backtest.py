@@ -279,7 +279,7 @@ def _rounded(value: float) -> float:
 def least_budget(replayed: Replayed, warm_up: float) -> float:
     """The budget, crawls per page and day, that is one crawl in the scored nights."""
     world = replayed.world
-    return 1.0 / float(world.history.held_days(scored_from(world, warm_up), world.end_us).sum())
+    return 1.0 / world.history.paid_days(scored_from(world, warm_up), world.end_us)
 
 
 def scorings_of(settings: Settings, replayed: Replayed) -> list[Any]:
@@ -338,11 +338,12 @@ class _Fits:
                     f"{name}: 0 for all pages of the scored nights, so nobody would notice how fresh they "
                     "are: give --weights=equal"
                 )
+        paid = world.history.paid_days(scored_from(world, settings.warm_up), world.end_us)
         for budget in settings.budgets:
-            if budget * held.sum() < 1:
+            if budget * paid < 1:
                 raise ReplayError(
                     f"--budgets={budget:g}: less than one crawl in the scored nights; give at least "
-                    f"{ROOM / held.sum():.2g}"
+                    f"{ROOM / paid:.2g}"
                 )
         _against(settings, replayed)
 

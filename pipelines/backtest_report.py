@@ -26,7 +26,7 @@ LINE = 100
 MIN_BLOCKS = 4
 TESTED_BLOCKS = 6  # with fewer, the least p of a signed-rank test is 0.06
 SURE = 2.0  # standard errors
-OFF_BUDGET = 0.01
+OFF_BUDGET = 0.005
 ALIKE = 5e-5  # freshness that two digits of a percentage do not tell apart
 FEW_CHANGES = 50
 WIDE = 8.0  # budgets that differ more get a logarithmic axis
@@ -324,9 +324,8 @@ def _off_budget(cells: Sequence[Cell]) -> list[str]:
         return []
     text = (
         "(spends X %): of the budget so much went to crawls in the scored nights; what a policy spends less, "
-        "or more, is not set off. A plan of a night knows the pages of that night, and the budget counts a "
-        "page from its first minute: where many pages appear in few days, less is spent. Rules may have no "
-        "scale at which they spend all, and sitemaps too little reason to crawl."
+        "or more, is not set off. Rules may have no scale at which they spend all, and sitemaps too little "
+        "reason to crawl."
     )
     return [textwrap.fill(text, LINE)]
 

@@ -392,7 +392,7 @@ def score(world: World, trial: Trial, weighting: Weighting, crawls: Crawls, begi
         weighting.repetition,
         len(world),
         number,
-        number / float(held_days.sum()),
+        number / past.paid_days(begin_us, end),
         float(crawls.changed[paid].mean()) if number else 0.0,
         float(fresh.sum() / held.sum()),
         float(metrics.weighted(plain, held_days)),

@@ -181,6 +181,15 @@ class ChangeHistory:
         """Days between two instants in which each page was there, (n,) float64."""
         return np.asarray(np.maximum(until_us - np.maximum(self.first_us, after_us), 0) / US_PER_DAY)
 
+    def paid_days(self, after_us: int, until_us: int) -> float:
+        """Page-days between two instants that a budget per known page and day pays for.
+
+        A page counts from the first night that knows it: a crawler that plans at night cannot spend more.
+        """
+        nights = -((self.start_us - self.first_us) // US_PER_DAY)
+        known = self.start_us + np.maximum(nights, 0) * US_PER_DAY
+        return float(np.maximum(until_us - np.maximum(known, after_us), 0).sum() / US_PER_DAY)
+
     def of_pages(self, kept: BoolArray | IntArray | Sequence[int]) -> ChangeHistory:
         """The same with some pages only, numbered anew in their old order."""
         mask = np.zeros(len(self), np.bool_)

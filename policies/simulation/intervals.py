@@ -1,7 +1,8 @@
 """Crawlers with intervals or rates on a history of changes: rules, fixed rates, sitemaps; at equal budgets.
 
 A crawler sees the contents of its own crawls and nothing else. Every page is crawled once for free; the wait
-after that is shortened by a random phase of each page, so that pages with equal intervals do not keep step.
+after that is shortened by a random phase of each page that is there at the start, so that pages with equal
+intervals do not keep step.
 Free crawls and phases are the same for all policies of a seed (common random numbers).
 
 To compare rules at an equal budget, all intervals of a rule's configuration are multiplied by one scale,
@@ -71,9 +72,19 @@ def free_crawls(history: ChangeHistory, seed: int) -> IntArray:
     return np.maximum(history.first_us, early)
 
 
-def first_phases(n: int, seed: int) -> FloatArray:
-    """Which share of its first wait each page waits, (n,) float64 in [0, 1)."""
+def phases(n: int, seed: int) -> FloatArray:
+    """A number for each page, (n,) float64 in [0, 1)."""
     return np.random.Generator(np.random.Philox(key=[seed, 1])).random(n)
+
+
+def first_phases(history: ChangeHistory, seed: int) -> FloatArray:
+    """Which share of its first wait each page waits, (n,) float64 in [0, 1].
+
+    Pages that are there at the start: any share, since a crawler that has been at work for long finds them in
+    the middle of a wait. Pages that appear later wait all of it: the crawler found them just then, and a
+    shorter wait would be a gain that no rule has.
+    """
+    return np.where(history.first_us <= history.start_us, phases(len(history), seed), 1.0)
 
 
 def gathered(free_us: IntArray, page: list[IntArray], at_us: list[IntArray], end_us: int) -> CrawlTimes:
@@ -324,7 +335,7 @@ def at_budget(
         The crawls of a scale; the second argument is the number of crawls after which it may stop.
     history : ChangeHistory
     crawls_per_page_day : float, positive
-        Budget, per known page and day of the scored part.
+        Budget, per known page and day of the scored part, see `ChangeHistory.paid_days`.
     score_from_us : int
         From `scored_from`.
     tolerance : float
@@ -343,13 +354,13 @@ def at_budget(
     ValueError
         For a budget that is not positive, or less than one crawl.
     """
-    budget = crawls_per_page_day * float(history.held_days(score_from_us, history.end_us).sum())
+    budget = crawls_per_page_day * history.paid_days(score_from_us, history.end_us)
     if not budget >= 1:
         raise ValueError(
             f"{crawls_per_page_day} crawls per page and day are {budget:.3g} crawls in the scored part: "
             "raise the budget"
         )
-    whole = crawls_per_page_day * float(history.held_days(history.start_us, history.end_us).sum())
+    whole = crawls_per_page_day * history.paid_days(history.start_us, history.end_us)
     most = int(20 * whole) + 20 * len(history)
     best: Scaled | None = None
     low, high = None, None  # too many crawls at `low`, too few at `high`
@@ -386,7 +397,7 @@ def rule_at_budget(
     dated: bool = False,
 ) -> Scaled:
     """A rule with its intervals scaled to a budget; see `follow_rule` and `at_budget`."""
-    free_us, phase = free_crawls(history, seed), first_phases(len(history), seed)
+    free_us, phase = free_crawls(history, seed), first_phases(history, seed)
 
     def run(scale: float, most: int) -> CrawlTimes:
         return follow_rule(history, rule, scale, free_us, phase, dated, most)
@@ -404,7 +415,7 @@ def sitemap_at_budget(
     shortest_us: int = US_PER_DAY // 24,
 ) -> Scaled:
     """A crawler by sitemaps with the time between its runs scaled to a budget, down to `shortest_us`."""
-    free_us, phase = free_crawls(history, seed), first_phases(len(history), seed)
+    free_us, phase = free_crawls(history, seed), phases(len(history), seed)
     smallest = shortest_us / rule.run_every_us
 
     def run(scale: float, most: int) -> CrawlTimes:
@@ -423,14 +434,14 @@ def rates_at_budget(
     seed: int = 0,
 ) -> Scaled:
     """Fixed rates scaled to a budget; equal ones are the uniform policy."""
-    free_us, phase = free_crawls(history, seed), first_phases(len(history), seed)
+    free_us, phase = free_crawls(history, seed), first_phases(history, seed)
 
     def run(scale: float, most: int) -> CrawlTimes:
         return follow_rates(history, rate_per_day / scale, free_us, phase)
 
     held = history.held_days(score_from_us, history.end_us)
     paid = float(rate_per_day[-1] @ held if rate_per_day.ndim == 2 else rate_per_day @ held)
-    guess = paid / max(crawls_per_page_day * float(held.sum()), 1e-300)
+    guess = paid / max(crawls_per_page_day * history.paid_days(score_from_us, history.end_us), 1e-300)
     return at_budget(run, history, crawls_per_page_day, score_from_us, start=guess or 1.0)
 
 

@@ -127,7 +127,7 @@ def run_nights(
     w = np.ones(n) if weight is None else weight
     g = np.zeros(n, np.int64) if group is None else group
     free_us = free_crawls(history, seed)
-    pace = Pace(free_us, first_phases(n, seed))
+    pace = Pace(free_us, first_phases(history, seed))
     pages: list[IntArray] = []
     times: list[IntArray] = []
     for as_of_us in history.nights().tolist():

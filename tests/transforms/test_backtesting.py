@@ -80,6 +80,15 @@ def test_every_policy_spends_its_budget(world: World, name: str) -> None:
     assert len(found.fresh) == 24
 
 
+@pytest.mark.parametrize("name", ["recrawl", "uniform", "lambdacrawl", *RULES])
+def test_where_pages_appear_all_policies_spend_the_same(name: str) -> None:
+    """Five new pages a day beside a hundred old ones: who plans at night cannot pay for pages of that day."""
+    appears = np.concatenate([np.full(100, -1.0), np.arange(200) / 5.0 + 0.3])
+    growing = poisson_world(np.full(300, 0.3), 40, appears_day=appears)
+    found = play(growing, Trial(name, 0.3, EQUAL))[0]
+    assert found.spent == pytest.approx(0.3, rel=0.005)
+
+
 def test_hopeless_pages_are_left_alone_by_who_knows(world: World) -> None:
     fresh = {
         name: play(world, Trial(name, 0.3, EQUAL))[0].accuracy

@@ -71,7 +71,7 @@ def by_hand(
 @pytest.mark.parametrize("scale", [0.2, 1.0])
 def test_pages_in_lock_step_are_as_one_by_one(rule: Rule, scale: float) -> None:
     history = world()
-    free, phase = intervals.free_crawls(history, 3), intervals.first_phases(len(history), 3)
+    free, phase = intervals.free_crawls(history, 3), intervals.first_phases(history, 3)
     crawls = intervals.follow_rule(history, rule, scale, free, phase)
     for page in range(0, len(history), 9):
         mine = crawls.at_us[crawls.page == page]
@@ -82,9 +82,35 @@ def test_pages_in_lock_step_are_as_one_by_one(rule: Rule, scale: float) -> None:
     assert crawls.free.sum() == len(history)
 
 
+def test_pages_that_appear_wait_the_whole_of_their_first_wait() -> None:
+    """Only pages that are there at the start are found in the middle of a wait."""
+    history = world()
+    free, phase = intervals.free_crawls(history, 1), intervals.first_phases(history, 1)
+    new = history.first_us > history.start_us
+    assert 0 < new.sum() < len(history)
+    assert (phase[new] == 1.0).all() and (phase[~new] < 1.0).all() and 0.4 < phase[~new].mean() < 0.6
+    rate = np.full(len(history), 0.1)
+    for crawls in (
+        intervals.follow_rule(history, NutchDefault(default_interval_s=864_000), 1.0, free, phase),
+        intervals.follow_rates(history, rate, free, phase),
+    ):
+        second = np.array([crawls.at_us[(crawls.page == i) & ~crawls.free][0] for i in np.flatnonzero(new)])
+        assert np.abs(second - free[new] - 10 * US_PER_DAY).max() < 1_000_000
+
+
+def test_a_budget_pays_for_a_page_from_the_first_night_that_knows_it() -> None:
+    first = START + np.array([-3.0, 0.0, 0.25, 1.0, 4.75, 9.5]) * US_PER_DAY
+    history = ChangeHistory.poisson(
+        START, START + 10 * US_PER_DAY, np.ones(6), rng(2), first.astype(np.int64)
+    )
+    assert history.paid_days(START, history.end_us) == 10 + 10 + 9 + 9 + 5 + 0
+    assert history.paid_days(START + 6 * US_PER_DAY, history.end_us) == 4 * 5
+    assert history.held_days(START, history.end_us).sum() == 10 + 10 + 9.75 + 9 + 5.25 + 0.5
+
+
 def test_a_scale_multiplies_the_configuration() -> None:
     history = world()
-    free, phase = intervals.free_crawls(history, 1), intervals.first_phases(len(history), 1)
+    free, phase = intervals.free_crawls(history, 1), intervals.first_phases(history, 1)
     scaled = intervals.follow_rule(history, Heritrix(), 4.0, free, phase)
     slower = Heritrix(initial_s=4 * 86_400, min_s=4 * 3600, max_s=4 * 2_419_200)
     plain = intervals.follow_rule(history, slower, 1.0, free, phase)
@@ -107,7 +133,7 @@ def test_crawlers_know_nothing_of_the_future(rule: Rule, dated: bool) -> None:
         history.change_us[kept],
         history.change_version[kept],
     )
-    free, phase = intervals.free_crawls(history, 1), intervals.first_phases(len(history), 1)
+    free, phase = intervals.free_crawls(history, 1), intervals.first_phases(history, 1)
     one, two = (intervals.follow_rule(h, rule, 0.3, free, phase, dated) for h in (history, other))
     before = [c.at_us[c.at_us <= cut] for c in (one, two)]
     assert np.array_equal(*before)
@@ -117,7 +143,7 @@ def test_crawlers_know_nothing_of_the_future(rule: Rule, dated: bool) -> None:
 
 def test_crawlers_see_the_contents_of_their_crawls_only() -> None:
     history = world()
-    free, phase = intervals.free_crawls(history, 1), intervals.first_phases(len(history), 1)
+    free, phase = intervals.free_crawls(history, 1), intervals.first_phases(history, 1)
     crawls = intervals.follow_rule(history, Heritrix(), 1.0, free, phase)
     # Two changes back and forth between two crawls of every page leave no trace.
     gap = np.flatnonzero((np.diff(crawls.page) == 0) & (np.diff(crawls.at_us) > 10))[::5]
@@ -177,7 +203,7 @@ def counts(crawls: CrawlTimes, n: int) -> IntArray:
 def test_rates_give_within_one_of_rate_times_time() -> None:
     history, draw = world(), rng(4)
     n, nights = len(history), len(history.nights())
-    free, phase = intervals.free_crawls(history, 2), intervals.first_phases(n, 2)
+    free, phase = intervals.free_crawls(history, 2), intervals.first_phases(history, 2)
     days = (history.end_us - free) / US_PER_DAY
     rate = draw.exponential(0.2, n)
     rate[::7] = 0.0
@@ -262,14 +288,14 @@ def test_free_crawls_are_in_the_day_before_or_when_pages_appear() -> None:
 
 def test_crawls_stop_when_there_are_too_many() -> None:
     history = world()
-    free, phase = intervals.free_crawls(history, 1), intervals.first_phases(len(history), 1)
+    free, phase = intervals.free_crawls(history, 1), intervals.first_phases(history, 1)
     crawls = intervals.follow_rule(history, Heritrix(), 0.01, free, phase, most=1000)
     assert 1000 < len(crawls) <= 1000 + 2 * len(history)
 
 
 def test_what_cannot_be_is_refused() -> None:
     history = world()
-    free, phase = intervals.free_crawls(history, 1), intervals.first_phases(len(history), 1)
+    free, phase = intervals.free_crawls(history, 1), intervals.first_phases(history, 1)
     with pytest.raises(ValueError, match="a scale of 0"):
         intervals.follow_rule(history, Heritrix(), 0.0, free, phase)
     with pytest.raises(ValueError, match="finite and not negative"):
