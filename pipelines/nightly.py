@@ -81,8 +81,9 @@ def fold_settings(
     layout: Layout,
     multiplier: float | None = None,
     clock_factors: FloatArray | None = None,
+    night_before_us: int | None = None,
 ) -> FoldSettings:
-    """What folding needs to know of the options, and last night's multiplier and clock factors."""
+    """What folding needs to know of the options and of the night before."""
     return FoldSettings(
         settings.as_of_us,
         Forgetting(settings.half_life_changes or None, settings.half_life_days),
@@ -102,6 +103,7 @@ def fold_settings(
         signal_delay_us=round(settings.signal_delay_minutes * 60_000_000),
         clock_factors=clock_factors,
         lower_soft_404=settings.lower_soft_404,
+        night_before_us=night_before_us,
     )
 
 
@@ -147,7 +149,7 @@ def build_pipeline(
     inputs = inputs_of(settings)
     layout = layout or Layout(settings.num_shards, {})
     night = night_of(settings, layout)
-    chosen = fold_settings(settings, layout, previous.multiplier, previous.clock_factors)
+    chosen = fold_settings(settings, layout, previous.multiplier, previous.clock_factors, previous.as_of_us)
     clock = chosen.clock
     with_signals = settings.objective == "signals"
 

@@ -237,6 +237,14 @@ def _judged(judged: dict[str, Any]) -> str:
     return text + ("; few pages had been seen twice, so by priors" if judged.get("from_priors") else "")
 
 
+def _silent(quiet: dict[str, Any]) -> str:
+    """What was tried in vain, in a line."""
+    waiting = f"{_n(quiet['pages_silent'])} pages wait longer for having been tried in vain"
+    if not quiet["scheduled"]:
+        return waiting
+    return f"{_n(quiet['in_no_log'])} of {_n(quiet['scheduled'])} scheduled pages are in no log; {waiting}"
+
+
 def _of_hosts(siblings: dict[str, Any]) -> str:
     """The largest hosts whose pages follow their siblings, in brackets."""
     names = [found["host"] for found in siblings.get("on", ())[:MAX_HOSTS_SHOWN]]
@@ -409,6 +417,9 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
             f"{_n(counters.get('signals_counted', 0))} counted; {_sources(signals)}",
         )
     row("rejected", _rejected(counters, manifest["files"]))
+    quiet = manifest.get("silence")
+    if quiet and (quiet["in_no_log"] or quiet["pages_silent"]):
+        row("silent", _silent(quiet))
     judged = manifest.get("judged")
     if judged and judged["nights"]:
         row("judged", _judged(judged))

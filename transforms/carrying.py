@@ -75,6 +75,12 @@ class Previous:
         return (self.manifest or {}).get("multiplier")
 
     @property
+    def as_of_us(self) -> int | None:
+        """That night's instant, UTC microseconds; None where nothing says it."""
+        at: int | None = (self.manifest or {}).get("options", {}).get("as_of_us")
+        return at
+
+    @property
     def clock_factors(self) -> FloatArray | None:
         """What that night corrected its forecasts by; None where nothing says it."""
         track = (self.manifest or {}).get("recalibration")

@@ -24,6 +24,7 @@ from transforms.rejects import damaged_sources
 from transforms.replacing import MANIFEST, check_empty, finish, is_placed
 from transforms.scheduling import MAX_NAMED_HOSTS, ShardReport
 from transforms.sharding import Layout
+from transforms.silence import SilenceSums, vain_warnings
 from transforms.sinks import FileInfo, write_json
 from transforms.trust_report import TrustSums, flood_warnings, silent_warnings
 
@@ -367,6 +368,7 @@ class WriteManifest(beam.DoFn):
                 self._guards.given_again,
             )
             + option_warnings(self._options, manifest["signals"])
+            + vain_warnings(manifest["silence"])
             + silent_warnings(manifest["signals"])
             + flood_warnings(manifest["signals"])
             + asked_warnings(counters, learned.weight)
@@ -461,6 +463,7 @@ def make_manifest(
             "impressions": None if learned.impressions is None else asdict(learned.impressions),
         },
         "signals": None if without is None else signals_of(reports, without),
+        "silence": functools.reduce(SilenceSums.merge, (r.silence for r in reports), SilenceSums()).account(),
         "hosts_at_limit": [{"host": name, "multiplier": value} for value, name in hosts[:MAX_NAMED_HOSTS]],
         "counters": counters,
         "carry": {

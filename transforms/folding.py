@@ -38,6 +38,7 @@ from transforms.sharding import Layout
 from transforms.siblings import ShardSiblings
 from transforms.signal_forecasts import signal_forecast_of
 from transforms.signals import read_signals, signal_tables, signals_batch
+from transforms.silence import Heard, ShardSilence
 from transforms.soft_404 import soft_404_columns
 from transforms.state import microseconds, read_state, state_batch, times
 from transforms.tally import Counts
@@ -70,6 +71,8 @@ class FoldSettings:
         Of the night before, see `policies.recalibration.Track.factors`.
     lower_soft_404 : bool
         Whether pages that look like error pages weigh less, see `policies.soft_404`.
+    night_before_us : int or None
+        Instant of the night before.
     """
 
     as_of_us: int
@@ -85,6 +88,7 @@ class FoldSettings:
     sitemap_pages: bool = False
     clock_factors: FloatArray | None = None
     lower_soft_404: bool = False
+    night_before_us: int | None = None
 
 
 class FoldHistory(beam.DoFn):
@@ -226,6 +230,7 @@ class ShardFold:
         new = [] if fresh is None else fresh.column("source").unique().to_pylist()
         carried = read_signals(self._table("state_signals"), self.pages, new)
         self._signal_state, self._sources, self._source_code = carried
+        self._silence = ShardSilence(self.pages, self._settings.night_before_us)
         self._first_seen: Int32Array = np.full(n, NO_DAY, np.int32)
         if old is None:
             self._history, self._requests = PageState.empty(n), RequestState.empty(n)
@@ -235,6 +240,7 @@ class ShardFold:
         if (order != np.arange(len(order))).any():  # last night had another number of shards
             batch, old_code = batch.take(pa.array(order)), old_code[order]
         past, requests, first_seen = read_state(batch)
+        self._silence.read_state(batch, old_code)
         if len(old_code) == n:
             self._history, self._requests, self._first_seen = past, requests, first_seen
         else:
@@ -251,6 +257,7 @@ class ShardFold:
             at = microseconds(slots.column("last_slot_at"))
             use = (code >= 0) & (at <= self._settings.as_of_us)
             np.maximum.at(self._last_slot, code[use], at[use])
+            self._silence.read_slots(slots, code, self._last_slot)
         forecast = forecast_of(slots, code, self._history, self._settings.forgetting, self._settings.as_of_us)
         hosts, factors = self._table("slots_hosts"), self._settings.clock_factors
         self._factors = ShardFactors(slots, code, hosts, self.pages, forecast, factors)
@@ -286,7 +293,8 @@ class ShardFold:
 
     def _fold_observations(self, rows: history.Observations) -> None:
         settings, forgetting = self._settings, self._settings.forgetting
-        known_until = self._history.last_success_at_us
+        before = self._history
+        known_until = before.last_success_at_us
         self._news = self._signal_fold()
         self._signal_forecast = self._signal_forecast.only(self._news.listens())
         self._history, counts = history.fold(
@@ -297,6 +305,7 @@ class ShardFold:
             half_life_days=forgetting.half_life_days,
             watch=self._watch,
         )
+        self._silence.fold(before, self._history, rows, settings.as_of_us)
         self._signal_state, signal_counts = self._news.finish(self._history, forgetting)
         self._watch_signalled()
         for name, n in (counts | signal_counts).items():
@@ -372,7 +381,8 @@ class ShardFold:
 
     def state(self) -> pa.RecordBatch:
         """Tomorrow's `schemas.STATE`."""
-        return state_batch(self.pages, self._history, self._requests, self._first_seen)
+        failing = self._silence.failing_since_us
+        return state_batch(self.pages, self._history, self._requests, self._first_seen, failing)
 
     def signals(self) -> pa.RecordBatch:
         """Tomorrow's `schemas.STATE_SIGNALS`."""
@@ -443,6 +453,7 @@ class ShardFold:
             columns["volatile_weight"] = pa.array(volatile_weight)
         if back_and_forth.any():
             columns["alternating"] = pa.array(back_and_forth)
+        columns |= self._silence.columns()
         columns |= soft_404_columns(pages, self._history, settings.lower_soft_404)
         names = [*schemas.PAGES_TABLE.names, *(n for n in columns if n not in schemas.PAGES_TABLE.names)]
         bins = pa.RecordBatch.from_arrays(
@@ -494,4 +505,5 @@ class ShardFold:
             judged_of(self._judge, self.pages, giants, self._siblings.sums(), self._factors.sums),
             "volatile_weight" in self._tables.tables["pages"].schema.names,
             asked_hosts(self.pages, requests, giants, self._unknown),
+            Heard(int(self._history.last_attempt_at_us.max(initial=NO_TIME)), self._settings.night_before_us),
         )

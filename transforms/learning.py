@@ -10,6 +10,7 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from apache_beam.pvalue import AsSingleton
 
 from policies import estimation, group_means, prior, request_history, requests, search, volatile
@@ -25,6 +26,7 @@ from transforms.inputs import InputError
 from transforms.judging import Judged
 from transforms.sampling import MergeOverviews, Overview, evidence_of
 from transforms.signal_sample import learn_trust
+from transforms.silence import Heard, silence_of
 from transforms.solving import block_to_tables, table_to_signals
 from transforms.trusting import LearnedTrust, estimate_signals
 
@@ -68,6 +70,8 @@ class Learned:
         None where no page may be volatile.
     asked : AskedHosts
         As in `Overview`; for the manifest.
+    heard : Heard
+        As in `Overview`.
     """
 
     change: prior.Prior
@@ -81,6 +85,7 @@ class Learned:
     trust: LearnedTrust | None = None
     ordinary: Ordinary | None = None
     asked: AskedHosts = field(default_factory=AskedHosts)
+    heard: Heard = field(default_factory=Heard)
 
 
 @dataclass(frozen=True)
@@ -162,6 +167,7 @@ def learn(overview: Overview, clock: RequestClock, weight_by: str, with_signals:
         trust,
         _learn_ordinary(sample, overview.giant_sample, change) if overview.has_volatile else None,
         overview.asked,
+        overview.heard,
     )
 
 
@@ -337,6 +343,12 @@ class EstimateParameters(beam.DoFn):
         yield solver_tables(estimate_shard(folded, learned, groups, self._clock), self._with_hosts)
 
 
+def is_new(pages: pa.RecordBatch) -> BoolArray:
+    """Pages that were neither fetched nor scheduled so far, (n,)."""
+    attempt, slot = (pages.column(f"last_{name}_at").is_valid() for name in ("attempt", "slot"))
+    return pc.invert(pc.or_(attempt, slot)).to_numpy(zero_copy_only=False)
+
+
 def solver_tables(estimated: ShardTables, with_hosts: bool) -> ShardTables:
     """The solver's view of an estimated shard; `with_hosts` with what giant hosts need."""
     hosts = estimated.tables["hosts"]
@@ -344,7 +356,7 @@ def solver_tables(estimated: ShardTables, with_hosts: bool) -> ShardTables:
     if with_hosts:
         names = ("host_hash", "max_slots", "gap_us", "last_slot_at", "unit_hash")
         more = {n: hosts.column(n) for n in names if n in hosts.schema.names}
-        new = estimated.tables["pages"].column("last_attempt_at").is_null().to_numpy(zero_copy_only=False)
+        new = is_new(estimated.tables["pages"])
         host = estimated.tables["pages"].column("host_code").to_numpy()
         more["n_new"] = pa.array(np.bincount(host[new], minlength=hosts.num_rows))
     return block_to_tables(estimated.shard, solver_block(estimated), more)
@@ -394,6 +406,15 @@ def estimate_shard(
         flag = _volatile(folded, weight, evidence, rate, signalled, learned)
         cap, floor = (pages.column(f"{name}_per_day").to_numpy() for name in ("cap", "floor"))
         columns |= {"volatile": pa.array(flag), "cap_per_day": pa.array(volatile.capped(flag, cap, floor))}
+    quiet = silence_of(pages, learned.heard)
+    if (quiet.wait_days > 0.0).any():
+        floor, cap = (columns[f"{name}_per_day"].to_numpy(zero_copy_only=False) for name in ("floor", "cap"))
+        floor, cap = quiet.limits(floor, cap)
+        columns |= {"floor_per_day": pa.array(floor), "cap_per_day": pa.array(cap)}
+        if "signals" in more:
+            # Signals would call for a page that is not there.
+            answers = quiet.wait_days[more["signals"].column("row").to_numpy()] <= 0.0
+            more["signals"] = more["signals"].filter(pa.array(answers))
     return ShardTables(folded.shard, {"pages": pa.RecordBatch.from_pydict(columns), "hosts": hosts, **more})
 
 

@@ -24,6 +24,7 @@ from transforms import signal_sample
 from transforms.asked_hosts import AskedHosts
 from transforms.coders import ShardTables
 from transforms.judging import Judged
+from transforms.silence import Heard
 
 SAMPLE_PAGES = 16_384
 LAYER_PAGES = 16
@@ -155,6 +156,7 @@ class Overview:
     judged : Judged
         Last night's predictions against tonight's crawl log.
     asked : AskedHosts
+    heard : Heard
     """
 
     sample: pa.RecordBatch
@@ -168,6 +170,7 @@ class Overview:
     judged: Judged = field(default_factory=Judged)
     has_volatile: bool = False
     asked: AskedHosts = field(default_factory=AskedHosts)
+    heard: Heard = field(default_factory=Heard)
 
     @property
     def whole_sample(self) -> pa.RecordBatch:
@@ -194,6 +197,7 @@ def merge_overviews(parts: list[Overview]) -> Overview:
         functools.reduce(Judged.merge, (p.judged for p in parts), Judged()),
         any(p.has_volatile for p in parts),
         functools.reduce(AskedHosts.merge, (p.asked for p in parts), AskedHosts()),
+        Heard.merge(p.heard for p in parts),
     )
 
 

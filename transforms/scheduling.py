@@ -21,18 +21,18 @@ from transforms.catalogue import DAY_US, META, UNLIMITED_SLOTS
 from transforms.coders import ShardTables
 from transforms.dividing import Night, Quotas, limited_giants, limited_units, pages_of
 from transforms.group_tables import GroupTable
-from transforms.learning import Learned, RequestClock, estimate_shard, solver_tables
+from transforms.learning import Learned, RequestClock, estimate_shard, is_new, solver_tables
 from transforms.sharing import ByHost, share_limits
 from transforms.signal_forecasts import slots_columns
 from transforms.signal_slots import SignalClocks, dues
 from transforms.signal_use import follow_useful
+from transforms.silence import Heard, SilenceSums, silence_of, silence_sums
 from transforms.solving import freshness_without, tables_to_block
 from transforms.state import microseconds, times
 from transforms.tally import Counts
 from transforms.trust_report import TrustSums, hosts_batch, trust_sums
 
 MAX_NAMED_HOSTS = 20
-RETRY_NEW_DAYS = 7
 FLAGS = ("volatile", "soft_404", "alternating")
 SHIFT_OF_ALL = 10.0
 """What signals of all hosts together may take beyond what they lately did, in units of what one host may."""
@@ -58,6 +58,7 @@ class ShardReport:
     large_hosts: tuple[tuple[int, str, int], ...] = ()
     fresh_weight_without: float | None = None
     trust: TrustSums = field(default_factory=TrustSums)
+    silence: SilenceSums = field(default_factory=SilenceSums)
 
 
 class SequenceCrawls(beam.DoFn):
@@ -90,7 +91,7 @@ class SequenceCrawls(beam.DoFn):
         without: search.SearchResult | None,
     ) -> Iterator[Any]:
         estimated = estimate_shard(folded, learned, groups, self._clock)
-        shard = ScheduledShard(self._night, estimated, result, plan, shares, without)
+        shard = ScheduledShard(self._night, estimated, result, plan, shares, without, learned.heard)
         number = estimated.shard
         yield number, shard.pages()
         yield beam.pvalue.TaggedOutput(self.HOSTS, (number, shard.hosts()))
@@ -114,8 +115,9 @@ class ScheduledShard:
         plan: Quotas,
         shares: ByHost | None = None,
         without: search.SearchResult | None = None,
+        heard: Heard | None = None,
     ) -> None:
-        self._night, self._shard = night, estimated.shard
+        self._night, self._shard, self._heard = night, estimated.shard, heard or Heard()
         self._pages, self._hosts = estimated.tables["pages"], estimated.tables["hosts"]
         objective = objectives.get(night.objective)
         tables = solver_tables(estimated, shares is not None)
@@ -139,16 +141,16 @@ class ScheduledShard:
             lost = lost_waiting(self._clocks.pages, policy.threshold, self._rate[policy.row], 0.5 * days)
             # The same crawls without a look at the signals are the least that there is.
             self._fresh[policy.row] = np.maximum(policy.freshness - lost, self._fresh[policy.row])
+        self._silence = silence_of(self._pages, self._heard)
         uniform_rate_per_day = result.allocated_per_day / max(result.pages, 1)
         self._uniform = objective.freshness(np.full(len(change), uniform_rate_per_day), change)
+        for fresh in (self._fresh, self._uniform, self._fresh_without):
+            if fresh is not None:
+                fresh[self._silence.unclaimed] = 0.0
         attempt = self._attempt = microseconds(self._pages.column("last_attempt_at"))
         self._slot_before = microseconds(self._pages.column("last_slot_at"))
         last = np.maximum(attempt, self._slot_before)
-        # A new page whose slot shows up in no log is offered again, but not every night: what a crawler
-        # may never fetch would else take the slots of new pages for good.
-        self._is_new = (attempt == NO_TIME) & (
-            (last == NO_TIME) | (last <= night.as_of_us - RETRY_NEW_DAYS * DAY_US)
-        )
+        self._is_new = is_new(self._pages)
         since = (night.as_of_us - np.where(self._is_new, night.as_of_us, last)) / DAY_US
         self._since_days = np.where(self._is_new, np.nan, since * self._factor("since_factor"))
         crawled = microseconds(self._pages.column("last_crawl_at"))
@@ -294,6 +296,7 @@ class ScheduledShard:
         intervals, changes = table.column("n_intervals").to_numpy(), table.column("n_changes").to_numpy()
         names = np.asarray(search.LIMIT_NAMES, dtype=object)
         limit = names[self._allocation.limit]
+        limit[(self._silence.wait_days > 0.0) & (limit == "cap")] = "silent"
         limit[self._is_new] = "new"
         stderr = estimation.standard_error(self._change, table.column("information").to_numpy())
         columns = {
@@ -405,6 +408,7 @@ class ScheduledShard:
                 pa.array(self._weight[rows], pa.float32()),
                 *slots_columns(self._forecasts, rows),
                 self._cells(rows),
+                times(self._silence.slots_since_us[rows]),
             ],
             schema=schemas.SLOTS_PAGES,
         )
@@ -476,6 +480,7 @@ class ScheduledShard:
             self._large_hosts(),
             None if self._fresh_without is None else float((self._weight * self._fresh_without).sum()),
             trust_sums(self._hosts, self._trust, self._night.layout.parts),
+            silence_sums(self._pages, self._hosts, self._silence, self._heard),
         )
 
     def _reported_here(self) -> BoolArray:

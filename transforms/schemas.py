@@ -99,6 +99,7 @@ STATE = _schema(
         ("last_modified_at", TIME),
         ("last_modified_seen_at", TIME),
         ("last_change_at", TIME),
+        ("failing_since_at", TIME),
         ("first_seen_day", pa.int32()),
         ("request_week", pa.list_(pa.int32())),
         ("request_clicks", pa.list_(pa.int64())),
@@ -161,6 +162,7 @@ STATE_LASTMODS = _schema(
 # What was scheduled and not yet seen in a log: kept apart from `state`, which depends on the logs alone. With
 # what the night thought of these pages, so that the next one can compare; the five columns on signals are
 # null where none count, see policies.signal_forecast; the cell is that of policies.recalibration.
+# `slots_since_at` is the first of the slots that no log shows, see policies.silence.
 SLOTS_PAGES = _schema(
     "slots_pages",
     [
@@ -176,6 +178,7 @@ SLOTS_PAGES = _schema(
         ("signal_weight", pa.list_(pa.float32())),
         ("signal_information", pa.list_(pa.float32())),
         ("forecast_cell", pa.int16()),
+        ("slots_since_at", TIME),
     ],
 )
 SLOTS_HOSTS = _schema(
@@ -200,6 +203,7 @@ ADDED_LATER = (
     "replaced_digest_hash",
     "n_returns",
     "last_modified_seen_at",
+    "failing_since_at",
 )
 # What became of the predictions, see policies.siblings: one row for each host and day of the last 90 with
 # judged crawls, sorted by (host_hash, day). `url_hash` is the host's first page in the shard: where that page
@@ -223,10 +227,10 @@ PREVIOUS_FILE = _schema(
 
 # Between the stages of one night, one batch each in a ShardTables. Metadata columns follow PAGES_TABLE's as
 # "meta.<name>". Shards that need them have more: "volatile_weight" (see policies.volatile), "age_factor" and
-# "since_factor" (see transforms.siblings), "weight_share" (see transforms.soft_404), all float64, and
-# "soft_404" and "alternating" (see policies.alternating), bool. All have "calm_days", float64: from the last
-# change found to the last observation, see policies.recalibration. `bins` has the undated changes of all
-# pages, `n_bins` rows a page.
+# "since_factor" (see transforms.siblings), "weight_share" (see transforms.soft_404), all float64; "soft_404" and
+# "alternating" (see policies.alternating), bool; "failing_since_at" and "slots_since_at" (see
+# policies.silence), times. All have "calm_days", float64: from the last change found to the last observation,
+# see policies.recalibration. `bins` has the undated changes of all pages, `n_bins` rows a page.
 PAGES_TABLE = _schema(
     "pages_table",
     [

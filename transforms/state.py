@@ -32,7 +32,11 @@ def list_column(start: IntArray, values: np.ndarray | pa.Array) -> pa.Array:
 
 
 def state_batch(
-    pages: ShardPages, history: PageState, requests: RequestState, first_seen: Int32Array
+    pages: ShardPages,
+    history: PageState,
+    requests: RequestState,
+    first_seen: Int32Array,
+    failing_since_us: IntArray,
 ) -> pa.RecordBatch:
     """The `schemas.STATE` rows of a shard."""
     columns = {
@@ -59,6 +63,7 @@ def state_batch(
         "last_modified_at": times(history.last_modified_at_us),
         "last_modified_seen_at": times(history.last_modified_seen_us),
         "last_change_at": times(history.last_change_at_us),
+        "failing_since_at": times(failing_since_us),
         "first_seen_day": pa.array(first_seen),
         "request_week": list_column(requests.start, requests.week),
         "request_clicks": list_column(requests.start, requests.clicks),

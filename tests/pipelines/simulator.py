@@ -5,6 +5,7 @@ The truth is known: pages change by Poisson processes whose rates the test choos
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -116,6 +117,8 @@ class Crawler:
     half_life_changes: int | None = 12
     siblings: str = "auto"
     manifest: dict[str, Any] = field(default_factory=dict)
+    logged: Callable[[pa.RecordBatch], pa.RecordBatch] = lambda rows: rows
+    """What the log has of the fetches."""
 
     def __post_init__(self) -> None:
         n = len(self.web.rate)
@@ -124,11 +127,15 @@ class Crawler:
         k = int(self.budget * self.warm_up_days)
         page = np.concatenate([np.arange(n), self.web.rng.integers(0, n, max(k - n, 0))])
         at_us = (FIRST_DAY + self.warm_up_days * self.web.rng.random(len(page))) * DAY_US
-        self._log = self.web.fetch(page, at_us.astype(np.int64), self.dated)
+        self._log = self.logged(self.web.fetch(page, at_us.astype(np.int64), self.dated))
         self._carried: list[pa.RecordBatch] = []
         self._day = FIRST_DAY + self.warm_up_days
         self._carry = Carry()
         self._index = {url: i for i, url in enumerate(self.web.urls)}
+
+    def take_too(self, urls: dict[str, int]) -> None:
+        """Further URLs under which pages are scheduled."""
+        self._index |= urls
 
     def night(self) -> dict[str, Any]:
         """Fold the log, judge, schedule, and crawl the day that follows; returns `judged` of the manifest."""
@@ -140,6 +147,7 @@ class Crawler:
             HostDefaults(None, 0.0, DAY_US),
             siblings=self.siblings,
             multiplier=self.manifest.get("multiplier"),
+            night_before_us=self.manifest.get("options", {}).get("as_of_us"),
         )
         fold = ShardFold(settings, [self._log, *self._carried])
         tables = fold.tables(0, [])
@@ -155,13 +163,14 @@ class Crawler:
         totals = [ShardTotal(0, search.shard_total_per_day(block, objective, result))]
         plan = divide_slots(totals, night, self._carry)
         self._carry = plan.carry
-        shard = ScheduledShard(night, estimated, result, plan)
+        shard = ScheduledShard(night, estimated, result, plan, heard=learned.heard)
         report = shard.report()
         self.manifest = {
             "counters": report.counts,
             "options": {"as_of_us": as_of_us},
             "multiplier": result.multiplier,
             "judged": judged,
+            "silence": report.silence.account(),
             "siblings": learned.judged.siblings.account(),
             "expected_freshness": report.fresh_weight / report.weight,
             "expected_freshness_crawled": report.crawled_fresh_weight / report.crawled_weight,
@@ -170,7 +179,8 @@ class Crawler:
         schedule = shard.schedule()
         page = np.array([self._index[u] for u in schedule.column("url").to_pylist()])
         due = schedule.column("due_at").cast(pa.int64()).to_numpy()
-        self._log = self.web.fetch(page, due, self.dated)
+        self.scheduled, self.scheduled_urls = page, schedule.column("url").to_pylist()
+        self._log = self.logged(self.web.fetch(page, due, self.dated))
         self._day += 1
         self.estimated, self.pages = estimated, shard.pages()
         return judged
