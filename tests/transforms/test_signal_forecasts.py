@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from policies.calibration import FACTORS, PROBABILITY_UNIT
-from policies.page_state import Forgetting
+from policies.forecast import forecast
+from policies.page_state import Forgetting, evidence
 from policies.recalibration import CELLS, KINDS
 from policies.signal_estimation import PageFit
 from transforms import schemas
@@ -18,7 +19,7 @@ from transforms.catalogue import DAY_US, HostDefaults
 from transforms.folding import FoldSettings, ShardFold
 from transforms.learning import RequestClock
 from transforms.signal_forecasts import forecasts_batch, signal_forecast_of, slots_columns
-from transforms.state import times
+from transforms.state import read_state, times
 from transforms.urls import locate
 
 FIRST_DAY = 20_000
@@ -37,7 +38,8 @@ def _slots(hashes: list[int], columns: list[pa.Array]) -> pa.Table:
     known = pa.array([0.5] * n, pa.float32())
     plain = [pa.array(hashes, pa.uint64()), pa.array(hashes, pa.uint64()), times(np.full(n, DAY_US))]
     return pa.Table.from_arrays(
-        [*plain, known, known, known, *columns, pa.nulls(n, pa.int16())], schema=schemas.SLOTS_PAGES
+        [*plain, known, known, known, *columns, pa.nulls(n, pa.int16()), pa.nulls(n, schemas.TIME)],
+        schema=schemas.SLOTS_PAGES,
     )
 
 
@@ -136,7 +138,12 @@ def _slots_of_night(fit: PageFit, cell: int | None = None) -> pa.RecordBatch:
         "weight": pa.array(np.ones(N_PAGES), pa.float32()),
     }
     cells = pa.array([cell] * N_PAGES, pa.int16())
-    arrays = [*columns.values(), *slots_columns(batch, np.arange(N_PAGES)), cells]
+    arrays = [
+        *columns.values(),
+        *slots_columns(batch, np.arange(N_PAGES)),
+        cells,
+        pa.nulls(N_PAGES, schemas.TIME),
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=schemas.SLOTS_PAGES)
 
 
@@ -155,9 +162,18 @@ def two_nights() -> tuple[ShardFold, ShardFold, PageFit]:
     return first, second, fit
 
 
+def _by_its_posterior(first: ShardFold, page: int, rate: float, days: float) -> float:
+    """Chance of a change of a page without signals, as the night before left it."""
+    state = first.state()
+    row = np.flatnonzero(state.column("url_hash").to_numpy() == locate(pa.array(URLS)).url_hash[page])
+    known = evidence(read_state(state)[0].take(row), 12)
+    told = forecast(known, np.array([rate]), np.array([4.0]))
+    return float(-np.expm1(told.log_unchanged(told.row, np.array([days])))[0])
+
+
 def test_crawls_are_judged_by_the_signals_of_their_intervals(two_nights):
     """Against a loop over crawls and signals, those of the first night among them."""
-    _, second, fit = two_nights
+    first, second, fit = two_nights
     crawls, signals = _world()
     rate = np.linspace(0.2, 2.0, N_PAGES).astype(np.float32)
     began_of_host = [min(s[1] for s in signals if s[0] // 8 == h) for h in range(2)]
@@ -178,17 +194,18 @@ def test_crawls_are_judged_by_the_signals_of_their_intervals(two_nights):
                 continue
             days = (at - began) / DAY_US
             if page >= 16:
-                u, h = rate[page] * days, 4.0
-            else:
-                if number["rss"] and page >= 8:
-                    unknown += 1
-                    continue
-                a = fit.unsignalled_rate_per_day.astype(np.float32)[page]
-                before = max(began_of_host[page // 8] - began, 0) / DAY_US
-                calm = a * days + max(rate[page] - a, 0.0) * before
-                parts = [calm, *(weight[page, j] * number[s] for j, s in enumerate(SOURCES))]
-                u = sum(parts)
-                h = u**2 / sum(p**2 / i for p, i in zip(parts, information[page], strict=True))
+                expected.append(_by_its_posterior(first, page, rate[page], days))
+                found.append(digest != old)
+                continue
+            if number["rss"] and page >= 8:
+                unknown += 1
+                continue
+            a = fit.unsignalled_rate_per_day.astype(np.float32)[page]
+            before = max(began_of_host[page // 8] - began, 0) / DAY_US
+            calm = a * days + max(rate[page] - a, 0.0) * before
+            parts = [calm, *(weight[page, j] * number[s] for j, s in enumerate(SOURCES))]
+            u = sum(parts)
+            h = u**2 / sum(p**2 / i for p, i in zip(parts, information[page], strict=True))
             expected.append(1 - (1 + u / h) ** -h)
             found.append(digest != old)
     sums = second.overview().judged.sums
