@@ -227,8 +227,8 @@ PREVIOUS_FILE = _schema(
 
 # Between the stages of one night, one batch each in a ShardTables. Metadata columns follow PAGES_TABLE's as
 # "meta.<name>". Shards that need them have more: "volatile_weight" (see policies.volatile), "age_factor" and
-# "since_factor" (see transforms.siblings), "weight_share" (see transforms.soft_404), all float64; "soft_404" and
-# "alternating" (see policies.alternating), bool; "failing_since_at" and "slots_since_at" (see
+# "since_factor" (see transforms.siblings), "weight_share" (see transforms.soft_404), all float64; "soft_404"
+# and "alternating" (see policies.alternating), bool; "failing_since_at" and "slots_since_at" (see
 # policies.silence), times. All have "calm_days", float64: from the last change found to the last observation,
 # see policies.recalibration. `bins` has the undated changes of all pages, `n_bins` rows a page.
 PAGES_TABLE = _schema(
