@@ -249,7 +249,25 @@ def _plan_parquet(path: str) -> list[Split]:
     if rows:
         splits.append(Split(path, "parquet", groups=(start, meta.num_row_groups), row=row))
     # Without rows the columns are still checked.
-    return splits or [Split(path, "parquet")]
+    splits = splits or [Split(path, "parquet")]
+    if missing := _unlisted(meta):
+        splits.append(Split(path, "broken", problem=("unreadable_file", missing)))
+    return splits
+
+
+def _unlisted(meta: pq.FileMetaData) -> str:
+    """What is wrong with a footer that lists other rows than it says there are; empty where it is sound."""
+    groups = [meta.row_group(i) for i in range(meta.num_row_groups)]
+    listed = sum(group.num_rows for group in groups)
+    if listed != meta.num_rows:
+        return f"its row groups have {listed:,} rows, the footer says {meta.num_rows:,}"
+    flat = [j for j in range(meta.num_columns) if not meta.schema.column(j).max_repetition_level]
+    for i, group in enumerate(groups):
+        for j in flat:
+            values, name = group.column(j).num_values, group.column(j).path_in_schema
+            if values != group.num_rows:
+                return f"column {name} has {values:,} values in row group {i} of {group.num_rows:,} rows"
+    return ""
 
 
 def read(

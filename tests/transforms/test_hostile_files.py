@@ -10,6 +10,7 @@ import zlib
 
 import fastavro
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.transforms.files import URL, read_file, reasons
@@ -243,3 +244,27 @@ def test_records_that_have_no_key_in_common(first, tmp_path, monkeypatch):
         path.write_text("".join(keys[:200]))
         rows, rejected = read_file(path, "pages")
         assert len(rows) == 200 and not rejected
+
+
+@pytest.mark.parametrize("number", ["of the file", "of a row group", "of a column"])
+def test_a_footer_that_contradicts_itself_is_damage(number, tmp_path):
+    """It lists fewer rows than it says there are: they were missing without a word."""
+    path = tmp_path / "a.parquet"
+    rows = [{**ROW, "fetched_at": ROW["fetched_at"] + i} for i in range(1000)]
+    pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=500)
+    whole = path.read_bytes()
+    size = int.from_bytes(whole[-8:-4], "little")
+    footer = whole[-8 - size : -8]
+    assert read_file(path)[1] == []
+    old, new = (1000, 1500) if number == "of the file" else (500, 400)
+    places = [i for i in range(size) if footer.startswith(_long(old), i)]
+    reported = set()
+    for place in places:
+        changed = footer[:place] + _long(new) + footer[place + 2 :]
+        path.write_bytes(whole[: -8 - size] + changed + whole[-8:])
+        try:
+            rows, rejected = read_file(path)
+        except (InputError, ValueError):
+            continue
+        reported |= {r["sample"].split()[0] for r in rejected if r["reason"] == "unreadable_file"}
+    assert {"of the file": "its", "of a row group": "its", "of a column": "column"}[number] in reported
