@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +130,7 @@ def test_slots_without_what_was_expected_of_signals_are_judged_by_rates(folder, 
         pq.write_table(pq.read_table(path).select(schemas.SLOTS_PAGES.names[:6]), path)
         for file in manifest["files"]:
             if file["path"] == f"slots/pages/{path.name}":
-                file["bytes"] = path.stat().st_size
+                file |= {"bytes": path.stat().st_size, "sha256": sha256(path.read_bytes()).hexdigest()}
     (old / "manifest.json").write_text(json.dumps(manifest))
     night = _second(folder, world, "after-old", Night(0, "", "", old), 3)
     judged, new = night.manifest["judged"], second.manifest["judged"]
