@@ -137,6 +137,7 @@ def silence(
     slots_since_us: IntArray,
     night_before_us: int | None,
     heard_until_us: int,
+    followed: bool = True,
 ) -> Silence:
     """How long pages have been tried in vain.
 
@@ -154,11 +155,14 @@ def silence(
         Its instant: crawlers may take its crawls in another order, so any fetch since answers them.
     heard_until_us : int, microseconds
         Newest fetch of any page: of later crawls the log cannot know.
+    followed : bool
+        Whether the crawler follows the schedule at all; if not, a missing crawl says nothing of the page.
     """
     due = (slot_us != NO_TIME) & (slot_us <= heard_until_us)
     tonight = np.zeros(len(slot_us), np.bool_) if night_before_us is None else slot_us > night_before_us
     expected = slot_us if night_before_us is None else np.minimum(slot_us, night_before_us)
     vain = due & (attempt_us < expected)
+    missed, vain = vain & tonight, vain & followed
     known = vain & (slots_since_us != NO_TIME) & (attempt_us < slots_since_us)
     since = np.where(known, slots_since_us, np.where(vain, slot_us, NO_TIME))
     first = np.where(since == NO_TIME, failing_since_us, since)
@@ -166,4 +170,4 @@ def silence(
     last = np.where(vain, np.maximum(slot_us, attempt_us), attempt_us)
     wait = np.where(first == NO_TIME, 0, last - np.where(first == NO_TIME, 0, first)) / US_PER_DAY
     wait[first == NO_TIME] = 0.0
-    return Silence(since, np.clip(WAIT_FACTOR * wait, 0.0, LONGEST_WAIT_DAYS), due & tonight, vain & tonight)
+    return Silence(since, np.clip(WAIT_FACTOR * wait, 0.0, LONGEST_WAIT_DAYS), due & tonight, missed)

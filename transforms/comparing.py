@@ -25,7 +25,7 @@ the first night, "learned" where only the prior or the age of the evidence moved
 OBSERVED, LEARNED = 0, 1
 NEW, LOST = len(CAUSES) - 2, len(CAUSES) - 1
 
-LIMITS: Final = ("none", "floor", "cap", "host", "starved", "new")
+LIMITS: Final = ("none", "floor", "cap", "host", "starved", "new", "silent")
 KEPT = 50  # hosts and pages of a list
 _OCTAVE = 32  # bins of a ratio's histogram
 _OCTAVES = 20

@@ -38,7 +38,7 @@ from transforms.sharding import Layout
 from transforms.siblings import ShardSiblings
 from transforms.signal_forecasts import signal_forecast_of
 from transforms.signals import read_signals, signal_tables, signals_batch
-from transforms.silence import Heard, ShardSilence
+from transforms.silence import ShardSilence
 from transforms.soft_404 import soft_404_columns
 from transforms.state import microseconds, read_state, state_batch, times
 from transforms.tally import Counts
@@ -505,5 +505,5 @@ class ShardFold:
             judged_of(self._judge, self.pages, giants, self._siblings.sums(), self._factors.sums),
             "volatile_weight" in self._tables.tables["pages"].schema.names,
             asked_hosts(self.pages, requests, giants, self._unknown),
-            Heard(int(self._history.last_attempt_at_us.max(initial=NO_TIME)), self._settings.night_before_us),
+            self._silence.heard(self._history),
         )

@@ -26,6 +26,9 @@ LEAST_PAGES = 3
 LEAST_MISSED = 0.05
 """Share of scheduled pages that are in no log above which a warning says so."""
 
+LEAST_FOLLOWED = 0.2
+"""Share of scheduled pages that are fetched the next day below which a crawler follows its own plans."""
+
 MAX_ASKED = 200
 """Silent pages of a shard of which another form of the URL is looked for."""
 
@@ -69,6 +72,16 @@ class ShardSilence:
         self.failing_since_us = forgiven(since, after.last_attempt_at_us, *answers)
         self._slots_since_us = forgiven(self._slots_since_us, self._slot_us, *answers)
 
+    def heard(self, after: PageState) -> Heard:
+        """The shard's part, once the night is folded."""
+        attempt, before = after.last_attempt_at_us, self._night_before_us
+        until = int(attempt.max(initial=NO_TIME))
+        if before is None:
+            return Heard(until)
+        last_night = self._slot_us > before
+        fetched = int(np.count_nonzero(last_night & (attempt >= before)))
+        return Heard(until, before, int(np.count_nonzero(last_night)), fetched)
+
     def columns(self) -> dict[str, pa.Array]:
         """More columns of the pages table; none where no page owes an answer."""
         columns = {"failing_since_at": self.failing_since_us, "slots_since_at": self._slots_since_us}
@@ -77,10 +90,27 @@ class ShardSilence:
 
 @dataclass(frozen=True)
 class Heard:
-    """Up to when the log of all pages goes, and the instant of the night before; microseconds."""
+    """What the log of all pages has heard of the schedule of the night before.
+
+    Attributes
+    ----------
+    until_us : int, microseconds
+        Newest fetch.
+    night_before_us : int or None, microseconds
+        That night's instant.
+    scheduled, fetched : int
+        Pages that it scheduled, and those of them that were fetched since.
+    """
 
     until_us: int = NO_TIME
     night_before_us: int | None = None
+    scheduled: int = 0
+    fetched: int = 0
+
+    @property
+    def followed(self) -> bool:
+        """Whether the crawler follows the schedule; many crawl by their own while they try this one."""
+        return self.fetched >= LEAST_FOLLOWED * self.scheduled
 
     @staticmethod
     def merge(parts: Iterable[Heard]) -> Heard:
@@ -88,7 +118,12 @@ class Heard:
         found = Heard()
         for part in parts:
             before = found.night_before_us if part.night_before_us is None else part.night_before_us
-            found = Heard(max(found.until_us, part.until_us), before)
+            found = Heard(
+                max(found.until_us, part.until_us),
+                before,
+                found.scheduled + part.scheduled,
+                found.fetched + part.fetched,
+            )
         return found
 
 
@@ -106,6 +141,7 @@ def silence_of(pages: pa.RecordBatch, heard: Heard) -> Silence:
         column("slots_since_at"),
         heard.night_before_us,
         heard.until_us,
+        heard.followed,
     )
 
 
@@ -228,4 +264,6 @@ def vain_warnings(account: dict[str, Any]) -> list[str]:
         text += " all its logs are given"
     else:
         text += ". Look whether the crawler follows the schedule, and whether all its logs are given"
+    if scheduled - missed < LEAST_FOLLOWED * scheduled:
+        return [f"{text}. So few were fetched that nothing is concluded of the others"]
     return [f"{text}. Pages in no log wait longer each time"]

@@ -133,6 +133,11 @@ class Crawler:
         self._carry = Carry()
         self._index = {url: i for i, url in enumerate(self.web.urls)}
 
+    def replace_log(self, page: np.ndarray) -> None:
+        """These pages were fetched at the end of the last day, in place of what was scheduled."""
+        at_us = np.full(len(page), self._day * DAY_US - 1)
+        self._log = self.web.fetch(page, at_us, self.dated)
+
     def take_too(self, urls: dict[str, int]) -> None:
         """Further URLs under which pages are scheduled."""
         self._index |= urls

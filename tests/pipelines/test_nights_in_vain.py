@@ -175,3 +175,14 @@ def test_the_summary_says_what_is_in_no_log(tmp_path) -> None:
     assert "https://moved.test/" in warning and "is scheduled, http://moved.test/" in warning
     # Tomorrow knows since when: of all that were missed, and of none that answered.
     assert sum(r["slots_since_at"] is not None for r in second.rows("slots/pages")) == len(missed)
+
+
+def test_a_crawler_that_follows_its_own_plans_is_no_silence() -> None:
+    """It tries the schedule without using it: a page in ten is fetched a day, none is said to be silent."""
+    found, _ = crawler("ok")
+    rng = np.random.Generator(np.random.Philox(key=5))
+    for _ in range(8):
+        found.night()
+        found.replace_log(np.sort(rng.choice(N, N // 10, replace=False)))
+        assert found.manifest["silence"]["pages_silent"] == 0
+    assert found.manifest["silence"]["in_no_log"] > 0.5 * found.manifest["silence"]["scheduled"] > 0
