@@ -10,7 +10,8 @@ LOCK_PYTHON ?= python3.11
 LOCK_VENV := .venv-dataflow
 AIRFLOW_VENV := .venv-airflow
 AIRFLOW := tests/templates/airflow-constraints.txt
-PYTEST_ARGS ?= -n auto
+# A file of tests stays on one worker: what its tests share is made once.
+PYTEST_ARGS ?= -n auto --dist loadfile
 FUZZED ?= $(HOME)/.cache/recrawl/fuzzed
 FUZZ_SECONDS ?= 300
 
