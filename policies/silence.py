@@ -138,6 +138,7 @@ def silence(
     night_before_us: int | None,
     heard_until_us: int,
     followed: bool = True,
+    works: bool = True,
 ) -> Silence:
     """How long pages have been tried in vain.
 
@@ -157,12 +158,16 @@ def silence(
         Newest fetch of any page: of later crawls the log cannot know.
     followed : bool
         Whether the crawler follows the schedule at all; if not, a missing crawl says nothing of the page.
+    works : bool
+        Whether the crawler gets answers at all; if not, a failed fetch says nothing of the page.
     """
     due = (slot_us != NO_TIME) & (slot_us <= heard_until_us)
     tonight = np.zeros(len(slot_us), np.bool_) if night_before_us is None else slot_us > night_before_us
     expected = slot_us if night_before_us is None else np.minimum(slot_us, night_before_us)
     vain = due & (attempt_us < expected)
     missed, vain = vain & tonight, vain & followed
+    if not works:
+        failing_since_us = np.full(len(slot_us), NO_TIME)
     known = vain & (slots_since_us != NO_TIME) & (attempt_us < slots_since_us)
     since = np.where(known, slots_since_us, np.where(vain, slot_us, NO_TIME))
     first = np.where(since == NO_TIME, failing_since_us, since)

@@ -47,6 +47,9 @@ class PreviousFile(NamedTuple):
     sha256: str | None = None
 
 
+AGAIN = "or run that night again (in a store, once its manifest.json is removed)"
+
+
 @dataclass(frozen=True)
 class Previous:
     """The previous night, as far as it is there.
@@ -110,14 +113,12 @@ def _read_manifest(path: str) -> dict[str, Any] | None:
     try:
         manifest = read_json(path)
     except ValueError as e:
-        raise StateError(f"{path}: damaged: {e}. Restore it, or run that night again") from None
+        raise StateError(f"{path}: damaged: {e}. Restore it, {AGAIN}") from None
     if manifest is not None and not (isinstance(manifest, dict) and {"files", "carry"} <= manifest.keys()):
-        raise StateError(f"{path}: not the manifest of a night. Restore it, or run that night again")
+        raise StateError(f"{path}: not the manifest of a night. Restore it, {AGAIN}")
     for name, fine in _values(manifest or {}):
         if not fine:
-            raise StateError(
-                f"{path}: damaged: {name} is not what a night writes. Restore it, or run that night again"
-            )
+            raise StateError(f"{path}: damaged: {name} is not what a night writes. Restore it, {AGAIN}")
     return manifest
 
 
@@ -218,7 +219,7 @@ def _checked(
         if manifest is not None and size != found.get("bytes"):
             raise StateError(
                 f"--state={state}: {path} has {size} bytes, the manifest of that night says "
-                f"{found.get('bytes') or 'nothing'} of it. Restore the file, or run that night again"
+                f"{found.get('bytes') or 'nothing'} of it. Restore the file, {AGAIN}"
             )
         yield PreviousFile(name, path, found.get("sha256"))
 
@@ -298,7 +299,7 @@ def read_previous_file(element: PreviousFile | tuple[str, str]) -> Iterator[pa.R
     if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
         raise StateError(
             f"{path}: damaged: its SHA-256 is not the one in the manifest of that night. Restore the file, "
-            "or run that night again"
+            f"{AGAIN}"
         )
     try:
         file = pq.ParquetFile(pa.BufferReader(data))
@@ -321,6 +322,4 @@ def read_previous_file(element: PreviousFile | tuple[str, str]) -> Iterator[pa.R
             yield batch.replace_schema_metadata(schema.metadata)
     except (pa.ArrowException, OSError, schemas.SchemaError) as e:
         reason = " ".join(str(e).split())
-        raise StateError(
-            f"{path}: cannot be read: {reason}. Restore the file, or run that night again"
-        ) from None
+        raise StateError(f"{path}: cannot be read: {reason}. Restore the file, {AGAIN}") from None

@@ -388,8 +388,11 @@ class WriteManifest(beam.DoFn):
             finish(self._output)
 
 
-def status_of(counters: dict[str, int], result: SearchResult) -> tuple[str, str]:
-    """How the night ended, and why if there is no schedule: ok, no_input or empty_schedule."""
+def status_of(counters: dict[str, int], unspent: str | None) -> tuple[str, str]:
+    """How the night ended, and why if there is no schedule: ok, no_input or empty_schedule.
+
+    `unspent` says why the budget is not spent.
+    """
     if not counters.get("pages_known", 0):
         rejected, later = (counters.get(n, 0) for n in ("observations_rejected", "after_as_of"))
         if later:
@@ -406,11 +409,8 @@ def status_of(counters: dict[str, int], result: SearchResult) -> tuple[str, str]
     if not counters.get("slots_used", 0):
         if counters.get("slots", 0):
             return "empty_schedule", "no page may use a slot: see the limits of hosts and pages"
-        if result.unspent_reason:
-            return (
-                "empty_schedule",
-                f"less than one crawl may be made in the horizon: {result.unspent_reason}",
-            )
+        if unspent:
+            return "empty_schedule", f"less than one crawl may be made in the horizon: {unspent}"
         return "empty_schedule", "the horizon's budget is less than one crawl; it is carried over"
     return "ok", ""
 
@@ -434,11 +434,14 @@ def make_manifest(
 
     hosts = sorted((h for r in reports for h in r.hosts_at_limit), key=lambda h: (-h[0], h[1]))
     change = learned.change
-    status, reason = status_of(counters, result)
     n_pages = counters.get("pages_known", 0)
+    quiet = functools.reduce(SilenceSums.merge, (r.silence for r in reports), SilenceSums())
     unspent = result.unspent_reason
+    if unspent and quiet.silent:
+        unspent += f"; {quiet.silent:,} pages wait for the next try, all their last ones were in vain"
     if unspent and not n_pages:  # of which the search has nothing to say
         unspent = "no page is known"
+    status, reason = status_of(counters, unspent)
     return {
         "status": status,
         "status_reason": reason,
@@ -463,7 +466,7 @@ def make_manifest(
             "impressions": None if learned.impressions is None else asdict(learned.impressions),
         },
         "signals": None if without is None else signals_of(reports, without),
-        "silence": functools.reduce(SilenceSums.merge, (r.silence for r in reports), SilenceSums()).account(),
+        "silence": quiet.account(),
         "hosts_at_limit": [{"host": name, "multiplier": value} for value, name in hosts[:MAX_NAMED_HOSTS]],
         "counters": counters,
         "carry": {

@@ -29,6 +29,9 @@ LEAST_MISSED = 0.05
 LEAST_FOLLOWED = 0.2
 """Share of scheduled pages that are fetched the next day below which a crawler follows its own plans."""
 
+LEAST_ANSWERED = 0.2
+"""Share of fetches with an answer below which it is the crawler that fails, not the pages."""
+
 MAX_ASKED = 200
 """Silent pages of a shard of which another form of the URL is looked for."""
 
@@ -50,6 +53,7 @@ class ShardSilence:
         self._pages, self._night_before_us = pages, night_before_us
         self.failing_since_us = np.full(n, NO_TIME, np.int64)
         self._slots_since_us, self._slot_us = self.failing_since_us.copy(), self.failing_since_us.copy()
+        self._answered = self._failed = 0
 
     def read_state(self, state: pa.RecordBatch, code: IntArray) -> None:
         """Rows of `schemas.STATE`, and the page of each."""
@@ -65,6 +69,8 @@ class ShardSilence:
         """Tonight's log; the state of the pages before and after it."""
         status = rows.status if rows.status is not None else np.full(len(rows), STATUS_NONE, np.int16)
         failed = kind_of(np.asarray(status, np.int16), rows.not_modified) == FAILED
+        self._failed = int(np.count_nonzero(failed))
+        self._answered = len(rows) - self._failed
         log = rows.page, rows.fetched_at_us
         since = failing_since(self.failing_since_us, after.last_success_at_us, *log, failed, as_of_us)
         known = before.last_success_at_us
@@ -76,11 +82,12 @@ class ShardSilence:
         """The shard's part, once the night is folded."""
         attempt, before = after.last_attempt_at_us, self._night_before_us
         until = int(attempt.max(initial=NO_TIME))
+        log = self._answered, self._failed
         if before is None:
-            return Heard(until)
+            return Heard(until, None, 0, 0, *log)
         last_night = self._slot_us > before
         fetched = int(np.count_nonzero(last_night & (attempt >= before)))
-        return Heard(until, before, int(np.count_nonzero(last_night)), fetched)
+        return Heard(until, before, int(np.count_nonzero(last_night)), fetched, *log)
 
     def columns(self) -> dict[str, pa.Array]:
         """More columns of the pages table; none where no page owes an answer."""
@@ -100,12 +107,21 @@ class Heard:
         That night's instant.
     scheduled, fetched : int
         Pages that it scheduled, and those of them that were fetched since.
+    answered, failed : int
+        Rows of tonight's log.
     """
 
     until_us: int = NO_TIME
     night_before_us: int | None = None
     scheduled: int = 0
     fetched: int = 0
+    answered: int = 0
+    failed: int = 0
+
+    @property
+    def works(self) -> bool:
+        """Whether the crawler gets answers; one that is blocked or without a network gets none."""
+        return self.answered >= LEAST_ANSWERED * (self.answered + self.failed)
 
     @property
     def followed(self) -> bool:
@@ -123,6 +139,8 @@ class Heard:
                 before,
                 found.scheduled + part.scheduled,
                 found.fetched + part.fetched,
+                found.answered + part.answered,
+                found.failed + part.failed,
             )
         return found
 
@@ -142,6 +160,7 @@ def silence_of(pages: pa.RecordBatch, heard: Heard) -> Silence:
         heard.night_before_us,
         heard.until_us,
         heard.followed,
+        heard.works,
     )
 
 

@@ -42,6 +42,8 @@ class Log:
         mask = of_dead(rows)
         if self.how == "failing":
             return failing(rows, mask)
+        if self.how == "all failing":
+            return failing(rows, pa.array(np.ones(rows.num_rows, np.bool_)))
         if self.how == "skipped":
             return rows.filter(pc.invert(mask))
         other = pc.replace_substring(rows.column("url"), "https:", "http:")
@@ -186,3 +188,18 @@ def test_a_crawler_that_follows_its_own_plans_is_no_silence() -> None:
         found.replace_log(np.sort(rng.choice(N, N // 10, replace=False)))
         assert found.manifest["silence"]["pages_silent"] == 0
     assert found.manifest["silence"]["in_no_log"] > 0.5 * found.manifest["silence"]["scheduled"] > 0
+
+
+def test_a_crawler_without_a_network_is_no_silence_of_pages() -> None:
+    """All fetches fail for a week: the schedule goes on, and with the first answers all is as it was."""
+    found, log = crawler("ok")
+    found.night()
+    log.how = "all failing"
+    for _ in range(7):
+        found.night()
+        assert len(found.scheduled) == BUDGET and found.manifest["silence"]["pages_silent"] == 0
+    log.how = "ok"
+    for _ in range(2):
+        found.night()
+        assert len(found.scheduled) == BUDGET
+    assert found.manifest["silence"]["pages_silent"] < 0.02 * N
