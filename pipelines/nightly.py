@@ -24,7 +24,8 @@ from transforms.catalogue import HostDefaults
 from transforms.coders import ShardTables
 from transforms.commit import KINDS, Guards, WriteManifest
 from transforms.dividing import DivideSlots, Night
-from transforms.folding import FoldHistory, FoldSettings
+from transforms.fold_settings import FoldSettings
+from transforms.folding import FoldHistory
 from transforms.formats import How
 from transforms.inputs import match_files
 from transforms.layout import choose_layout
@@ -34,7 +35,8 @@ from transforms.rejects import WriteRejected
 from transforms.replacing import OUTPUTS, LinkError, check_links, discard, finish, folder_of, schedule_there
 from transforms.replacing import prepare as prepare_output
 from transforms.sampling import Overview
-from transforms.scheduling import SequenceCrawls, ShardReport
+from transforms.scheduling import SequenceCrawls
+from transforms.shard_report import ShardReport
 from transforms.sharding import Layout
 from transforms.sharing import ShareHostLimits, share_limits
 from transforms.signal_use import follow_useful
@@ -388,11 +390,14 @@ def run(argv: Sequence[str] | None = None, wait: bool = True) -> Any:
         prepare_output(folder)
     build_pipeline(pipeline, options, previous, layout, folder)
     try:
-        return waiting.finish(pipeline, wait)
+        result = waiting.finish(pipeline, wait)
     except BaseException:
         if folder != settings.output:
             discard(folder)
         raise
+    if wait and folder != settings.output:
+        discard(folder, failed=False)
+    return result
 
 
 def finish_replacing(output: str) -> None:

@@ -84,9 +84,9 @@ class NightlyOptions(PipelineOptions):
         outputs.add_argument(
             "--overwrite",
             action="store_true",
-            help="empty the output folder before the job, and let an empty night replace one that has a "
-            "schedule (default: what is there is replaced when the new night is complete, by an empty one "
-            "never)",
+            help="remove the files of the old night before the job, and let an empty night replace one that "
+            "has a schedule (default: what is there is replaced when the new night is complete, by an empty "
+            "one never)",
         )
         outputs.add_argument(
             "--output_format",

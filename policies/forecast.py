@@ -45,7 +45,9 @@ class Forecast:
             changed = exact.changed(days[rows])
             with np.errstate(divide="ignore"):
                 found[rows] = np.where(
-                    changed < 0.5, np.log1p(-changed), np.log(np.maximum(exact.unchanged(days[rows]), 1e-300))
+                    changed < 0.5,
+                    np.log1p(-np.minimum(changed, 0.5)),
+                    np.log(np.maximum(exact.unchanged(days[rows]), 1e-300)),
                 )
         return found
 

@@ -17,12 +17,14 @@ from transforms.asked_hosts import asked_warnings, lost_warnings, unknown_pages
 from transforms.catalogue import DAY_US
 from transforms.dividing import Quotas
 from transforms.evidence_warnings import evidence_warnings
+from transforms.input_warnings import option_warnings, sitemap_warnings, stranger_warnings, useless_warning
 from transforms.judging import account, drift_warnings, tracked
 from transforms.learning import Learned
 from transforms.log_ages import age_warnings, newest_day
 from transforms.rejects import damaged_sources
 from transforms.replacing import MANIFEST, check_empty, finish, is_placed
-from transforms.scheduling import MAX_NAMED_HOSTS, ShardReport
+from transforms.scheduling import MAX_NAMED_HOSTS
+from transforms.shard_report import ShardReport
 from transforms.sharding import Layout
 from transforms.silence import SilenceSums, vain_warnings
 from transforms.sinks import FileInfo, write_json
@@ -34,11 +36,6 @@ OWN_KINDS = tuple(k for k in KINDS if k != "sitemaps")
 
 LEAST_USELESS = 5
 """Rejected rows of an input of which more than half were rejected."""
-
-MAX_NAMED_REASONS = 3
-
-LEAST_STRANGERS = 20
-"""URLs of signals or sitemaps of which not one is known: fewer may be of new pages."""
 
 
 class TooManyRejectedError(RecrawlError):
@@ -242,79 +239,6 @@ def warnings_of(counters: dict[str, int], guards: Guards, damaged: Sequence[str]
             "the state is of this very night: to run a night again, give the state of the night before"
         )
     return found
-
-
-def useless_warning(kind: str, counters: dict[str, int]) -> str:
-    """An input that is small beside the others may be useless as a whole without stopping the night."""
-    rejected, accepted = counters.get(f"{kind}_rejected", 0), counters.get(f"{kind}_accepted", 0)
-    start = f"{kind}_rejected_"
-    reasons = sorted((-n, k.removeprefix(start)) for k, n in counters.items() if k.startswith(start) and n)
-    said = ", ".join(f"{name}: {-n:,}" for n, name in reasons[:MAX_NAMED_REASONS])
-    return (
-        f"{'all' if not accepted else f'{rejected:,} of'} {rejected + accepted:,} rows of --{kind} were "
-        f"rejected ({said}): {'nothing' if not accepted else 'less than half'} of it counts tonight; "
-        "rejected/ has them, mend the input"
-    )
-
-
-def option_warnings(options: dict[str, Any], signals: dict[str, Any] | None) -> list[str]:
-    """Options that do nothing without others; `signals` is of the manifest."""
-    found = []
-    if options.get("sitemap_pages") and not options.get("sitemaps"):
-        found.append("--sitemap_pages does nothing without --sitemaps: give those whose URLs are pages")
-    given = options.get("signals") or options.get("sitemaps")
-    if options.get("objective") == "signals" and not given and not (signals or {}).get("sources"):
-        found.append(
-            "--objective=signals without any signals: neither --signals nor --sitemaps is given and the "
-            "state has none, so pages are crawled as with --objective=periodic"
-        )
-    return found
-
-
-def sitemap_warnings(counters: dict[str, int]) -> list[str]:
-    """Sitemaps of which nothing can be used: error pages, and indexes without the files that they name."""
-    found = []
-    reasons = ("rejected_not_a_sitemap", "rejected_unsafe_xml", "files_empty")
-    unusable = sum(counters.get(f"sitemaps_{reason}", 0) for reason in reasons)
-    files = counters.get("sitemaps_files", 0)
-    if unusable > files / 2:
-        found.append(
-            f"{unusable:,} of {files:,} files of --sitemaps are no sitemaps, such as error pages: their "
-            "hosts have no signals from sitemaps tonight"
-        )
-    indexes = counters.get("sitemaps_index", 0)
-    if indexes and not counters.get("sitemaps_accepted", 0):
-        children = counters.get("sitemaps_index_children", 0)
-        found.append(
-            f"--sitemaps has no page: {indexes:,} index{'es name' if indexes > 1 else ' names'} {children:,} "
-            f"sitemap{'' if children == 1 else 's'}: give those"
-        )
-    return found
-
-
-def stranger_warnings(counters: dict[str, int]) -> list[str]:
-    """Requests, signals or sitemaps without a known page: their URLs are most likely written otherwise."""
-    unknown = {
-        "requests": counters.get("requests_unmatched", 0),
-        "signals": counters.get("signals_unmatched", 0),
-        "sitemaps": counters.get("sitemap_unknown_pages", 0),
-    }
-    # Of signals that wait for the next night nobody has asked whether their page is known.
-    found = {
-        "requests": counters.get("requests_accepted", 0)
-        - counters.get("requests_after_as_of", 0)
-        - unknown["requests"],
-        "signals": counters.get("signals_accepted", 0)
-        - counters.get("signals_after_as_of", 0)
-        - unknown["signals"],
-        "sitemaps": counters.get("sitemap_urls", 0) - unknown["sitemaps"],
-    }
-    return [
-        f"none of {n:,} URLs of --{kind} is that of a known page: http and https are not the same, nor are "
-        "hosts with and without www" + ("; --sitemap_pages makes them pages" if kind == "sitemaps" else "")
-        for kind, n in unknown.items()
-        if n >= LEAST_STRANGERS and not found[kind]
-    ]
 
 
 class WriteManifest(beam.DoFn):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import apache_beam as beam
@@ -15,21 +14,21 @@ from policies import history, page_state, request_history, volatile
 from policies.alternating import set_aside
 from policies.calibration import Judge
 from policies.interval_sums import Intervals
-from policies.page_state import NO_TIME, Forgetting, PageState
+from policies.page_state import NO_TIME, PageState
 from policies.recalibration import calm_days
 from policies.request_history import NO_DAY, RequestState
 from policies.signal_counts import Signals
 from policies.signal_fold import SignalFold
 from policies.signal_state import bring_to_present
-from policies.typing_ import BoolArray, FloatArray, Int32Array, IntArray, UIntArray
+from policies.typing_ import BoolArray, Int32Array, IntArray, UIntArray
 from transforms import schemas
 from transforms.asked_hosts import Urls, asked_hosts, least_urls
-from transforms.catalogue import DAY_US, HostDefaults, join_catalogue, join_hosts, named_hosts
+from transforms.catalogue import DAY_US, join_catalogue, join_hosts, named_hosts
 from transforms.coders import KEPT, ShardTables
 from transforms.coding import code_pages
+from transforms.fold_settings import FoldSettings
 from transforms.judging import forecast_of, judged_of
 from transforms.lastmods import compare_lastmods, lastmods_batch
-from transforms.learning import RequestClock
 from transforms.log_ages import up_to_night
 from transforms.reading import all_batches
 from transforms.recalibrating import ShardFactors
@@ -42,53 +41,6 @@ from transforms.silence import ShardSilence
 from transforms.soft_404 import soft_404_columns
 from transforms.state import microseconds, read_state, state_batch, times
 from transforms.tally import Counts
-
-
-@dataclass(frozen=True)
-class FoldSettings:
-    """What folding needs to know of the night.
-
-    Attributes
-    ----------
-    as_of_us : int
-        The night's instant, UTC microseconds; later rows are left for the next night.
-    forgetting : Forgetting
-    clock : RequestClock
-    hosts : HostDefaults
-    group_columns : tuple of str
-    num_shards : int
-    split_hosts : frozenset of int
-        Hashes of hosts of which other shards have pages, too.
-    siblings : str
-        One of `transforms.siblings.MODES`.
-    multiplier : float, requests per crawl, or None
-        That of the night before.
-    signal_delay_us : int, microseconds
-        Signals less than this after an observation are discarded.
-    sitemap_pages : bool
-        Whether what sitemaps list are pages, as if the catalogue had them.
-    clock_factors : (c,) float64, or None
-        Of the night before, see `policies.recalibration.Track.factors`.
-    lower_soft_404 : bool
-        Whether pages that look like error pages weigh less, see `policies.soft_404`.
-    night_before_us : int or None
-        Instant of the night before.
-    """
-
-    as_of_us: int
-    forgetting: Forgetting
-    clock: RequestClock
-    hosts: HostDefaults
-    group_columns: tuple[str, ...] = ()
-    num_shards: int = 1
-    split_hosts: frozenset[int] = frozenset()
-    siblings: str = "auto"
-    multiplier: float | None = None
-    signal_delay_us: int = 0
-    sitemap_pages: bool = False
-    clock_factors: FloatArray | None = None
-    lower_soft_404: bool = False
-    night_before_us: int | None = None
 
 
 class FoldHistory(beam.DoFn):

@@ -21,7 +21,8 @@ from transforms.catalogue import HostDefaults
 from transforms.closed_loop import Day, Planned, Planner, Trust
 from transforms.coders import ShardTables
 from transforms.dividing import Carry, Night, ShardTotal, divide_slots
-from transforms.folding import FoldSettings, ShardFold
+from transforms.fold_settings import FoldSettings
+from transforms.folding import ShardFold
 from transforms.group_tables import GroupTable
 from transforms.learning import (
     Learned,

@@ -103,12 +103,15 @@ def finish(output: str) -> None:
         remove_empty(local)
 
 
-def discard(made: str) -> None:
-    """Remove a night that failed beside another one, but for what it rejected: that is there for a look."""
+def discard(made: str, failed: bool = True) -> None:
+    """Remove a night beside another one: one that is the same to the byte, or one that failed.
+
+    Of one that failed what it rejected stays for a look.
+    """
     if FileSystems.exists(FileSystems.join(made, MANIFEST)):  # it is complete, and half in its place
         return
     for name in OUTPUTS:
-        if name != "rejected":
+        if name != "rejected" or not failed:
             remove(_own_files(made, name))
     if (local := local_path(made)) is not None:
         remove_empty(local)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import apache_beam as beam
@@ -22,43 +21,21 @@ from transforms.coders import ShardTables
 from transforms.dividing import Night, Quotas, limited_giants, limited_units, pages_of
 from transforms.group_tables import GroupTable
 from transforms.learning import Learned, RequestClock, estimate_shard, is_new, solver_tables
+from transforms.shard_report import ShardReport
 from transforms.sharing import ByHost, share_limits
 from transforms.signal_forecasts import slots_columns
 from transforms.signal_slots import SignalClocks, dues
 from transforms.signal_use import follow_useful
-from transforms.silence import Heard, SilenceSums, silence_of, silence_sums
+from transforms.silence import Heard, silence_of, silence_sums
 from transforms.solving import freshness_without, tables_to_block
 from transforms.state import microseconds, times
 from transforms.tally import Counts
-from transforms.trust_report import TrustSums, hosts_batch, trust_sums
+from transforms.trust_report import hosts_batch, trust_sums
 
 MAX_NAMED_HOSTS = 20
 FLAGS = ("volatile", "soft_404", "alternating")
 SHIFT_OF_ALL = 10.0
 """What signals of all hosts together may take beyond what they lately did, in units of what one host may."""
-
-
-@dataclass(frozen=True)
-class ShardReport:
-    """Sums of one shard for the manifest. Floats of shards are added in the order of shards.
-
-    `crawled_weight` and `crawled_fresh_weight` are of pages with a crawl rate above 0.
-    `large_hosts` has hash, name and pages of the largest hosts of the shard and of all parts of split ones.
-    `fresh_weight_without` is what there would be without signals; None where they are not used.
-    """
-
-    shard: int
-    weight: float
-    crawled_weight: float
-    fresh_weight: float
-    crawled_fresh_weight: float
-    uniform_fresh_weight: float
-    hosts_at_limit: tuple[tuple[float, str], ...]
-    counts: dict[str, int] = field(default_factory=dict)
-    large_hosts: tuple[tuple[int, str, int], ...] = ()
-    fresh_weight_without: float | None = None
-    trust: TrustSums = field(default_factory=TrustSums)
-    silence: SilenceSums = field(default_factory=SilenceSums)
 
 
 class SequenceCrawls(beam.DoFn):

@@ -17,7 +17,8 @@ from policies.page_state import Forgetting
 from transforms import schemas
 from transforms.catalogue import HostDefaults
 from transforms.dividing import Carry, Night, ShardTotal, divide_slots
-from transforms.folding import FoldSettings, ShardFold
+from transforms.fold_settings import FoldSettings
+from transforms.folding import ShardFold
 from transforms.judging import account
 from transforms.learning import RequestClock, estimate_shard, learn, solver_block
 from transforms.sampling import merge_overviews

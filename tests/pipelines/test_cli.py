@@ -153,7 +153,7 @@ def test_all_problems_at_once():
         ("--budget=inf", "crawls per day"),
         ("--num_shards=2.5", "whole number"),
         ("--num_shards=100000", "99999"),
-        ("--horizon_hours=0", "above 0"),
+        ("--horizon_hours=0", "from 0.001"),
         ("--max_rejected_fraction=2", "from 0 to 1"),
         ("--half_life_days=0", "(days)"),
         ("--as_of=2026-13-01", "ISO 8601"),

@@ -15,7 +15,8 @@ from transforms import schemas
 from transforms.catalogue import DAY_US, HostDefaults
 from transforms.coders import ShardTables
 from transforms.dividing import Carry, Night, ShardTotal, divide_slots
-from transforms.folding import FoldSettings, ShardFold
+from transforms.fold_settings import FoldSettings
+from transforms.folding import ShardFold
 from transforms.judging import account, drift_warnings
 from transforms.learning import RequestClock, estimate_shard, learn, solver_block
 from transforms.sampling import merge_overviews

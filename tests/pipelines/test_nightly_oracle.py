@@ -81,6 +81,7 @@ def _content(night: Night) -> dict[str, object]:
     """All that is written but the names of the input files."""
     files = night.digests("pages", "schedule", "state", "slots")
     manifest = dict(night.manifest)
+    del manifest["sha256"]  # of the manifest itself
     manifest["options"] = {k: v for k, v in manifest["options"].items() if k not in LOGS}
     manifest["counters"] = {k: n for k, n in manifest["counters"].items() if not k.endswith("_files")}
     manifest["files"] = [f for f in manifest["files"] if not f["path"].startswith("rejected/")]

@@ -220,7 +220,8 @@ def test_news_sitemaps_are_news_and_no_mark_against_their_host(tmp_path):
     assert {f"https://n.test/{i}" for i in range(38, 45)} <= {r["url"] for r in second.rows("schedule")}
     for done in (first, second):
         assert done.counters["sitemaps_news"] == 1 and "sitemaps_one_lastmod" not in done.counters
-        assert done.counters["lastmod_moved"] == 0 and not done.manifest["warnings"]
+        assert done.counters["lastmod_moved"] == 0
+        assert all("in no log" in w for w in done.manifest["warnings"])  # of what was scheduled, one page
     assert second.counters["lastmod_same"] == 30
 
 

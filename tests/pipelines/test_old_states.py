@@ -19,7 +19,8 @@ from tests.pipelines.jobs import DAY_US, at, nightly, seen
 from transforms import schemas
 from transforms.carrying import StateError, find_previous, read_previous_file
 from transforms.catalogue import HostDefaults
-from transforms.folding import FoldSettings, ShardFold
+from transforms.fold_settings import FoldSettings
+from transforms.folding import ShardFold
 from transforms.learning import RequestClock
 from transforms.normalise import KINDS, normalise
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from transforms.commit import Guards, option_warnings, warnings_of
+from transforms.commit import Guards, warnings_of
+from transforms.input_warnings import option_warnings
 
 GUARDS = Guards(0.01, False, 0, False, {})
 

@@ -6,7 +6,8 @@ import pytest
 from policies.page_state import Forgetting
 from transforms import schemas
 from transforms.catalogue import DAY_US, HostDefaults
-from transforms.folding import FoldSettings, ShardFold
+from transforms.fold_settings import FoldSettings
+from transforms.folding import ShardFold
 from transforms.learning import RequestClock
 from transforms.urls import locate
 

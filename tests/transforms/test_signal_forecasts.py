@@ -16,7 +16,8 @@ from policies.recalibration import CELLS, KINDS
 from policies.signal_estimation import PageFit
 from transforms import schemas
 from transforms.catalogue import DAY_US, HostDefaults
-from transforms.folding import FoldSettings, ShardFold
+from transforms.fold_settings import FoldSettings
+from transforms.folding import ShardFold
 from transforms.learning import RequestClock
 from transforms.signal_forecasts import forecasts_batch, signal_forecast_of, slots_columns
 from transforms.state import read_state, times

@@ -18,7 +18,8 @@ from transforms.carrying import StateError, read_previous_file
 from transforms.catalogue import DAY_US, HostDefaults
 from transforms.coders import ShardTables, ShardTablesCoder
 from transforms.coding import code_pages
-from transforms.folding import FoldSettings, ShardFold
+from transforms.fold_settings import FoldSettings
+from transforms.folding import ShardFold
 from transforms.learning import RequestClock
 from transforms.signals import (
     of_last_version,
