@@ -27,6 +27,8 @@ _LABELS = {
     "host_limit": ("host limit", "of the host, and what its other pages want"),
     "page_limit": ("floor or cap", "of the page itself"),
     "aim": ("objective or weight", "weight, multiplier and host limit as one"),
+    "volatile": ("volatile", "new at every visit: a crawl in 30 days"),
+    "silent": ("silent", "tried in vain: waits longer each time"),
     "new_page": ("new pages", "in the second night only"),
     "lost_page": ("lost pages", "in the first night only"),
 }
@@ -360,7 +362,7 @@ def _night_text(out: _Text, document: dict[str, Any], top: int) -> None:
         out.lines.append(f"  {label:<22}{numbers}{ratios['doubled']:>11,}{ratios['halved']:>11,}")
     if document["limits"]:
         moves = [f"{row['before']} -> {row['after']} {row['pages']:,}" for row in document["limits"]]
-        out.head(f"  what bounds pages     {', '.join(moves[:6])}")
+        out.head(f"  what bounds pages     {', '.join(moves[:4])}")
     if not document["host"]:
         _hosts_text(out, "hosts by slots", document["hosts_by_slots"][:top], weight)
         _hosts_text(out, "newly at limit", document["hosts_newly_at_limit"][:top], weight)

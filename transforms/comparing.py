@@ -19,13 +19,19 @@ from transforms import nights
 from transforms.nights import Night, NightError
 from transforms.pairing import Part, share
 
-CAUSES: Final = ("change_observed", "change_learned", *attribution.CAUSES[1:], "new_page", "lost_page")
+RULES: Final = ("volatile", "silent")
+"""Limits of a page that are rules of recrawl, not of whom the page belongs to."""
+CAUSES: Final = (
+    *("change_observed", "change_learned", *attribution.CAUSES[1:]),
+    *(*RULES, "new_page", "lost_page"),
+)
 """As in `policies.attribution`, but for the change rate: "observed" where the page has other evidence than on
-the first night, "learned" where only the prior or the age of the evidence moved it."""
+the first night, "learned" where only the prior or the age of the evidence moved it; and but for the limits of
+pages that a rule holds on one of the nights."""
 OBSERVED, LEARNED = 0, 1
 NEW, LOST = len(CAUSES) - 2, len(CAUSES) - 1
 
-LIMITS: Final = ("none", "floor", "cap", "host", "starved", "new", "silent")
+LIMITS: Final = ("none", "floor", "cap", "host", "starved", "new", *RULES)
 KEPT = 50  # hosts and pages of a list
 _OCTAVE = 32  # bins of a ratio's histogram
 _OCTAVES = 20
@@ -364,7 +370,12 @@ class _Pair:
         known = self._parts[:, : self._same]
         known[OBSERVED] = np.where(observed, found[0], 0.0)
         known[LEARNED] = np.where(observed, 0.0, found[0])
-        known[LEARNED + 1 : NEW] = found[1:]
+        known[LEARNED + 1 :][: len(found) - 1] = found[1:]
+        page_limit = known[CAUSES.index("page_limit")]
+        for name in RULES:
+            code = LIMITS.index(name)
+            held = (one.limit[first] == code) | (two.limit[second] == code)
+            known[CAUSES.index(name), held], page_limit[held] = page_limit[held], 0.0
         self._parts[NEW, self._new] = two.rate[self._rows[1][self._new]]
         self._parts[LOST, self._lost] = -one.rate[self._rows[0][self._lost]]
         host = self._pick("host_code")

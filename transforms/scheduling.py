@@ -9,7 +9,7 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
-from policies import estimation, giants, greedy, objectives, quotas, search, sequencing
+from policies import estimation, giants, greedy, objectives, quotas, search, sequencing, volatile
 from policies.page_state import NO_TIME
 from policies.recalibration import page_cells
 from policies.signal_delay import lost_waiting
@@ -273,6 +273,9 @@ class ScheduledShard:
         intervals, changes = table.column("n_intervals").to_numpy(), table.column("n_changes").to_numpy()
         names = np.asarray(search.LIMIT_NAMES, dtype=object)
         limit = names[self._allocation.limit]
+        # The lowest of the caps is the one that binds.
+        by_flag = self._flag("volatile") & (self._rate >= volatile.CAP_PER_DAY)
+        limit[by_flag & (limit == "cap")] = "volatile"
         limit[(self._silence.wait_days > 0.0) & (limit == "cap")] = "silent"
         limit[self._is_new] = "new"
         stderr = estimation.standard_error(self._change, table.column("information").to_numpy())

@@ -199,7 +199,7 @@ def test_volatile_pages_are_capped_and_said_to_be_so(folder):
     assert [url for url, flag in flags.items() if flag] == ["https://v.test/token"]
     assert night.counters["pages_volatile"] == 1
     page = night.page("https://v.test/token")
-    assert page["crawl_rate_per_day"] <= 1 / 30 and page["limit"] in ("cap", "starved")
+    assert page["crawl_rate_per_day"] <= 1 / 30 and page["limit"] in ("volatile", "starved")
     assert night.page("https://v.test/even")["crawl_rate_per_day"] > 0.5
     assert "1 volatile" in night.printed
 
