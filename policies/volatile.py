@@ -34,9 +34,9 @@ rate while finding out is worth it. It is taken to change five times in its shor
 visits after g find a change, and a crawl gains at most ``weight g / 5``. Where that is more than crawls gain
 elsewhere (last night's multiplier), shorter gaps are tried first. They bring g down, so it ends.
 
-A first night does not know what crawls gain elsewhere, and hosts have pages that are far from their mean: a
-home page that changes daily, among articles that hardly do, is found changed at each of its gaps of two to
-eight days. Then the record must be more than a page thirty times as fast as the others would have.
+A first night does not know what crawls gain elsewhere, so nobody is volatile there: a home page that changes
+daily, among articles that hardly do, is found changed at each of its gaps of two to eight days, and may be
+what most requests are for.
 """
 
 from __future__ import annotations
@@ -53,8 +53,6 @@ MIN_SPAN_BINS = 4
 CAP_PER_DAY = 1.0 / 30.0
 CHANGES_IN_SHORTEST_GAP = 5.0
 FASTER_THAN_OTHERS = 3.0
-FASTER_UNPRICED = 30.0
-"""The same where no multiplier is known."""
 LIKELY_RECORD = 0.01
 
 NOT_VOLATILE = -1.0
@@ -73,14 +71,17 @@ def weight_limit(
     evidence : Evidence of n pages
         The gaps of a half-octave bin count as their mean.
     multiplier : float, requests per crawl, optional
-        What one more crawl gained last night. If None candidates count whatever they weigh.
+        What one more crawl gained last night. If None or infinite, where nothing was to be decided, there are
+        no candidates.
 
     Returns
     -------
     (n,) float64, in the unit of weights
-        `NOT_VOLATILE` for pages that are no candidates, inf for those that are whatever they weigh.
+        `NOT_VOLATILE` for pages that are no candidates.
     """
     limit: FloatArray = np.full(len(evidence), NOT_VOLATILE)
+    if multiplier is None or not math.isfinite(multiplier):
+        return limit
     may_be = (n_changes >= MIN_CHANGES) & (n_intervals == n_changes) & (evidence.dated_changes == 0.0)
     rows = np.flatnonzero(may_be & (np.diff(evidence.bin_start) > 1))
     if not len(rows):
@@ -90,10 +91,7 @@ def weight_limit(
     start = some.bin_start[:-1]
     shortest, longest = np.minimum.reduceat(mean, start), np.maximum.reduceat(mean, start)
     wide = _bin(longest) - _bin(shortest) >= MIN_SPAN_BINS
-    if multiplier is None or not math.isfinite(multiplier):
-        limit[rows[wide]] = np.inf
-    else:
-        limit[rows[wide]] = multiplier * CHANGES_IN_SHORTEST_GAP / shortest[wide]
+    limit[rows[wide]] = multiplier * CHANGES_IN_SHORTEST_GAP / shortest[wide]
     return limit
 
 
@@ -102,7 +100,7 @@ def ordinary(evidence: Evidence) -> BoolArray:
     return (evidence.exposure_days > 0.0) | (evidence.dated_changes > 0.0)
 
 
-def surprising(evidence: Evidence, others_per_day: FloatArray, limit: FloatArray) -> BoolArray:
+def surprising(evidence: Evidence, others_per_day: FloatArray) -> BoolArray:
     """Whether pages of which every visit found a change would hardly have such a record by changing alone.
 
     Parameters
@@ -112,8 +110,6 @@ def surprising(evidence: Evidence, others_per_day: FloatArray, limit: FloatArray
         forgotten surprises nobody.
     others_per_day : (n,) float64, positive, changes per day
         Mean change rate of the `ordinary` pages of the host.
-    limit : (n,) float64
-        From `weight_limit`: inf where no multiplier is known.
 
     Returns
     -------
@@ -121,8 +117,7 @@ def surprising(evidence: Evidence, others_per_day: FloatArray, limit: FloatArray
     """
     gap = evidence.bin_days / np.maximum(evidence.bin_weight, np.finfo(np.float64).tiny)
     page = evidence.bin_page()
-    faster = np.where(np.isinf(limit), FASTER_UNPRICED, FASTER_THAN_OTHERS)
-    expected = (faster * others_per_day)[page] * gap
+    expected = (FASTER_THAN_OTHERS * others_per_day)[page] * gap
     # A bin that is forgotten to the last bit has neither weight nor days.
     chance = np.log(-np.expm1(-np.maximum(expected, np.finfo(np.float64).tiny)))
     return sum_by(page, evidence.bin_weight * chance, len(evidence)) < math.log(LIKELY_RECORD)

@@ -75,6 +75,9 @@ class Guards:
     replaced: dict[str, Any] = field(default_factory=dict)
 
 
+_ROUNDING = 1e-6
+"""Of expected freshness: the search ends a little before the optimum."""
+
 MAX_SHRINK = 0.10
 MAX_NAMED_FILES = 3
 
@@ -297,7 +300,8 @@ class WriteManifest(beam.DoFn):
             + flood_warnings(manifest["signals"])
             + asked_warnings(counters, learned.weight)
             + lost_warnings(counters, self._guards.max_rejected_fraction)
-            + drift_warnings(yesterday),
+            + drift_warnings(yesterday)
+            + plan_warnings(manifest),
             "large_hosts": large_hosts(reports, counters.get("pages_known", 0), self._layout),
             "split_hosts": self._layout.as_json(),
             "usual_log_day": usual_day(learned.rows_by_day),
@@ -399,6 +403,27 @@ def make_manifest(
             "giants": {f"{h:016x}": list(owed) for h, owed in sorted(quotas.carry.giants.items())},
         },
     }
+
+
+def plan_warnings(manifest: dict[str, Any]) -> list[str]:
+    """What to say of a plan that is worse than none, which only limits or another aim can make of it."""
+    fresh, equal = manifest["expected_freshness"], manifest["expected_freshness_uniform"]
+    if fresh is None or fresh >= equal - _ROUNDING:
+        return []
+    counters = manifest["counters"]
+    bounds = {
+        "cap": "a cap (max_rate_per_day, or volatile or silent)",
+        "floor": "a floor (min_rate_per_day)",
+        "host": "its host's limit (--hosts, --host_max_per_day, --host_min_gap_seconds)",
+    }
+    held = [f"{n:,} by {what}" for name, what in bounds.items() if (n := counters.get(f"pages_limit_{name}"))]
+    if (objective := manifest["search"]["objective"]) not in ("periodic", "signals"):
+        held.append(f"and --objective={objective} has another aim")
+    return [
+        f"expected freshness is {fresh:.4f}, below the {equal:.4f} of one rate for all pages at the same number "
+        f"of crawls. Pages are held from the rates that would be best: {', '.join(held)}. The column limit of "
+        "pages/ names them; look at those with the largest weight"
+    ]
 
 
 def signals_of(reports: list[ShardReport], without: SearchResult) -> dict[str, Any]:

@@ -440,7 +440,7 @@ def _volatile(
         if usual.giants:
             for at, name in enumerate(hosts.column("host_hash").to_pylist()):
                 mean[at] = usual.giants.get(name, mean[at])
-        found[rows] = volatile.surprising(evidence.take(rows), mean[host[rows]], limit[rows])
+        found[rows] = volatile.surprising(evidence.take(rows), mean[host[rows]])
     return found
 
 

@@ -193,8 +193,46 @@ def _volatile_log() -> list[dict[str, Any]]:
     return rows
 
 
+def _volatile(folder: Path, name: str, **options: Any) -> Night:
+    """The second of two nights on that log: the first knows no multiplier, and calls no page volatile."""
+    middle, log, signals = at(10), _volatile_log(), options.pop("signals", [])
+    before: Night | None = None
+    for day, now in ((10, [True, False]), (FIRST, [False, True])):
+        rows = [r for r in log if now[r["fetched_at"] >= middle]]
+        if signals:
+            options["signals"] = [r for r in signals if now[r["signalled_at"] >= middle]]
+        before = _run(folder, f"{name}{day}", rows, day, before, **options)
+        if day == 10:
+            assert before.counters["pages_volatile"] == 0
+    assert before is not None
+    return before
+
+
+def test_a_first_night_puts_no_page_aside(folder):
+    """The home page changes daily and is nearly all that is asked for; its articles hardly change."""
+    days = [0.5, 1.5, 2.5, 4.5, 5.5, 9.5, 11.5, 12.5, 16.5, 17.5]
+    rows = [seen("https://w.test/", at(d), f"home{int(d):03d}") for d in days]
+    for i in range(60):
+        rows += [
+            seen(f"https://w.test/{i}", at(d), "b" if i % 6 == 0 and d > 15 else "a")
+            for d in (0.2 + i / 100, 7, 14 + i / 100, 18)
+        ]
+    pages = [{"url": "https://w.test/", "importance": 1000.0}]
+    night = _run(folder, "home", rows, FIRST, pages=pages)
+    assert night.page("https://w.test/")["crawl_rate_per_day"] > 10
+    fresh, equal = (night.manifest[f"expected_freshness{name}"] for name in ("", "_uniform"))
+    assert fresh > 0.9 > 0.6 > equal and not night.manifest["warnings"]
+
+    # The same by a cap is worse than no plan at all, and says so.
+    capped = _run(folder, "capped", rows, FIRST, pages=[{**pages[0], "max_rate_per_day": 0.03}])
+    fresh, equal = (capped.manifest[f"expected_freshness{name}"] for name in ("", "_uniform"))
+    (warning,) = capped.manifest["warnings"]
+    assert warning.startswith(f"expected freshness is {fresh:.4f}, below the {equal:.4f} of one rate")
+    assert ": 1 by a cap (max_rate_per_day" in warning
+
+
 def test_volatile_pages_are_capped_and_said_to_be_so(folder):
-    night = _run(folder, "volatile", _volatile_log(), FIRST)
+    night = _volatile(folder, "volatile")
     flags = {r["url"]: r["volatile"] for r in night.rows("pages")}
     assert [url for url, flag in flags.items() if flag] == ["https://v.test/token"]
     assert night.counters["pages_volatile"] == 1
@@ -218,13 +256,12 @@ def test_volatile_pages_are_capped_and_said_to_be_so(folder):
 
 def test_what_was_crawled_because_of_signals_is_none(folder):
     """The same log: each visit to the page came after a signal, and its host's signals tell of changes."""
-    log = _volatile_log()
     signals = [{"url": "https://v.test/token", "signalled_at": at(d - 0.05)} for d in VISITS[1:]]
     signals += [{"url": f"https://v.test/page{i}", "signalled_at": at(9.0 + i / 40)} for i in range(40)]
-    night = _run(folder, "signalled", log, FIRST, signals=signals)
+    night = _volatile(folder, "signalled", signals=signals)
     assert night.manifest["options"]["objective"] == "signals" and night.counters["pages_volatile"] == 0
     assert night.page("https://v.test/token")["crawl_rate_per_day"] > 1 / 30
-    night = _run(folder, "unheard", log, FIRST, signals=signals, objective="periodic")
+    night = _volatile(folder, "unheard", signals=signals, objective="periodic")
     assert night.counters["pages_volatile"] == 1
 
 
@@ -233,7 +270,7 @@ def test_a_split_host_is_one_host(folder):
     flags = []
     for above, shards in ((10**9, 1), (20, 2), (20, 5)):
         options = {"split_hosts_above": above, "num_shards": shards}
-        night = _run(folder, f"split{above}-{shards}", _volatile_log(), FIRST, **options)
+        night = _volatile(folder, f"split{above}-{shards}", **options)
         assert bool(night.manifest["split_hosts"]) == (shards > 1)
         flags.append([r["url"] for r in night.rows("pages") if r["volatile"]])
     assert flags == [["https://v.test/token"]] * 3
@@ -241,14 +278,14 @@ def test_a_split_host_is_one_host(folder):
 
 def test_a_floor_stands_for_a_volatile_page(folder):
     pages = [{"url": "https://v.test/token", "min_rate_per_day": 2.0}]
-    night = _run(folder, "floor", _volatile_log(), FIRST, pages=pages)
+    night = _volatile(folder, "floor", pages=pages)
     page = night.page("https://v.test/token")
     assert page["volatile"] and page["crawl_rate_per_day"] == pytest.approx(2.0)
 
 
 def test_what_is_asked_for_most_is_tried_at_shorter_gaps_first(folder):
     """With the multiplier of the night before a page that weighs enough keeps its rate."""
-    first = _run(folder, "heavy0", _volatile_log(), FIRST)
+    first = _volatile(folder, "heavy0")
     assert first.page("https://v.test/token")["volatile"]
     multiplier = json.loads((first.folder / "manifest.json").read_text())["multiplier"]
     rows = [seen("https://v.test/token", at(20.5), "t20")]
