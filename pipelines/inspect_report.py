@@ -28,6 +28,7 @@ LEFT_OUT = {
     "status": "requests answered by neither 2xx nor 304",
 }
 NOTED = {
+    "dates_hours_ahead": "fetches hours before the Last-Modified of their page",
     "nul_bytes": "files with NUL bytes in front of lines",
     "repeated_header": "rows that repeat the header",
     "repeated_times": "times of an hour that clocks show twice",

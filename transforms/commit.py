@@ -420,9 +420,9 @@ def plan_warnings(manifest: dict[str, Any]) -> list[str]:
     if (objective := manifest["search"]["objective"]) not in ("periodic", "signals"):
         held.append(f"and --objective={objective} has another aim")
     return [
-        f"expected freshness is {fresh:.4f}, below the {equal:.4f} of one rate for all pages at the same number "
-        f"of crawls. Pages are held from the rates that would be best: {', '.join(held)}. The column limit of "
-        "pages/ names them; look at those with the largest weight"
+        f"expected freshness is {fresh:.4f}, below the {equal:.4f} of one rate for all pages at the same "
+        f"number of crawls. Pages are held from the rates that would be best: {', '.join(held)}. The column "
+        "limit of pages/ names them; look at those with the largest weight"
     ]
 
 

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from transforms import schemas
 from transforms.catalogue import DAY_US
 from transforms.tally import Counts
+from transforms.zones import FAR_US
 
 _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 
@@ -24,9 +25,8 @@ MAX_LATER_GIVEN_AGAIN = 0.5
 """That where files are read again by themselves: of a log that is read once a day, at whatever hour, less
 than half is of the day that has begun."""
 
-
-FAR_US = 3_600_000_000
-"""After the night's instant: more than clocks of machines differ, less than those of time zones."""
+LEAST_AHEAD, MOST_AHEAD = 10, 0.02
+"""Fetches before the date that their page has, and the share of dated fetches, from which a clock is off."""
 
 
 def day_text(day: int) -> str:
@@ -65,7 +65,8 @@ def age_warnings(
 ) -> list[str]:
     """At most one warning of rows that are later than the night, and one of rows that are too old for it.
 
-    Another is of times that the clock of `--..._timezone` never shows.
+    Others are of times that the clock of `--..._timezone` never shows, and of fetches that are earlier than
+    what they fetched.
 
     Parameters
     ----------
@@ -91,6 +92,13 @@ def age_warnings(
             f"{counters['hours_after_as_of']:,} rows of the crawl log are more than an hour later than "
             "--as_of, and its times name no zone: if they are of a local clock, all are read wrong. Give its "
             "zone with --observations_timezone"
+        )
+    ahead, near = (counters.get(f"observations_dates_{what}", 0) for what in ("hours_ahead", "near"))
+    if ahead >= LEAST_AHEAD and ahead > MOST_AHEAD * near:
+        found.append(
+            f"{ahead:,} of {near:,} pages with a Last-Modified of the same day were changed hours after they "
+            "were fetched, by the times of the crawl log, which name no zone: they are of a clock west of "
+            "the zone that they are read as. Give its zone with --observations_timezone"
         )
     for kind in ("observations", "requests"):
         if skipped := counters.get(f"{kind}_skipped_times"):

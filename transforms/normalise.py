@@ -26,7 +26,7 @@ from transforms.kinds import KINDS as KINDS
 from transforms.kinds import Kind as Kind
 from transforms.lastmods import parse_lastmods
 from transforms.urls import REASONS, HostTable, locate, stable_hash
-from transforms.zones import LocalClock
+from transforms.zones import LocalClock, dates_ahead
 
 HASHES = [pa.field("url_hash", pa.uint64()), pa.field("host_hash", pa.uint64())]
 SAMPLE_CHARACTERS = 200
@@ -96,7 +96,8 @@ class Normalised:
 
     `noted` shows rows of which a part says nothing, and which count all the same. `good` is a mask of the
     block's rows that were accepted, None where all were. `counts` is what else there is to know of it: what
-    rejected requests add up to, times that name no zone, and those that a clock shows twice or never.
+    rejected requests add up to, times that name no zone, those that a clock shows twice or never, and what
+    dates of pages say of that clock.
     """
 
     rows: pa.RecordBatch
@@ -118,6 +119,7 @@ class _Block:
     noted: NDArray[np.uint8] | None = None
     tracking: str = ""
     clock: LocalClock = field(default_factory=LocalClock)
+    counts: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.reason = np.zeros(self.raw.num_rows, np.uint8)
@@ -193,7 +195,7 @@ def normalise(
         [made[f.name] for f in fields], schema=pa.schema(fields, metadata=schema.metadata)
     )
     noted = _none() if block.noted is None else _rejected(kind, block, block.noted)
-    bad, counts = block.reason != 0, block.clock.counts()
+    bad, counts = block.reason != 0, block.clock.counts() | block.counts
     if not bad.any():
         return Normalised(batch, _none(), noted, None, counts)
     if kind.name == "requests":
@@ -316,18 +318,21 @@ def _time(block: _Block, name: str) -> pa.Array:
 
 def _observations(block: _Block, table: HostTable | None) -> Made:
     url, keys = _url(block, table)
-    modified = block.column("last_modified")
+    at, dated = _time(block, "fetched_at"), block.nulls(schemas.TIME)
+    if (modified := block.column("last_modified")) is not None:
+        # Servers send all sorts of things in this header: a bad one says nothing, the fetch still counts.
+        clock = block.clock.uncounted()
+        dated = times.parse_times(modified, clock=clock)[0]
+        if block.clock.local and not clock.local:
+            block.counts |= dates_ahead(dated, at)
     return {
         "url": url,
-        "fetched_at": _time(block, "fetched_at"),
+        "fetched_at": at,
         "status": _read(block, "status", columns.status, pa.int16()),
         **digest_columns(block.column("digest"), block.nulls(pa.null())),
         "changed": _read(block, "changed", columns.flag, pa.bool_()),
         "not_modified": _read(block, "not_modified", columns.flag, pa.bool_()),
-        # Servers send all sorts of things in this header: a bad one says nothing, the fetch still counts.
-        "last_modified": block.nulls(schemas.TIME)
-        if modified is None
-        else times.parse_times(modified, clock=block.clock.uncounted())[0],
+        "last_modified": dated,
     }, keys
 
 

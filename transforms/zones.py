@@ -12,6 +12,11 @@ from numpy.typing import NDArray
 Micros = NDArray[np.int64]
 DAY_US = 86_400_000_000
 
+FAR_US = 3_600_000_000
+"""More than clocks of machines differ, less than most of those of time zones."""
+FURTHEST_US = 14 * 3_600_000_000
+"""Between UTC and the clock of a time zone."""
+
 
 class LocalClock:
     """A clock of a time zone, of UTC if that has no name.
@@ -28,6 +33,11 @@ class LocalClock:
     def uncounted(self) -> LocalClock:
         """One like it that has counted nothing."""
         return LocalClock(self.zone.key if self.zone is not None else "")
+
+    @property
+    def local(self) -> bool:
+        """Whether any time that it has read named no zone."""
+        return self._naive > 0
 
     def counts(self) -> dict[str, int]:
         """Times that it has read, and those of them of an hour that comes twice, or that does not exist."""
@@ -57,6 +67,19 @@ class LocalClock:
         zone = self.zone.key if self.zone is not None else "UTC"
         found = pc.assume_timezone(local, zone, ambiguous=ambiguous, nonexistent=nonexistent)
         return np.array(found.cast(pa.int64()))
+
+
+def dates_ahead(dated: pa.Array, at: pa.Array) -> dict[str, int]:
+    """Dates in Last-Modified within hours of the local times of their fetches, and those hours ahead of them.
+
+    No server may date a page later than its own answer (RFC 9110, 8.8.2.1), so the times of such fetches are
+    those of a clock that is behind, west of the zone that it was taken to be of. A clock in the east shows
+    nothing like it: there, rows are later than the night.
+    """
+    ahead = pc.subtract(dated.cast(pa.int64()), at.cast(pa.int64())).drop_null().to_numpy()
+    near = ahead[np.abs(ahead) <= FURTHEST_US]
+    found = {"dates_near": len(near), "dates_hours_ahead": int(np.count_nonzero(near > FAR_US))}
+    return {name: n for name, n in found.items() if n}
 
 
 def zone_of(name: str) -> ZoneInfo:

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+from email.utils import format_datetime
+from zoneinfo import ZoneInfo
+
 import pytest
 
 from tests.pipelines.jobs import at, crawls, nightly
 
 SHOP = [f"https://shop.test/{i}" for i in range(200)]
 LOG = [row for url in SHOP for row in crawls(url, "ABCDEFGH", every_days=3)]
+
+
+def _http_date(moment, hours):
+    """The header of a page that was changed some hours before a moment."""
+    return format_datetime(datetime.fromisoformat(moment) - timedelta(hours=hours), usegmt=True)
+
+
+def _at_clock(moment, zone):
+    """What a clock on a wall shows, without its zone."""
+    return datetime.fromisoformat(moment).astimezone(ZoneInfo(zone)).replace(tzinfo=None).isoformat()
 
 
 def _requests(folder, lines, name="clicks.csv"):
@@ -37,6 +51,29 @@ def test_rejected_rows_that_are_the_greatest_are_told_by_what_they_count(tmp_pat
     # 12,345 beside the 19,503 of the others.
     assert "1 of 199 rows of --requests were rejected, and with them about 39% of the clicks" in warning
     assert warning in night.printed and warning in night.complaints
+
+
+def test_a_clock_in_the_west_is_told_by_pages_that_change_after_they_were_fetched(tmp_path):
+    """A crawler in New York; a tenth of its pages were changed an hour or two before each fetch."""
+    rows = [
+        {**row, "last_modified": _http_date(row["fetched_at"], hours=1.5 if i % 10 == 0 else 100 + i % 7)}
+        for i, row in enumerate(LOG)
+    ]
+    local = [{**row, "fetched_at": _at_clock(row["fetched_at"], "America/New_York")} for row in rows]
+    (warning,) = (
+        w
+        for w in nightly(tmp_path, "local", observations=local, as_of=at(21, 1)).manifest["warnings"]
+        if "timezone" in w
+    )
+    assert "were changed hours after they were fetched" in warning
+    told = nightly(
+        tmp_path, "told", observations=local, as_of=at(21, 1), observations_timezone="America/New_York"
+    )
+    utc = [{**row, "fetched_at": row["fetched_at"].replace("Z", "")} for row in rows]
+    for night in (told, nightly(tmp_path, "utc", observations=utc, as_of=at(21, 1))):
+        assert night.counters["observations_dates_near"] == sum(i % 10 == 0 for i in range(len(LOG)))
+        assert "observations_dates_hours_ahead" not in night.counters
+        assert not [w for w in night.manifest["warnings"] if "timezone" in w]
 
 
 def test_the_clock_of_a_log_is_told_by_an_option(tmp_path):

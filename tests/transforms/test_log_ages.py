@@ -57,6 +57,17 @@ def test_few_rows_that_are_hours_ahead_may_be_of_a_local_clock():
     assert not warned(0, LAST, again=True, **ahead, observations_local_times=1500)
 
 
+def test_pages_are_not_changed_after_they_were_fetched():
+    def ahead(n, near=500):
+        counts = {"observations_dates_near": near, "observations_dates_hours_ahead": n}
+        return warned(-1, LAST, rows=900, baseline=900, **counts)
+
+    (text,) = ahead(120)
+    assert text.startswith("120 of 500 pages") and text.endswith("--observations_timezone")
+    # Servers that date by clocks of their own are few.
+    assert not ahead(9, near=9) and not ahead(10) and ahead(11) and not ahead(0, near=0)
+
+
 def test_times_that_the_clock_of_the_zone_never_shows():
     found = warned(-1, LAST, rows=9, baseline=9, observations_skipped_times=3, requests_skipped_times=1)
     assert ["3 times in --observations" in found[0], "--requests_timezone" in found[1]] == [True, True]
