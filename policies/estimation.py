@@ -84,6 +84,7 @@ def rate(
     mean_per_day: float | FloatArray,
     start: FloatArray | None = None,
     steps: int | None = None,
+    nodes: list[Nodes] | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """Mode in log rate of the posterior, and its information: the default estimator.
 
@@ -103,6 +104,8 @@ def rate(
     steps : int, optional
         Take at most this many Newton steps and return what is reached: for callers that iterate. By
         default steps are taken until they are below 1e-10.
+    nodes : list of Nodes, optional
+        `bin_nodes` of this evidence, which is sound, where they are at hand.
 
     Returns
     -------
@@ -121,13 +124,15 @@ def rate(
     -----
     The result of a page depends on that page alone: not on order, chunk or batch.
     """
-    evidence.check()
+    if nodes is None:
+        evidence.check()
+        nodes = bin_nodes(evidence)
     mean = prior_means(shape, mean_per_day, len(evidence))
     lam, information = np.empty(len(evidence)), np.empty(len(evidence))
-    for nodes in bin_nodes(evidence):
-        rows = slice(nodes.first, nodes.last)
+    for part in nodes:
+        rows = slice(part.first, part.last)
         lam[rows], information[rows] = solve(
-            nodes,
+            part,
             evidence.dated_changes[rows] + shape,
             evidence.exposure_days[rows] + shape / mean[rows],
             None if start is None else start[rows],

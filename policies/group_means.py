@@ -13,7 +13,7 @@ from math import frexp, inf
 
 import numpy as np
 
-from policies.estimation import Nodes, bin_nodes, prior_means, solve
+from policies.estimation import Nodes, bin_nodes, rate
 from policies.evidence import Evidence
 from policies.typing_ import BoolArray, FloatArray, IntArray
 
@@ -108,7 +108,7 @@ def group_means(evidence: Evidence, group: IntArray, n_groups: int, prior: Prior
     -------
     (n_groups,) float64, per day
         Within 1e-5 of the root, relative; the global mean for a group without pages. Kept within 2**-16 and
-        2**12 of the power of two above the global mean. The same bits as `search_step` and `means_among` give
+        2**12 of the power of two above the global mean. The same bits as `next_points` and `means_among` give
         for pages that are in several places.
 
     Raises
@@ -196,8 +196,8 @@ def sums_at(
     """
     mean = grid_mean(point)
     of_page = mean[group]
-    rate, information = rates_at(evidence, nodes, prior.shape, of_page)
-    return sum_groups(rate, slopes(rate, information, prior.shape, of_page), group, mean)
+    found, information = rate(evidence, prior.shape, of_page, nodes=nodes)
+    return sum_groups(found, slopes(found, information, prior.shape, of_page), group, mean)
 
 
 def sum_groups(rate: FloatArray, slope: FloatArray, group: IntArray, mean: FloatArray) -> GroupSums:
@@ -211,29 +211,6 @@ def sum_groups(rate: FloatArray, slope: FloatArray, group: IntArray, mean: Float
         limbs[at] = np.bincount(group, weights=coarse, minlength=n_groups)
         limbs[at + 1] = np.bincount(group, weights=np.rint((scaled - coarse) * _FINE), minlength=n_groups)
     return GroupSums(limbs, np.bincount(group, minlength=n_groups).astype(np.int64))
-
-
-def rates_at(
-    evidence: Evidence,
-    nodes: list[Nodes],
-    shape: float,
-    mean_per_day: FloatArray,
-    start: FloatArray | None = None,
-    steps: int | None = None,
-) -> tuple[FloatArray, FloatArray]:
-    """`policies.estimation.rate` of pages whose `nodes` are at hand."""
-    prior_means(shape, mean_per_day, len(evidence))
-    rate, information = np.empty(len(evidence)), np.empty(len(evidence))
-    for part in nodes:
-        rows = slice(part.first, part.last)
-        rate[rows], information[rows] = solve(
-            part,
-            evidence.dated_changes[rows] + shape,
-            evidence.exposure_days[rows] + shape / mean_per_day[rows],
-            None if start is None else start[rows],
-            steps,
-        )
-    return rate, information
 
 
 def slopes(rate: FloatArray, information: FloatArray, shape: float, mean: FloatArray) -> FloatArray:

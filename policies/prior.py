@@ -1,8 +1,6 @@
-"""The prior of change rates, learned from the pages themselves, and means of groups of pages.
+"""The prior of change rates, learned from the pages themselves; see `policies.group_means.Prior`.
 
-Rates of pages are taken as gamma distributed around the mean of their group (host, path, metadata), with one
-shape for all; the means of groups scatter around a global mean. Pages with little history borrow from their
-group, small groups borrow from all pages.
+Pages with little history borrow from their group (host, path, metadata), small groups borrow from all pages.
 """
 
 import math
@@ -11,14 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import digamma, polygamma
 
-from policies.estimation import bin_nodes
+from policies.estimation import bin_nodes, rate
 from policies.evidence import Evidence
 from policies.group_means import (
     Prior,
     check_groups,
     group_means,
     next_mean,
-    rates_at,
     slopes,
     sum_groups,
 )
@@ -79,8 +76,8 @@ def estimate(evidence: Evidence, group: IntArray, n_groups: int, prior: Prior) -
         As `policies.estimation.rate`.
     """
     mean = group_means(evidence, group, n_groups, prior)
-    rate, information = rates_at(evidence, bin_nodes(evidence), prior.shape, mean[group])
-    return Estimate(rate, information, mean)
+    found, information = rate(evidence, prior.shape, mean[group])
+    return Estimate(found, information, mean)
 
 
 def mixed_means(rate: FloatArray, group: IntArray, n_groups: int, prior: Prior) -> FloatArray:
@@ -141,7 +138,7 @@ def fit_prior(evidence: Evidence, group: IntArray) -> Prior:
     for _ in range(_ROUNDS):
         before = shape, m0, strength, mean
         # Rates of the last round are close: two steps follow the prior while it still moves.
-        lam, h = rates_at(evidence, chunks, shape, mean[code], lam, None if lam is None else 2)
+        lam, h = rate(evidence, shape, mean[code], lam, None if lam is None else 2, chunks)
         lam = np.minimum(lam, LARGEST_RATE_PER_DAY)
         m0 = math.fsum(lam) / n
         relative = lam / mean[code]

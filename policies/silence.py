@@ -5,6 +5,9 @@ waits twice as long as it has been tried in vain, so that its waits triple; one 
 whole host was silent and then answers, its pages are tried again at once: it was the host, not the page.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +21,67 @@ WAIT_FACTOR = 2.0
 LONGEST_WAIT_DAYS = 90.0
 UNCLAIMED_DAYS = 1.0
 """The copy of a page that waits so long for a try is not said to be fresh."""
+
+LEAST_FOLLOWED = 0.2
+"""Share of scheduled pages that are fetched the next day below which a crawler follows its own plans."""
+
+LEAST_ANSWERED = 0.2
+"""Share of fetches with an answer below which it is the crawler that fails, not the pages."""
+
+
+def is_followed(scheduled: int, fetched: int) -> bool:
+    """Whether a crawler follows the schedule, of which it fetched so many pages."""
+    return fetched >= LEAST_FOLLOWED * scheduled
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What the log of all pages has heard of the schedule of the night before.
+
+    Attributes
+    ----------
+    until_us : int, microseconds
+        Newest fetch.
+    night_before_us : int or None, microseconds
+        That night's instant.
+    scheduled, fetched : int
+        Pages that it scheduled, and those of them that were fetched since.
+    answered, failed : int
+        Rows of tonight's log.
+    """
+
+    until_us: int = NO_TIME
+    night_before_us: int | None = None
+    scheduled: int = 0
+    fetched: int = 0
+    answered: int = 0
+    failed: int = 0
+
+    @property
+    def works(self) -> bool:
+        """Whether the crawler gets answers; one that is blocked or without a network gets none."""
+        return self.answered >= LEAST_ANSWERED * (self.answered + self.failed)
+
+    @property
+    def followed(self) -> bool:
+        """Whether the crawler follows the schedule; many crawl by their own while they try this one."""
+        return is_followed(self.scheduled, self.fetched)
+
+    @staticmethod
+    def merge(parts: Iterable[Heard]) -> Heard:
+        """Of several parts of the pages."""
+        found = Heard()
+        for part in parts:
+            before = found.night_before_us if part.night_before_us is None else part.night_before_us
+            found = Heard(
+                max(found.until_us, part.until_us),
+                before,
+                found.scheduled + part.scheduled,
+                found.fetched + part.fetched,
+                found.answered + part.answered,
+                found.failed + part.failed,
+            )
+        return found
 
 
 @dataclass(frozen=True, slots=True)

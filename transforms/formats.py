@@ -256,7 +256,11 @@ def _plan_parquet(path: str) -> list[Split]:
 
 
 def _unlisted(meta: pq.FileMetaData) -> str:
-    """What is wrong with a footer that lists other rows than it says there are; empty where it is sound."""
+    """What is wrong with a footer that lists other rows than it says there are; empty where it is sound.
+
+    A footer that has the same lower number in all places cannot be told from one of a smaller file: only the
+    headers of the pages tell more, which pyarrow does not show. Who writes so might leave them out as well.
+    """
     groups = [meta.row_group(i) for i in range(meta.num_row_groups)]
     listed = sum(group.num_rows for group in groups)
     if listed != meta.num_rows:

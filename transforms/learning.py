@@ -16,6 +16,7 @@ from apache_beam.pvalue import AsSingleton
 from policies import estimation, group_means, prior, request_history, requests, search, volatile
 from policies.estimation import bin_nodes
 from policies.evidence import Evidence
+from policies.silence import Heard
 from policies.typing_ import BoolArray, FloatArray, IntArray
 from transforms.asked_hosts import AskedHosts
 from transforms.catalogue import DAY_US
@@ -26,7 +27,7 @@ from transforms.inputs import InputError
 from transforms.judging import Judged
 from transforms.sampling import MergeOverviews, Overview, evidence_of
 from transforms.signal_sample import learn_trust
-from transforms.silence import Heard, silence_of
+from transforms.silence import silence_of
 from transforms.solving import block_to_tables, table_to_signals
 from transforms.trusting import LearnedTrust, estimate_signals
 

@@ -19,12 +19,12 @@ import pyarrow as pa
 
 from policies.evidence import Evidence
 from policies.request_history import NO_DAY
+from policies.silence import Heard
 from policies.typing_ import Int32Array, IntArray
 from transforms import signal_sample
 from transforms.asked_hosts import AskedHosts
 from transforms.coders import ShardTables
 from transforms.judging import Judged
-from transforms.silence import Heard
 
 SAMPLE_PAGES = 16_384
 LAYER_PAGES = 16

@@ -13,6 +13,7 @@ from policies import estimation, giants, greedy, objectives, quotas, search, seq
 from policies.page_state import NO_TIME
 from policies.recalibration import page_cells
 from policies.signal_delay import lost_waiting
+from policies.silence import Heard
 from policies.typing_ import BoolArray, FloatArray, IntArray
 from policies.value_curves import ValueCurves
 from transforms import schemas
@@ -26,7 +27,7 @@ from transforms.sharing import ByHost, share_limits
 from transforms.signal_forecasts import slots_columns
 from transforms.signal_slots import SignalClocks, dues
 from transforms.signal_use import follow_useful
-from transforms.silence import Heard, silence_of, silence_sums
+from transforms.silence import silence_of, silence_sums
 from transforms.solving import freshness_without, tables_to_block
 from transforms.state import microseconds, times
 from transforms.tally import Counts

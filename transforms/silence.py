@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 import numpy as np
 import pyarrow as pa
 
 from policies.page_state import NO_TIME, PageState
-from policies.silence import Silence, failing_since, first_answers, forgiven, silence
+from policies.silence import Heard, Silence, failing_since, first_answers, forgiven, is_followed, silence
 from policies.typing_ import IntArray
 from policies.visits import FAILED, STATUS_NONE, Observations, kind_of
 from transforms.coding import ShardPages
 from transforms.hashing import hash_texts
 from transforms.state import microseconds, times
+from transforms.urls import other_forms
 
 MAX_NAMED = 5
 LEAST_PAGES = 3
@@ -26,16 +24,8 @@ LEAST_PAGES = 3
 LEAST_MISSED = 0.05
 """Share of scheduled pages that are in no log above which a warning says so."""
 
-LEAST_FOLLOWED = 0.2
-"""Share of scheduled pages that are fetched the next day below which a crawler follows its own plans."""
-
-LEAST_ANSWERED = 0.2
-"""Share of fetches with an answer below which it is the crawler that fails, not the pages."""
-
 MAX_ASKED = 200
 """Silent pages of a shard of which another form of the URL is looked for."""
-
-_RESERVED = "%/:?#[]@!$&'()*+,;=~"
 
 
 class ShardSilence:
@@ -93,56 +83,6 @@ class ShardSilence:
         """More columns of the pages table; none where no page owes an answer."""
         columns = {"failing_since_at": self.failing_since_us, "slots_since_at": self._slots_since_us}
         return {name: times(v) for name, v in columns.items() if (v != NO_TIME).any()}
-
-
-@dataclass(frozen=True)
-class Heard:
-    """What the log of all pages has heard of the schedule of the night before.
-
-    Attributes
-    ----------
-    until_us : int, microseconds
-        Newest fetch.
-    night_before_us : int or None, microseconds
-        That night's instant.
-    scheduled, fetched : int
-        Pages that it scheduled, and those of them that were fetched since.
-    answered, failed : int
-        Rows of tonight's log.
-    """
-
-    until_us: int = NO_TIME
-    night_before_us: int | None = None
-    scheduled: int = 0
-    fetched: int = 0
-    answered: int = 0
-    failed: int = 0
-
-    @property
-    def works(self) -> bool:
-        """Whether the crawler gets answers; one that is blocked or without a network gets none."""
-        return self.answered >= LEAST_ANSWERED * (self.answered + self.failed)
-
-    @property
-    def followed(self) -> bool:
-        """Whether the crawler follows the schedule; many crawl by their own while they try this one."""
-        return self.fetched >= LEAST_FOLLOWED * self.scheduled
-
-    @staticmethod
-    def merge(parts: Iterable[Heard]) -> Heard:
-        """Of several parts of the pages."""
-        found = Heard()
-        for part in parts:
-            before = found.night_before_us if part.night_before_us is None else part.night_before_us
-            found = Heard(
-                max(found.until_us, part.until_us),
-                before,
-                found.scheduled + part.scheduled,
-                found.fetched + part.fetched,
-                found.answered + part.answered,
-                found.failed + part.failed,
-            )
-        return found
 
 
 def silence_of(pages: pa.RecordBatch, heard: Heard) -> Silence:
@@ -249,23 +189,6 @@ def _twins(pages: pa.RecordBatch, found: Silence, heard: Heard) -> tuple[tuple[s
     return tuple(forms[i] for i in np.flatnonzero(heard_of))
 
 
-def other_forms(url: str) -> list[str]:
-    """Spellings under which a log may have a URL: scheme, slash at the end, percent-encoding."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return []
-    plain = unquote(parts.path)
-    paths = dict.fromkeys((parts.path, quote(plain, _RESERVED), quote(parts.path, _RESERVED), plain))
-    slashed = [p[:-1] if p.endswith("/") and len(p) > 1 else f"{p}/" for p in paths]
-    found = dict.fromkeys(
-        urlunsplit(parts._replace(scheme=scheme, path=path))
-        for scheme, path in product(("https", "http"), (*paths, *slashed))
-    )
-    found.pop(url, None)
-    return list(found)
-
-
 def vain_warnings(account: dict[str, Any]) -> list[str]:
     """What a person should look at: crawls that were scheduled and are in no log."""
     scheduled, missed = account["scheduled"], account["in_no_log"]
@@ -283,6 +206,6 @@ def vain_warnings(account: dict[str, Any]) -> list[str]:
         text += " all its logs are given"
     else:
         text += ". Look whether the crawler follows the schedule, and whether all its logs are given"
-    if scheduled - missed < LEAST_FOLLOWED * scheduled:
+    if not is_followed(scheduled, scheduled - missed):
         return [f"{text}. So few were fetched that nothing is concluded of the others"]
     return [f"{text}. Pages in no log wait longer each time"]

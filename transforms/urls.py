@@ -9,6 +9,8 @@ library; all others find their host by the hash of the text up to the end of the
 import re
 import threading
 from dataclasses import dataclass
+from itertools import product
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +20,16 @@ from numpy.typing import NDArray
 
 from transforms.hashing import Hashes, Texts, hash_texts_and_prefixes, stable_hash
 
-__all__ = ["HostTable", "Located", "canonical_host", "hash_urls", "locate", "stable_hash", "trim"]
+__all__ = [
+    "HostTable",
+    "Located",
+    "canonical_host",
+    "hash_urls",
+    "locate",
+    "other_forms",
+    "stable_hash",
+    "trim",
+]
 
 MAX_URL_BYTES = 8192
 MAX_HOST_BYTES = 253
@@ -28,6 +39,7 @@ MAX_AUTHORITIES = 1 << 21
 OK, NO_URL, URL_TOO_LONG, BAD_URL = range(4)
 REASONS = ("", "no_url", "url_too_long", "bad_url")
 
+_RESERVED = "%/:?#[]@!$&'()*+,;=~"
 _BLANKS = "".join(map(chr, range(33)))
 # What ends before the first / ? or #, as the prefix that is hashed does, or earlier.
 _AUTHORITY = re.compile(rb"https?://[^/?#][^/?#]*", re.IGNORECASE)
@@ -287,3 +299,20 @@ def locate(urls: pa.Array, table: HostTable | None = None) -> Located:
         reason[bad & (reason == OK)] = BAD_URL
         url_hash[bad] = 0
     return Located(urls, url_hash, host_hash, reason, table)
+
+
+def other_forms(url: str) -> list[str]:
+    """Spellings under which a log may have a URL: scheme, slash at the end, percent-encoding."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return []
+    plain = unquote(parts.path)
+    paths = dict.fromkeys((parts.path, quote(plain, _RESERVED), quote(parts.path, _RESERVED), plain))
+    slashed = [p[:-1] if p.endswith("/") and len(p) > 1 else f"{p}/" for p in paths]
+    found = dict.fromkeys(
+        urlunsplit(parts._replace(scheme=scheme, path=path))
+        for scheme, path in product(("https", "http"), (*paths, *slashed))
+    )
+    found.pop(url, None)
+    return list(found)
