@@ -414,14 +414,13 @@ def plan_warnings(manifest: dict[str, Any]) -> list[str]:
     bounds = {
         "cap": "a cap (max_rate_per_day, or volatile or silent)",
         "floor": "a floor (min_rate_per_day)",
-        "host": "its host's limit (--hosts, --host_max_per_day, --host_min_gap_seconds)",
     }
     held = [f"{n:,} by {what}" for name, what in bounds.items() if (n := counters.get(f"pages_limit_{name}"))]
     if (objective := manifest["search"]["objective"]) not in ("periodic", "signals"):
         held.append(f"and --objective={objective} has another aim")
     return [
-        f"expected freshness is {fresh:.4f}, below the {equal:.4f} of one rate for all pages at the same "
-        f"number of crawls. Pages are held from the rates that would be best: {', '.join(held)}. The column "
+        f"expected freshness is {fresh:.4f}, below the {equal:.4f} of one rate for all pages, within the "
+        f"limits of hosts. Pages are held from the rates that would be best: {', '.join(held)}. The column "
         "limit of pages/ names them; look at those with the largest weight"
     ]
 

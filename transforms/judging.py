@@ -39,6 +39,8 @@ ONE_NIGHT = Bound(z=6.0, rate_factor=2.0)
 ONE_WEEK = Bound(z=4.0, rate_factor=1.25)
 
 MAX_NAMED_HOSTS = 5
+_FAULT = 2.0
+"""Factor on the rates, either way, from which a fault of the crawler or of its digests may be behind it."""
 _SMALLEST_RATE = 1e-30  # what single precision has rounded to 0
 _NOT_COMPARABLE = (
     "baseline",
@@ -314,14 +316,16 @@ def drift_warnings(judged: dict[str, Any]) -> list[str]:
     factor = f"{'at least ' if bad['rate_factor'] >= max(FACTORS) else ''}{bad['rate_factor']:.2f}"
     hosts = [h for h in judged["hosts"] if (h["changes_found"] > h["changes_predicted"]) == more]
     where = f", most on {hosts[0]['host']}" if hosts else ""
-    # Where pages appear and age, as news do, this is how they are, and nobody's fault: so that comes first.
-    look = (
-        "new pages change more at first; if there are few, see whether digests take in what differs at every "
-        "visit; else lower --half_life_changes"
-        if more
-        else "new pages change less as they age; if there are few, see whether the crawler is blocked or "
-        "served from a cache; else set --half_life_days"
-    )
+    # Where pages appear and age, as news do, this is how they are, and nobody's fault: so that comes first. A
+    # fault would make most changes, or leave few: of less than that nobody is suspected.
+    far = not 1.0 / _FAULT < bad["rate_factor"] < _FAULT
+    if more:
+        usual, option = "new pages change more at first", "lower --half_life_changes"
+        fault = "see whether digests take in what differs at every visit"
+    else:
+        usual, option = "new pages change less as they age", "set --half_life_days"
+        fault = "see whether the crawler is blocked or served from a cache"
+    look = f"{usual}; if there are few, {f'{fault}; else ' if far else ''}{option}"
     return [
         f"drift: {found:,} changes found {when}, {predicted:,.0f} predicted: pages change {factor} times as "
         f"often as thought{where}. Look at it: {look}"

@@ -120,8 +120,7 @@ class ScheduledShard:
             # The same crawls without a look at the signals are the least that there is.
             self._fresh[policy.row] = np.maximum(policy.freshness - lost, self._fresh[policy.row])
         self._silence = silence_of(self._pages, self._heard)
-        uniform_rate_per_day = result.allocated_per_day / max(result.pages, 1)
-        self._uniform = objective.freshness(np.full(len(change), uniform_rate_per_day), change)
+        self._uniform = objective.freshness(_one_rate(block, result), change)
         for fresh in (self._fresh, self._uniform, self._fresh_without):
             if fresh is not None:
                 fresh[self._silence.unclaimed] = 0.0
@@ -478,6 +477,15 @@ class ScheduledShard:
         return tuple(
             (int(host_hash[r]), self._hosts.column("host")[int(r)].as_py(), int(sizes[r])) for r in rows
         )
+
+
+def _one_rate(block: search.PageBlock, result: search.SearchResult) -> FloatArray:
+    """Crawl rates (n,) per day if all pages had one, but for those that their hosts' limits hold below it."""
+    rate = np.full(len(block.change_rate_per_day), result.allocated_per_day / max(result.pages, 1))
+    if block.host_start is not None and block.host_limit_per_day is not None:
+        size = np.diff(block.host_start)
+        rate = np.minimum(rate, np.repeat(block.host_limit_per_day / np.maximum(size, 1), size))
+    return rate
 
 
 def _number(column: pa.Array) -> pa.Array:

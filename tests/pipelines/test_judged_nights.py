@@ -81,7 +81,11 @@ def test_rates_that_drift_are_noticed_within_a_week(factor, within, seed):
     assert ("in the last 7 days" if judged["drift"]["week"] else "tonight") in text
     assert (judged["rate_factor"] > 1) == (factor > 1)
     assert "--half_life_" in text and len(text.split()) <= 50
-    assert ("blocked" in text) == ("less as they age" in text) == (factor < 1)
+    assert ("less as they age" in text) == (factor < 1) == ("at first" not in text)
+    suspected = "blocked" in text or "digests" in text
+    assert not suspected or ("blocked" in text) == (factor < 1)
+    if factor in (1.5, 0.65):  # what pages that appear or age may do
+        assert not suspected
 
 
 def test_a_crawler_that_finds_nothing_any_more_is_noticed_at_once():
