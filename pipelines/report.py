@@ -454,7 +454,7 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
             "expected freshness",
             f"{manifest['expected_freshness']:.4f} over all pages"
             f"{'' if weight_by == 'equal' else f', weighted by {weight_by}'}; "
-            f"{manifest['expected_freshness_uniform']:.4f} if all pages had one rate, as far as their hosts allow",
+            f"{manifest['expected_freshness_uniform']:.4f} if all pages had one rate, as far as hosts allow",
         )
     if signals is not None and signals["sources"] and signals["expected_freshness"] is not None:
         row("signals buy", _bought(signals))

@@ -105,7 +105,7 @@ def test_the_summary_says_what_one_more_crawl_would_do(weight_by, gain, weighted
     lines = _lines(weight_by, "pages.csv")
     assert lines["multiplier"] == f"one more crawl a day would {gain} (converged after 2 rounds)"
     assert lines["expected freshness"] == (
-        f"0.8697 over all pages{weighted}; 0.8000 if all pages had one rate, as far as their hosts allow"
+        f"0.8697 over all pages{weighted}; 0.8000 if all pages had one rate, as far as hosts allow"
     )
 
 
