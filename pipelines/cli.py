@@ -50,10 +50,10 @@ ONLY_PRINT = ("inspect", "diff", "")
 WITH_LISTS = ("backtest", "frontier", "simulate")
 EXIT_HELP = (
     "exit codes: 0 done; 1 failed; 2 options or configuration wrong; 3 done, but the schedule is empty; "
-    "4 too many rows rejected; 5 history shrunk; 6 another night is running on the store (night); 7 the "
+    "4 too many rows rejected; 5 history shrunk; 6 another night is running on the store (night), or another run has taken --output over; 7 the "
     "schedule in force has run out (night --status); 130, 143 ended by Ctrl-C, by SIGTERM (nightly and "
     "night: 1); 141 nobody read on what inspect, diff or night --status printed, as in `| head`. Of the "
-    "nightly job nothing is committed after 1, 2, 4 and 5."
+    "nightly job nothing is committed after 1, 2, 4, 5 and 6."
 )
 
 
@@ -111,9 +111,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _heard(command: str, arguments: list[str]) -> int:
-    # A scheduler ends the nightly job by SIGTERM: `night` sees to that itself, once it has a night to end.
-    signals = (signal.SIGINT,) if command in JOBS else stopping.SIGNALS
-    with stopping.heard(signals) as heard:
+    with stopping.heard() as heard:
         try:
             return _run(command, arguments)
         except (KeyboardInterrupt, Exception) as error:

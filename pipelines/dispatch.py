@@ -24,8 +24,8 @@ from pipelines.options_files import with_options_files
 MAX_NAMED_WORDS = 5
 JOB_EXIT_HELP = (
     "exit codes: 0 done; 1 failed; 2 options or configuration wrong; 3 done, but the schedule is empty; "
-    "4 too many rows rejected; 5 history shrunk. After 1, 2, 4 and 5 nothing is "
-    "committed: a night that was in --output stays as it was."
+    "4 too many rows rejected; 5 history shrunk; 6 another run has taken --output over. After 1, 2, 4, 5 "
+    "and 6 nothing is committed, nor will it be later: a night that was in --output stays as it was."
 )
 _DESCRIPTIONS = {
     "nightly": "Read crawl logs, learn rates, and write tomorrow's crawl schedule.",

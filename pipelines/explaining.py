@@ -15,6 +15,7 @@ from pipelines.options_files import with_options_files
 from pipelines.store import StoreError
 from pipelines.waiting import RunnerError
 from policies.errors import InfeasibleError, RecrawlError
+from transforms.attempts import StoppedError
 from transforms.carrying import StateError
 from transforms.commit import HistoryShrunkError, TooManyRejectedError
 from transforms.inputs import InputError
@@ -22,6 +23,7 @@ from transforms.replacing import EmptyNightError, LinkError
 
 _CODES: tuple[tuple[type[Exception], int], ...] = (
     (StoreBusyError, night.EXIT_BUSY),
+    (StoppedError, night.EXIT_BUSY),
     (TooManyRejectedError, EXIT_REJECTED),
     (HistoryShrunkError, EXIT_SHRUNK),
     (InputError, EXIT_USAGE),

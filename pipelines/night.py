@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
-import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -225,7 +223,7 @@ def run(argv: Sequence[str], say: Callable[[str], None] = print) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A file that collects both streams has their lines in order.
         sys.stdout.reconfigure(line_buffering=True)
-    with _named_disk(options), options.store.lock(), _terminable():
+    with _named_disk(options), options.store.lock():
         return _locked(options, say)
 
 
@@ -247,25 +245,9 @@ def _last(store: Store) -> Night | None:
         return None
 
 
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """A scheduler that stops the night means what Ctrl-C does: also the job on a cluster is to end."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
 def _locked(options: NightOptions, say: Callable[[str], None]) -> int:
     store = options.store
+    store.end_attempts()
     nights = store.nights()
     last = nights[-1] if nights else None
     repair(store, last)

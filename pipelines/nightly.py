@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import apache_beam as beam
@@ -14,11 +15,12 @@ from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.pvalue import AsList, AsSingleton
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
-from pipelines import __version__, waiting
+from pipelines import __version__, stopping, waiting
 from pipelines.options import DAY_MICROSECONDS, LOCAL_RUNNERS, OptionsError, Settings
 from pipelines.partitions import LEDGER
 from policies.page_state import Forgetting
 from policies.typing_ import FloatArray
+from transforms.attempts import Attempt
 from transforms.carrying import Previous, find_previous
 from transforms.catalogue import HostDefaults
 from transforms.coders import ShardTables
@@ -32,7 +34,18 @@ from transforms.layout import choose_layout
 from transforms.learning import EstimateParameters, LearnGroupMeans, LearnPriors, RequestClock
 from transforms.reading import Input, ReadInputs, hinted
 from transforms.rejects import WriteRejected
-from transforms.replacing import OUTPUTS, LinkError, check_links, discard, finish, folder_of, schedule_there
+from transforms.replacing import (
+    MANIFEST,
+    OUTPUTS,
+    LinkError,
+    check_links,
+    discard,
+    fence,
+    finish,
+    folder_of,
+    schedule_there,
+    settle,
+)
 from transforms.replacing import prepare as prepare_output
 from transforms.sampling import Overview
 from transforms.scheduling import SequenceCrawls
@@ -40,7 +53,7 @@ from transforms.shard_report import ShardReport
 from transforms.sharding import Layout
 from transforms.sharing import ShareHostLimits, share_limits
 from transforms.signal_use import follow_useful
-from transforms.sinks import FileInfo, write_shard
+from transforms.sinks import FileInfo, read_json, write_shard
 from transforms.solving import SolveMultiplier
 from transforms.sources import check_inputs
 from transforms.tally import AddCounts
@@ -49,15 +62,17 @@ from transforms.tally import AddCounts
 class _WriteShards(beam.PTransform):
     """One file per shard of one kind. Input: (shard, batch), one a shard; output: `FileInfo`."""
 
-    def __init__(self, folder: str, num_shards: int, kind: str, file_format: str = "parquet") -> None:
+    def __init__(self, attempt: Attempt, num_shards: int, kind: str, file_format: str = "parquet") -> None:
         super().__init__()
-        self._folder, self._num_shards = folder, num_shards
+        self._attempt, self._num_shards = attempt, num_shards
         self._kind, self._format = kind, file_format
 
     def expand(self, batches: beam.PCollection) -> beam.PCollection:
-        folder, num_shards, kind, file_format = self._folder, self._num_shards, self._kind, self._format
+        attempt, num_shards, kind, file_format = self._attempt, self._num_shards, self._kind, self._format
         return batches | beam.MapTuple(
-            lambda shard, batch: write_shard(folder, kind, shard, num_shards, batch, file_format)
+            lambda shard, batch: write_shard(
+                attempt.folder, kind, shard, num_shards, batch, file_format, attempt
+            )
         ).with_output_types(FileInfo)
 
 
@@ -122,7 +137,7 @@ def build_pipeline(
     options: PipelineOptions,
     previous: Previous | None = None,
     layout: Layout | None = None,
-    folder: str | None = None,
+    attempt: Attempt | None = None,
 ) -> dict[str, beam.PCollection]:
     """Wire the job.
 
@@ -135,8 +150,8 @@ def build_pipeline(
         The previous night; looked up where `--state` says if None.
     layout : Layout, optional
         Where pages lie, from `choose_layout`; every host whole if None.
-    folder : str, optional
-        Where the night is made, if not in `--output` at once.
+    attempt : Attempt, optional
+        The try that this is; by default one in `--output` that nobody has put in force, so it writes nothing.
 
     Returns
     -------
@@ -147,7 +162,8 @@ def build_pipeline(
     if previous is None:
         previous = previous_of(settings)
     settings.follow(previous.manifest)
-    folder, shards = folder or settings.output, settings.num_shards
+    shards = settings.num_shards
+    attempt = attempt or Attempt("", settings.output, settings.output)
     inputs = inputs_of(settings)
     layout = layout or Layout(settings.num_shards, {})
     night = night_of(settings, layout)
@@ -251,23 +267,23 @@ def build_pipeline(
     counts.append(reports | "ReportCounts" >> beam.Map(lambda r: r.counts).with_output_types(dict[str, int]))
 
     files = [
-        state | "WriteState" >> _WriteShards(folder, shards, "state"),
-        signals | "WriteSignals" >> _WriteShards(folder, shards, "state/signals"),
-        siblings | "WriteSiblings" >> _WriteShards(folder, shards, "slots/siblings"),
+        state | "WriteState" >> _WriteShards(attempt, shards, "state"),
+        signals | "WriteSignals" >> _WriteShards(attempt, shards, "state/signals"),
+        siblings | "WriteSiblings" >> _WriteShards(attempt, shards, "slots/siblings"),
         hinted(sequenced["pages"], shard_rows)
-        | "WritePages" >> _WriteShards(folder, shards, "pages", settings.output_format),
+        | "WritePages" >> _WriteShards(attempt, shards, "pages", settings.output_format),
         hinted(sequenced[SequenceCrawls.HOSTS], shard_rows)
-        | "WriteHosts" >> _WriteShards(folder, shards, "hosts", settings.output_format),
+        | "WriteHosts" >> _WriteShards(attempt, shards, "hosts", settings.output_format),
         hinted(sequenced[SequenceCrawls.SCHEDULE], shard_rows)
-        | "WriteSchedule" >> _WriteShards(folder, shards, "schedule", settings.output_format),
+        | "WriteSchedule" >> _WriteShards(attempt, shards, "schedule", settings.output_format),
         hinted(sequenced[SequenceCrawls.SLOTS_PAGES], shard_rows)
-        | "WritePageSlots" >> _WriteShards(folder, shards, "slots/pages"),
+        | "WritePageSlots" >> _WriteShards(attempt, shards, "slots/pages"),
         hinted(sequenced[SequenceCrawls.SLOTS_HOSTS], shard_rows)
-        | "WriteHostSlots" >> _WriteShards(folder, shards, "slots/hosts"),
-        read[ReadInputs.REJECTED] | "WriteRejected" >> WriteRejected(folder, settings.num_shards),
+        | "WriteHostSlots" >> _WriteShards(attempt, shards, "slots/hosts"),
+        read[ReadInputs.REJECTED] | "WriteRejected" >> WriteRejected(attempt, settings.num_shards),
     ]
     if settings.sitemaps or previous.has_lastmods:
-        files.append(lastmods | "WriteLastmods" >> _WriteShards(folder, shards, "state/lastmods"))
+        files.append(lastmods | "WriteLastmods" >> _WriteShards(attempt, shards, "state/lastmods"))
     all_files = files | "GatherFiles" >> beam.Flatten()
     counters = (
         counts
@@ -289,7 +305,7 @@ def build_pipeline(
         | "Once" >> beam.Create([None])
         | "WriteManifest"
         >> beam.ParDo(
-            WriteManifest(folder, settings.output, __version__, settings.published(), guards, layout),
+            WriteManifest(attempt, __version__, settings.published(), guards, layout),
             AsList(all_files),
             AsSingleton(counters),
             AsList(reports),
@@ -384,20 +400,46 @@ def run(argv: Sequence[str] | None = None, wait: bool = True) -> Any:
         pipeline = beam.Pipeline(runner=local_runner(options), options=options)
     except ValueError as e:
         raise OptionsError([f"--runner={options.get_all_options().get('runner')}: {e}"]) from None
-    folder = folder_of(settings.output, settings.overwrite)
     with _writing(settings.output):
-        check_links(settings.output)
-        prepare_output(folder)
-    build_pipeline(pipeline, options, previous, layout, folder)
+        attempt, before = _begin(settings)
+    build_pipeline(pipeline, options, previous, layout, attempt)
+    beside = attempt.folder != attempt.output
+    committed = False
+
+    def end() -> None:
+        nonlocal committed
+        with stopping.later():
+            committed = settle(attempt, before)
+
     try:
-        result = waiting.finish(pipeline, wait)
-    except BaseException:
-        if folder != settings.output:
-            discard(folder)
+        result = waiting.finish(pipeline, wait, given_up=end)
+    except BaseException as error:
+        if committed and (isinstance(error, waiting.RunnerError) or stopping.is_interrupt(error)):
+            waiting.say("the night was complete just before")
+            return None
+        if beside and not attempt.is_taken_over():
+            discard(attempt.folder)
         raise
-    if wait and folder != settings.output:
-        discard(folder, failed=False)
+    if wait:
+        with suppress(OSError):  # what is left is removed by the next run
+            settle(attempt, before)
+        if beside:
+            discard(attempt.folder, failed=False)
     return result
+
+
+def _begin(settings: Settings) -> tuple[Attempt, Any]:
+    """A new try at the night, the one in force, and the manifest that is there before it."""
+    output = settings.output
+    check_links(output)
+    fence(output)
+    finish(output)
+    folder = folder_of(output, settings.overwrite)
+    attempt = Attempt(uuid.uuid4().hex, output, folder)
+    prepare_output(folder)
+    before = read_json(FileSystems.join(output, MANIFEST)) if folder != output else None
+    attempt.claim()
+    return attempt, before
 
 
 def finish_replacing(output: str) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines import options_inputs
+from pipelines import flink, options_inputs
 from policies import objectives
 from transforms.dividing import SEQUENCERS
 from transforms.inputs import split_patterns
@@ -207,6 +208,11 @@ class NightlyOptions(PipelineOptions):
             help="rows that are gathered before they are cut by "
             "shard; any value gives the same output (default: %(default)s)",
         )
+        work.add_argument(
+            "--flink_rest",
+            help="host:port of Flink's REST API: shows the stages, and cancels the job of a night that is "
+            "stopped (default: --flink_master, where that is an address)",
+        )
 
 
 class _Checker:
@@ -319,6 +325,13 @@ class Settings:
             check.paths(name)
         for name in ("state", "output"):
             check.plain(name)
+        if values["flink_rest"]:
+            try:
+                flink.address(values["flink_rest"])
+            except ValueError:
+                check.problems.append(
+                    f"--flink_rest={values['flink_rest']}: expected host:port, e.g. jobmanager:8081"
+                )
         self.output_format = check.choice("output_format", OUTPUT_FORMATS)
         self.objective = check.choice("objective", ("auto", *objectives.NAMES))
         self.sequencer = check.choice("sequencer", SEQUENCERS)
@@ -374,8 +387,26 @@ class Settings:
                 f"--state={self.state} lies in --output={self.output}: the night would delete "
                 "what it reads; give another --output"
             )
+        self._given: dict[str, str] = {}
+        if str(options.get_all_options().get("runner") or "").lower() not in LOCAL_RUNNERS:
+            self._resolve(check.problems)
         if check.problems:
             raise OptionsError(check.problems)
+
+    def _resolve(self, problems: list[str]) -> None:
+        """Make paths absolute: workers elsewhere work in other folders. The manifest has them as given."""
+        here = os.path.join(os.getcwd(), "")
+        for name in (*KINDS, "state", "output"):
+            paths = split_patterns(getattr(self, name) or "")
+            found = ",".join(p if os.path.isabs(p) or "://" in p else here + p for p in paths)
+            if paths and found != ",".join(paths):
+                self._given[name] = getattr(self, name)
+                setattr(self, name, found)
+        if self._given and any(c in here for c in PATTERN_CHARACTERS + ","):
+            problems.append(
+                f"--{next(iter(self._given))}: a path in {here}, which would be taken for a pattern or a "
+                "list; run it in a folder without these characters in its name"
+            )
 
     def follow(self, previous: dict[str, Any] | None) -> None:
         """Settle what depends on the manifest of the previous night."""
@@ -396,8 +427,8 @@ class Settings:
 
     def published(self) -> dict[str, Any]:
         """What the manifest says of the options: all that decide what is computed, not where it is put."""
-        hidden = {"output", "overwrite", "rows_per_batch", "how"}
-        values = {k: v for k, v in vars(self).items() if k not in hidden}
+        hidden = {"output", "overwrite", "rows_per_batch", "how", "_given"}
+        values = {k: v for k, v in (vars(self) | self._given).items() if k not in hidden}
         for kind, how in self.how.items():
             values |= {f"{kind}_format": how.form, f"{kind}_columns": dict(how.columns), **dict(how.options)}
         values["group_columns"] = list(self.group_columns)

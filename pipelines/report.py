@@ -15,6 +15,7 @@ from typing import Any, TextIO
 from transforms.log_ages import days_old
 
 _RUNNER = "apache_beam.runners.portability.fn_api_runner.fn_runner"
+_FLINK = "pipelines.flink"
 _ELSEWHERE = "pipelines.waiting"
 QUIET_SECONDS = 60.0
 """Between two counts that go to a file."""
@@ -98,12 +99,12 @@ def _lead_to_one(one: TextIO, other: TextIO) -> bool:
 
 @contextmanager
 def progress(stream: TextIO, steps: Steps = _STEPS) -> Iterator[None]:
-    """Show what a run is doing: its stages where it runs in this process.
+    """Show what a run is doing: its stages where it runs in this process, or where Flink tells of them.
 
     `steps` has the first step of each stage that is shown, and what it means to a person.
     """
     handler = _Progress(stream, steps)
-    loggers = [logging.getLogger(name) for name in (_RUNNER, _ELSEWHERE)]
+    loggers = [logging.getLogger(name) for name in (_RUNNER, _FLINK, _ELSEWHERE)]
     before = [(logger, logger.level, logger.propagate) for logger in loggers]
     for logger in loggers:
         logger.addHandler(handler)

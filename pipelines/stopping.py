@@ -42,8 +42,8 @@ def _handled(signals: Sequence[int], handler: Callable[[int], None]) -> Iterator
 
 
 @contextmanager
-def heard(signals: Sequence[int] = SIGNALS) -> Iterator[Heard]:
-    """Within it these signals raise KeyboardInterrupt, and which one came is kept.
+def heard() -> Iterator[Heard]:
+    """Within it SIGINT and SIGTERM raise KeyboardInterrupt, and which one came is kept.
 
     Beam turns an interrupt into an error of the step that it met, so the exception alone does not tell.
     """
@@ -53,7 +53,7 @@ def heard(signals: Sequence[int] = SIGNALS) -> Iterator[Heard]:
         found.number = number
         raise KeyboardInterrupt
 
-    with _handled(signals, stop):
+    with _handled(SIGNALS, stop):
         yield found
 
 
@@ -71,6 +71,23 @@ def at_once() -> Iterator[None]:
 
     with _handled(SIGNALS, stop):
         yield
+
+
+@contextmanager
+def later() -> Iterator[None]:
+    """Signals that come within it are heard at its end: a second Ctrl-C does not undo the first."""
+    came: list[int] = []
+    with _handled(SIGNALS, came.append):
+        yield
+    for number in came[:1]:
+        signal.raise_signal(number)
+
+
+def is_interrupt(error: BaseException | None) -> bool:
+    """Whether an error is a signal's, or what others made of that."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 @contextmanager

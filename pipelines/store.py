@@ -22,8 +22,9 @@ from pipelines.locks import Check, locked, replace_json
 from pipelines.options import PATTERN_CHARACTERS, OptionsError, format_instant
 from pipelines.partitions import LEDGER, LOGS
 from policies.errors import RecrawlError
+from transforms.attempts import MARK
 from transforms.inputs import local_path
-from transforms.replacing import OUTPUTS, OWN_FILE, remove, remove_empty
+from transforms.replacing import MANIFEST, OUTPUTS, OWN_FILE, fence, remove, remove_empty
 from transforms.sinks import make_folder, read_json
 
 _ID = re.compile(r"[0-9]{8}T[0-9]{6}Z")
@@ -294,6 +295,16 @@ class Store:
 
     # What is kept
 
+    def end_attempts(self) -> None:
+        """End tries at nights whose runs are gone, but whose jobs may still be at work on a cluster.
+
+        Who holds the lock is alone: whatever is under way here is of a run that was killed.
+        """
+        for folder in map(self.folder, self._folders()):
+            there = {n for n in (MARK, MANIFEST) if FileSystems.exists(FileSystems.join(folder, n))}
+            if there != {MANIFEST}:
+                fence(folder)
+
     def remove_remains(self, besides: str) -> list[str]:
         """Remove what was not committed, except one night; returns warnings, also those of `damage`.
 
@@ -405,7 +416,7 @@ def _is_own(inside: str) -> bool:
     """Whether a file of a night's folder, by its path inside it, is one that recrawl writes."""
     name = inside.rsplit("/", 1)[-1]
     if "/" not in inside:
-        return re.sub(r"^\.tmp-[0-9a-f]+-", "", name) in ("manifest.json", LEDGER)
+        return re.sub(r"^\.tmp-[0-9a-f]+-", "", name) in (MARK, MANIFEST, LEDGER)
     return inside.split("/")[0] in OUTPUTS and OWN_FILE.match(name) is not None
 
 

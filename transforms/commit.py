@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 from collections import Counter
@@ -14,6 +15,7 @@ import apache_beam as beam
 from policies.errors import RecrawlError
 from policies.search import SearchResult
 from transforms.asked_hosts import asked_warnings, lost_warnings, unknown_pages
+from transforms.attempts import Attempt
 from transforms.catalogue import DAY_US
 from transforms.dividing import Quotas
 from transforms.evidence_warnings import evidence_warnings
@@ -22,7 +24,7 @@ from transforms.judging import account, drift_warnings, tracked
 from transforms.learning import Learned
 from transforms.log_ages import age_warnings, newest_day
 from transforms.rejects import damaged_sources
-from transforms.replacing import MANIFEST, check_empty, finish, is_placed
+from transforms.replacing import MANIFEST, check_empty, finish, is_done, sweep
 from transforms.scheduling import MAX_NAMED_HOSTS
 from transforms.shard_report import ShardReport
 from transforms.sharding import Layout
@@ -251,15 +253,15 @@ class WriteManifest(beam.DoFn):
 
     Raises
     ------
-    TooManyRejectedError, HistoryShrunkError, EmptyNightError
+    TooManyRejectedError, HistoryShrunkError, EmptyNightError, StoppedError
         Then there is no manifest: the night is not committed, its files are left for a look.
     """
 
     def __init__(
-        self, folder: str, output: str, version: str, options: dict[str, Any], guards: Guards, layout: Layout
+        self, attempt: Attempt, version: str, options: dict[str, Any], guards: Guards, layout: Layout
     ) -> None:
-        self._folder, self._version, self._options, self._guards = folder, version, options, guards
-        self._layout, self._output = layout, output
+        self._attempt, self._version, self._options, self._guards = attempt, version, options, guards
+        self._layout, self._folder = layout, attempt.folder
 
     def process(
         self,
@@ -273,8 +275,8 @@ class WriteManifest(beam.DoFn):
         without: SearchResult | None,
     ) -> Iterator[FileInfo]:
         listed = [f.as_dict() for f in sorted(files, key=lambda f: f.path)]
-        if self._folder != self._output and is_placed(self._output, listed):
-            return  # by a try before this one
+        if is_done(self._attempt, listed):
+            return  # by a worker that was lost before it could say so
         counters = counters | learned.asked.publish()
         check_rejected(counters, self._guards, self._folder)
         damaged = damaged_sources(self._folder, files) if damaged_files(counters) else []
@@ -311,9 +313,11 @@ class WriteManifest(beam.DoFn):
             "files": listed,
         }
         check_empty(manifest["status"], manifest["status_reason"], self._guards.replaced)
-        yield write_json(self._folder, MANIFEST, manifest, sealed=True)
-        if self._folder != self._output:
-            finish(self._output)
+        yield write_json(self._folder, MANIFEST, manifest, sealed=True, attempt=self._attempt)
+        with contextlib.suppress(OSError):  # it is committed, and the next run does this again
+            sweep(self._folder)
+        if self._folder != self._attempt.output:
+            finish(self._attempt.output, self._attempt.check)
 
 
 def status_of(counters: dict[str, int], unspent: str | None) -> tuple[str, str]:

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
 
 from transforms import schemas
+from transforms.attempts import Attempt
 from transforms.hashing import hash_texts
 from transforms.sharding import Layout, partition
 from transforms.sinks import FileInfo, write_shard
@@ -48,14 +49,15 @@ class _Spread(beam.DoFn):
 
 
 class _Write(beam.DoFn):
-    def __init__(self, folder: str, num_shards: int) -> None:
-        self._folder, self._num_shards = folder, num_shards
+    def __init__(self, attempt: Attempt, num_shards: int) -> None:
+        self._attempt, self._num_shards = attempt, num_shards
 
     def process(self, element: tuple[int, Iterable[pa.RecordBatch]]) -> Iterator[FileInfo]:
         shard, batches = element
         whole = pa.concat_batches(list(batches))
         order = pc.sort_indices(whole, sort_keys=[(n, "ascending") for n in schemas.REJECTED.names])
-        yield write_shard(self._folder, "rejected", shard, self._num_shards, whole.take(order))
+        rows, made = whole.take(order), self._attempt
+        yield write_shard(made.folder, "rejected", shard, self._num_shards, rows, attempt=made)
 
 
 @beam.typehints.with_input_types(pa.RecordBatch)
@@ -63,9 +65,9 @@ class _Write(beam.DoFn):
 class WriteRejected(beam.PTransform):
     """Write `schemas.REJECTED` rows, sorted, to `rejected/`; a shard without any has no file."""
 
-    def __init__(self, folder: str, num_shards: int) -> None:
+    def __init__(self, attempt: Attempt, num_shards: int) -> None:
         super().__init__()
-        self._folder, self._num_shards = folder, num_shards
+        self._attempt, self._num_shards = attempt, num_shards
 
     def expand(self, rejected: beam.PCollection) -> beam.PCollection:
         return (
@@ -73,5 +75,5 @@ class WriteRejected(beam.PTransform):
             | "SpreadRejected"
             >> beam.ParDo(_Spread(self._num_shards)).with_output_types(tuple[int, pa.RecordBatch])
             | "GroupRejected" >> beam.GroupByKey()
-            | "WriteFiles" >> beam.ParDo(_Write(self._folder, self._num_shards)).with_output_types(FileInfo)
+            | "WriteFiles" >> beam.ParDo(_Write(self._attempt, self._num_shards)).with_output_types(FileInfo)
         )

@@ -6,6 +6,7 @@ leaves the same bytes. The manifest is written after everything else: it is the 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
@@ -21,6 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
+
+from transforms.attempts import Attempt
 
 SUFFIX = {"parquet": ".parquet", "avro": ".avro", "jsonl": ".jsonl"}
 _BATCH_ROWS = 100_000
@@ -77,7 +80,7 @@ def make_folder(path: str) -> None:
             raise
 
 
-def write_file(folder: str, name: str, data: Any, rows: int) -> FileInfo:
+def write_file(folder: str, name: str, data: Any, rows: int, attempt: Attempt | None = None) -> FileInfo:
     """Write `folder/name` under a temporary name and rename it.
 
     Parameters
@@ -90,10 +93,18 @@ def write_file(folder: str, name: str, data: Any, rows: int) -> FileInfo:
         The bytes, or a function that writes them to the binary file it is given.
     rows : int
         For the manifest.
+    attempt : Attempt, optional
+        The try at a night that the file is of.
+
+    Raises
+    ------
+    StoppedError
+        Where that is not in force any more; then the file is not there, or as it was.
     """
     final = FileSystems.join(folder, *name.split("/"))
     parent, base = FileSystems.split(final)
-    temporary = FileSystems.join(parent, f".tmp-{uuid.uuid4().hex}-{base}")
+    of = "" if attempt is None else attempt.name
+    temporary = FileSystems.join(parent, f".tmp-{of}{uuid.uuid4().hex}-{base}")
     make_folder(parent)
     try:
         # Parquet is compressed by page; Beam must not guess a codec from the name.
@@ -103,10 +114,15 @@ def write_file(folder: str, name: str, data: Any, rows: int) -> FileInfo:
                 data(sink)
             else:
                 sink.write(data)
+        if attempt is not None:
+            attempt.check()
         FileSystems.rename([temporary], [final])
-    except BaseException:
-        if FileSystems.exists(temporary):
-            FileSystems.delete([temporary])
+    except BaseException as error:
+        with contextlib.suppress(OSError):  # whoever ends a try removes its files, too
+            if FileSystems.exists(temporary):
+                FileSystems.delete([temporary])
+        if attempt is not None and isinstance(error, OSError):
+            attempt.check()  # says it better, where its file or folder was taken away
         raise
     return FileInfo(name, rows, sink.size, sink.hash.hexdigest())
 
@@ -182,15 +198,23 @@ _WRITERS = {"parquet": _write_parquet, "avro": _write_avro, "jsonl": _write_json
 
 
 def write_shard(
-    folder: str, kind: str, shard: int, num_shards: int, batch: pa.RecordBatch, file_format: str = "parquet"
+    folder: str,
+    kind: str,
+    shard: int,
+    num_shards: int,
+    batch: pa.RecordBatch,
+    file_format: str = "parquet",
+    attempt: Attempt | None = None,
 ) -> FileInfo:
     """Write one shard's rows of one kind. Holds no more than the batch and one row group in memory."""
     writer = _WRITERS[file_format]
     name = shard_name(kind, shard, num_shards, SUFFIX[file_format])
-    return write_file(folder, name, lambda target: writer(batch, target), batch.num_rows)
+    return write_file(folder, name, lambda target: writer(batch, target), batch.num_rows, attempt)
 
 
-def write_json(folder: str, name: str, value: Any, sealed: bool = False) -> FileInfo:
+def write_json(
+    folder: str, name: str, value: Any, sealed: bool = False, attempt: Attempt | None = None
+) -> FileInfo:
     """Write a JSON document, keys in the order given; NaN and infinities become null.
 
     One that is sealed has the SHA-256 of all before it as its last value, which `read_json` checks.
@@ -199,7 +223,7 @@ def write_json(folder: str, name: str, value: Any, sealed: bool = False) -> File
     if sealed:
         body = text.removesuffix("\n}")
         text = f'{body},\n "{SEAL}": "{hashlib.sha256(body.encode()).hexdigest()}"\n}}'
-    return write_file(folder, name, (text + "\n").encode(), 1)
+    return write_file(folder, name, (text + "\n").encode(), 1, attempt)
 
 
 def _plain(value: Any) -> Any:

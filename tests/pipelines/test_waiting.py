@@ -7,10 +7,13 @@ from types import SimpleNamespace
 
 import apache_beam as beam
 import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.api import beam_job_api_pb2
 from apache_beam.runners.portability.prism_runner import PrismRunner
 
 from pipelines import cli, explaining, waiting
+from pipelines.options import OptionsError, Settings
+from tests.pipelines import jobs, memory_files
 from tests.pipelines.jobs import crawls, nightly, write_rows
 
 PORTABLE = ("--runner=PortableRunner", "--environment_type=LOOPBACK")
@@ -30,6 +33,24 @@ def test_the_files_and_the_summary_are_the_same(log, tmp_path):
     assert here.digests() == there.digests()
     assert here.printed.splitlines()[1:-1] == there.printed.splitlines()[1:-1]
     assert "handed to PortableRunner" in there.complaints
+
+
+def test_relative_paths_are_those_of_who_submits(log, tmp_path, monkeypatch):
+    """Workers elsewhere have other folders; the manifest has what was given."""
+    there = tmp_path / "[1]"
+    there.mkdir()
+    monkeypatch.chdir(tmp_path)
+    words = [f"--as_of={jobs.at(30)}", "--budget=10", "--observations=log.csv, *.none", "--output=night/"]
+    near, far = (Settings(PipelineOptions([*words, *more])) for more in ((), PORTABLE))
+    assert (near.observations, near.output) == ("log.csv, *.none", "night")
+    assert (far.observations, far.output) == (f"{log},{tmp_path}/*.none", f"{tmp_path}/night")
+    assert near.published() == far.published()
+    assert memory_files.MemoryFiles.scheme() == "mem"
+    whole = Settings(PipelineOptions([*words, *PORTABLE, f"--observations={log}", "--output=mem://night"]))
+    assert (whole.observations, whole.output) == (str(log), "mem://night")
+    monkeypatch.chdir(there)
+    with pytest.raises(OptionsError, match="taken for a pattern"):
+        Settings(PipelineOptions([*words, *PORTABLE]))
 
 
 def test_an_error_of_ours_keeps_its_sentence_and_code(log, tmp_path):
@@ -74,11 +95,21 @@ def test_a_dead_worker_is_told_from_its_runners_words():
     assert "\n" not in said
 
 
+@pytest.mark.parametrize("words", ["CANCELLED: call already cancelled", "call is closed"])
+def test_flinks_words_of_a_dead_worker(words):
+    text = f"RuntimeException: Error received from SDK harness\nStatusRuntimeException: {words}\n\tat x"
+    said = waiting._explained(text, RuntimeError(text))
+    assert said is not None and f"worker of the runner died ({words})" in said
+
+
 def test_errors_in_this_process_pass_as_they_are():
     assert waiting._explained("division by zero", ZeroDivisionError("division by zero")) is None
-    pipeline = SimpleNamespace(runner=None, run=lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        waiting.finish(pipeline)
+        waiting.finish(_pipeline(None, lambda: 1 / 0))
+
+
+def _pipeline(runner, run, *options: str):
+    return SimpleNamespace(runner=runner, run=run, options=PipelineOptions(list(options)))
 
 
 class _Job:
@@ -112,9 +143,8 @@ class _Job:
 def test_silence_ends_a_job(monkeypatch):
     monkeypatch.setattr(waiting, "SILENCE_SECONDS", 0.01)
     job = _Job(grows=20)
-    pipeline = SimpleNamespace(runner=PrismRunner(), run=lambda: job)
     with pytest.raises(waiting.RunnerError, match="no sign of life"):
-        waiting.finish(pipeline)
+        waiting.finish(_pipeline(PrismRunner(), lambda: job))
     assert job._looks == 21  # as long as they grew, it was let be, and no longer
 
 
@@ -127,7 +157,7 @@ def test_an_interrupt_cancels_the_job_elsewhere():
 
     job.wait_until_finish = interrupted
     with pytest.raises(KeyboardInterrupt):
-        waiting.finish(SimpleNamespace(runner=beam.runners.runner.PipelineRunner(), run=lambda: job))
+        waiting.finish(_pipeline(beam.runners.runner.PipelineRunner(), lambda: job))
     assert job.cancelled.is_set()
 
 
