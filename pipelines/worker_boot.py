@@ -21,6 +21,8 @@ import grpc
 from apache_beam.portability.api import beam_provision_api_pb2, beam_provision_api_pb2_grpc, endpoints_pb2
 from google.protobuf import json_format, text_format
 
+from pipelines.exit_codes import BY_SIGNAL
+
 LOG_FOLDER = "RECRAWL_WORKER_LOGS"
 TIMEOUT_SECONDS = 60.0
 LINGER_SECONDS = 2.0
@@ -30,6 +32,20 @@ _CHILD = f"""
 import ctypes, runpy, signal, sys
 if sys.platform == "linux":
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+runpy.run_module("{_MODULE}", run_name="__main__")
+"""
+# A worker that had nothing to say leaves no log. Runners end one by SIGTERM: then Python runs no `atexit`.
+_TIDY = f"""
+import atexit, os, runpy, signal, sys
+log = sys.argv.pop()
+def tidy():
+    if os.path.exists(log) and not os.path.getsize(log):
+        os.unlink(log)
+def end(number, _):
+    tidy()
+    os._exit({BY_SIGNAL} + number)
+atexit.register(tidy)
+signal.signal(signal.SIGTERM, end)
 runpy.run_module("{_MODULE}", run_name="__main__")
 """
 
@@ -117,7 +133,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Start the worker; the exit code, where this process does not become the worker."""
     arguments, _ = _parser().parse_known_args(argv)
     arguments.id = arguments.id.strip("'")  # Prism quotes it as for a shell, and there is none
-    keep_output(arguments.id, os.environ)
+    log = keep_output(arguments.id, os.environ)
     try:
         info = _provision(arguments.provision_endpoint, arguments.id)
         environment = os.environ | worker_environment(arguments, info)
@@ -128,7 +144,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if info.metadata.get("runner") == "prism":
         return _attend(arguments.id, environment)
     # One process: a signal of the runner reaches the worker itself, and nothing is orphaned.
-    os.execve(sys.executable, [sys.executable, "-u", "-m", _MODULE], environment)
+    program = ["-m", _MODULE] if log is None else ["-c", _TIDY, str(log)]
+    os.execve(sys.executable, [sys.executable, "-u", *program], environment)
 
 
 def _attend(worker: str, environment: Mapping[str, str]) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import wraps
@@ -34,7 +35,7 @@ def strike(deed: str, mark: str) -> None:
     if deed == "fail":
         Path(mark).touch()
     else:
-        draft = f"{mark}.{os.getpid()}"
+        draft = f"{mark}.{os.getpid()}.{threading.get_ident()}"  # a worker of Flink has a thread a slot
         Path(draft).write_text(str(os.getpid()))
         try:
             os.link(draft, mark)

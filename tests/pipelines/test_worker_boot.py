@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
 import pytest
-from apache_beam.portability.api import beam_provision_api_pb2, beam_provision_api_pb2_grpc, endpoints_pb2
+from apache_beam.portability.api import (
+    beam_fn_api_pb2_grpc,
+    beam_provision_api_pb2,
+    beam_provision_api_pb2_grpc,
+    endpoints_pb2,
+)
 from google.protobuf import text_format
 
 from pipelines import worker_boot
@@ -111,6 +118,68 @@ def test_output_that_nobody_reads_goes_to_a_file(runner, tmp_path):
     assert done.returncode == 1
     (log,) = (tmp_path / "logs").iterdir()
     assert log.name.startswith("recrawl-worker-w_1-") and "give --control_endpoint" in log.read_text()
+
+
+class _Control(beam_fn_api_pb2_grpc.BeamFnControlServicer, beam_fn_api_pb2_grpc.BeamFnLoggingServicer):
+    """A runner that has no work, and ends nothing."""
+
+    def __init__(self) -> None:
+        self.met, self.done = threading.Event(), threading.Event()
+
+    def Control(self, request_iterator, context):
+        self.met.set()
+        self.done.wait(100)
+        return iter(())
+
+    def Logging(self, request_iterator, context):
+        self.done.wait(100)
+        return iter(())
+
+
+class _Named(_Silent):
+    """A runner that says where its services are."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__()
+        self._address = address
+
+    def GetProvisionInfo(self, request, context):
+        info = _info(self._address, self._address)
+        return beam_provision_api_pb2.GetProvisionInfoResponse(info=info)
+
+
+@pytest.mark.parametrize("said", [b"", b"what it had to say"], ids=["silent", "not silent"])
+def test_a_worker_that_had_nothing_to_say_leaves_no_log(said, tmp_path):
+    """Flink ends a worker by SIGTERM, after each stage if it keeps none."""
+    server, service = grpc.server(ThreadPoolExecutor(4)), _Control()
+    port = server.add_insecure_port("127.0.0.1:0")
+    beam_provision_api_pb2_grpc.add_ProvisionServiceServicer_to_server(_Named(f"127.0.0.1:{port}"), server)
+    beam_fn_api_pb2_grpc.add_BeamFnControlServicer_to_server(service, server)
+    beam_fn_api_pb2_grpc.add_BeamFnLoggingServicer_to_server(service, server)
+    server.start()
+    command = [
+        sys.executable,
+        "-m",
+        "pipelines.worker_boot",
+        "--id=w",
+        f"--provision_endpoint=127.0.0.1:{port}",
+    ]
+    environment = os.environ | {worker_boot.LOG_FOLDER: str(tmp_path)}
+    nowhere = subprocess.DEVNULL
+    with subprocess.Popen(command, stdout=nowhere, stderr=nowhere, env=environment) as worker:
+        try:
+            assert service.met.wait(60)
+            (log,) = tmp_path.iterdir()
+            with log.open("ab") as file:
+                file.write(said)
+            worker.terminate()
+            assert worker.wait(60) == 128 + signal.SIGTERM
+        finally:
+            worker.kill()
+            service.done.set()
+            server.stop(0).wait()
+    left = [p.read_bytes() for p in tmp_path.iterdir()]
+    assert all(left) and (said in left[0] if said else True)  # libraries may say something of their own
 
 
 def test_a_runner_that_is_not_there(tmp_path, monkeypatch, capfd):
