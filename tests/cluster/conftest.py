@@ -23,7 +23,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if not item.path.is_relative_to(Path(__file__).parent):
             continue
-        item.add_marker(pytest.mark.timeout(300))  # seconds; a few nights, and those that hang for a while
+        # Seconds: a few nights, and those that hang for a while. On Flink a small night takes a minute, and
+        # what fails waits for the worker's cache to run out.
+        item.add_marker(pytest.mark.timeout(3000 if item.get_closest_marker("flink") else 300))
         for mark, target in MARKS.items():
             if item.get_closest_marker(mark) and mark not in (config.option.markexpr or ""):
                 item.add_marker(pytest.mark.skip(reason=f"needs another engine: {target}"))

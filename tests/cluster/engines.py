@@ -22,6 +22,7 @@ from tests.cluster import fetch
 
 WORKER = Path(sys.executable).parent / "recrawl-worker"
 SLOTS = 2  # of a task manager
+CACHE_SECONDS = 30  # for which a Python worker of Flink waits for its next stage
 DEADLINE = 90.0  # seconds, for an engine to come up or for an event that a test waits for
 
 
@@ -124,19 +125,22 @@ def flink_configuration(folder: Path, ports: tuple[int, int, int]) -> str:
         "taskmanager.host": "127.0.0.1",
         "taskmanager.bind-host": "127.0.0.1",
         "taskmanager.numberOfTaskSlots": SLOTS,
-        "taskmanager.memory.flink.size": "1024m",
+        "taskmanager.memory.flink.size": "1536m",
+        "taskmanager.memory.task.off-heap.size": "512m",
         "taskmanager.memory.managed.size": "384m",
         "taskmanager.memory.network.min": "64m",
         "taskmanager.memory.network.max": "64m",
+        "taskmanager.network.sort-shuffle.min-buffers": 64,
         "taskmanager.memory.framework.heap.size": "128m",
         "taskmanager.memory.jvm-metaspace.size": "256m",
         "taskmanager.runtime.large-record-handler": "true",
         "restart-strategy.type": "fixed-delay",
         "restart-strategy.fixed-delay.attempts": 3,
-        "restart-strategy.fixed-delay.delay": "1 s",
+        "restart-strategy.fixed-delay.delay": f"{CACHE_SECONDS + 3} s",
         "heartbeat.interval": 2000,
         "heartbeat.timeout": 10000,
         "classloader.check-leaked-classloader": "false",
+        "classloader.resolve-order": "parent-first",
         "parallelism.default": 2 * SLOTS,
         "io.tmp.dirs": folder / "tmp",
     }
@@ -175,6 +179,8 @@ def flink_cluster(folder: Path) -> Iterator[Flink]:
     (configuration / "config.yaml").write_text(flink_configuration(folder, ports))
     (folder / "tmp").mkdir()
     environment = {"FLINK_CONF_DIR": str(configuration), "FLINK_LOG_DIR": str(folder)}
+    if (jar := fetch.job_server_jar()) is not None:
+        environment["FLINK_LIB_DIR"] = str(fetch.lay_out_lib(jar, folder / "lib"))
     with contextlib.ExitStack() as stack:
         processes = []
         for name in ("jobmanager", "taskmanager", "taskmanager"):
@@ -221,5 +227,6 @@ def flink(folder: Path, master: str | None = None) -> Iterator[Engine]:
         until(lambda: _listens(port, server, log), "the job server listens")
         options = ["--runner=PortableRunner", f"--job_endpoint=localhost:{port}"]
         options += [f"--parallelism={2 * SLOTS}", "--execution_mode_for_batch=BATCH_FORCED"]
-        options += ["--environment_cache_millis=0"]
+        options += [f"--environment_cache_millis={CACHE_SECONDS * 1000}"]
+        options += [] if master.startswith("[") else [f"--flink_rest={master}"]
         yield Engine(options, True, log, [server, *processes])

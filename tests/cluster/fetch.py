@@ -22,6 +22,7 @@ PRISM = CACHE / f"prism-{BEAM}" / "prism"
 DISTRIBUTION = CACHE / f"flink-{FLINK}"
 JOB_SERVER = f"beam-runners-flink-{FLINK.rpartition('.')[0]}-job-server"
 COORDINATES = f"org.apache.beam:{JOB_SERVER}:{BEAM}"
+BEAM_LIB = Path(__file__).parents[2] / "templates" / "kubernetes" / "beam_lib.py"
 JAR_VARIABLE = "RECRAWL_FLINK_JOB_SERVER_JAR"
 # pip refuses a download with another SHA-256. The jars are in the one, the scripts and the configuration in
 # the other; no Python of Flink is run, so the wheel of any CPython serves.
@@ -37,6 +38,16 @@ def job_server_jar() -> Path | None:
     given = os.environ.get(JAR_VARIABLE)
     cached = CACHE / f"{JOB_SERVER}-{BEAM}.jar"
     return Path(given) if given else cached if cached.exists() else None
+
+
+def lay_out_lib(jar: Path, folder: Path) -> Path:
+    """Flink's lib/ with Beam's classes in it, as the image for Kubernetes has it."""
+    folder.mkdir()
+    for own in (DISTRIBUTION / "lib").glob("*.jar"):
+        (folder / own.name).symlink_to(own)
+    command = [sys.executable, str(BEAM_LIB), str(jar), str(folder / "beam-runners-flink.jar")]
+    subprocess.run(command, check=True)
+    return folder
 
 
 def fetch_prism() -> None:

@@ -11,6 +11,7 @@ import pytest
 from tests.pipelines.jobs import Night
 
 SECONDS = 200.0  # after which a night of the small corpus hangs
+FLINK_SECONDS = 1200.0  # the same on Flink, with three further tries of a part that is lost
 SILENCE = 20.0  # seconds: more than a worker takes to start
 _IMPATIENT = f"""
 import sys
@@ -44,8 +45,9 @@ def start(*arguments: str, impatient: bool = False) -> subprocess.Popen[str]:
 
 def end(process: subprocess.Popen[str], folder: Path) -> Night:
     """Wait for a night; one that hangs fails the test."""
+    on_flink = any("--execution_mode_for_batch" in str(word) for word in process.args)
     try:
-        printed, complaints = process.communicate(timeout=SECONDS)
+        printed, complaints = process.communicate(timeout=FLINK_SECONDS if on_flink else SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
         printed, complaints = process.communicate()

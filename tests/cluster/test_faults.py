@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -115,6 +116,23 @@ def test_the_server_is_killed(own_engine: Engine, corpus, clean, tmp_path):
         assert "Traceback" not in night.complaints  # of Beam's threads, which lose it too
     finally:
         os.kill(int(pid), signal.SIGKILL)
+    mend(folder, corpus, clean)
+
+
+@pytest.mark.parametrize("place", ["write", "manifest"])
+def test_a_stopped_night_never_commits(engine: Engine, place, corpus, clean, tmp_path):
+    """Its worker has looked whether it may rename, stands still until all is over, and goes on then."""
+    mark, folder = tmp_path / "mark", tmp_path / "night"
+    process = start(*corpus, *first_options(folder), *engine.workers(fault(place, "stop", mark)))
+    pid = until(lambda: mark.exists() and mark.read_text(), f"a worker is in {place}")
+    process.send_signal(signal.SIGTERM)
+    night = end(process, folder)
+    assert night.code == 1 and "recrawl: interrupted; nothing is committed" in night.complaints
+    left = night.digests()
+    with contextlib.suppress(ProcessLookupError):  # Prism has ended it
+        os.kill(int(pid), signal.SIGCONT)
+    until(lambda: not Path(f"/proc/{pid}").exists(), "the worker ends")
+    assert night.digests() == left and not night.committed
     mend(folder, corpus, clean)
 
 

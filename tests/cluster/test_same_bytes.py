@@ -35,7 +35,9 @@ def test_what_a_person_sees_comes_from_the_files(engine: Engine, first, clean):
         for n in (night, clean)
     )
     assert lines == expected and len(lines) > 20
-    assert "it shows no stages here" in night.complaints
+    shown = "folding histories" in night.complaints
+    assert shown == any(option.startswith("--flink_rest") for option in engine.options)
+    assert shown != ("it shows no stages here" in night.complaints)
 
 
 @pytest.mark.slow

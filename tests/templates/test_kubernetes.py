@@ -165,8 +165,14 @@ def test_versions_and_names_of_the_flink_template_agree() -> None:
     assert worker["command"] == "/opt/recrawl/bin/recrawl-worker"
     assert container["command"] == [commands.PROGRAM]
     assert set(worker["env"].values()) <= set(mounts(container))
+    assert "COPY --from=beam-lib /beam/beam-runners-flink.jar /opt/flink/lib/\n" in dockerfile
+    assert deployment["spec"]["flinkConfiguration"]["classloader.resolve-order"] == "parent-first"
+    delay = deployment["spec"]["flinkConfiguration"]["restart-strategy.fixed-delay.delay"]
+    # A worker that died is in the cache for so long, and a further try before that meets it.
+    assert 1000 * int(delay.removesuffix(" s")) > int(options["environment_cache_millis"]) > 0
     slots = int(deployment["spec"]["flinkConfiguration"]["taskmanager.numberOfTaskSlots"])
     assert options["parallelism"] % slots == 0  # else slots stand idle
+    assert int(options["sdk_worker_parallelism"]) == slots  # else they wait for each other's Python
 
 
 def test_the_dockerfile_makes_the_images_of_the_manifests() -> None:
