@@ -191,8 +191,9 @@ def _groups(array: pa.Array, counts: bool) -> tuple[Mask, Mask, Mask]:
     """Where thousands are set apart, with a point before a fraction, with a comma there; where nobody knows.
 
     `1,234` and `1.234` may have a group or a fraction: that is as in the other numbers of the column. If no
-    other number tells, it is a group in counts, for a fraction of a click does not exist; if they contradict
-    each other, or as an amount `1,234`, it is in doubt.
+    other number tells, it is a group in counts, for a fraction of a click does not exist, and in doubt as an
+    amount; it is in doubt, too, if they contradict each other. So is `12,34`, which may lack a digit, unless
+    another number (`0,5`, `1.234,5`) says that a comma begins a fraction.
     """
 
     def matches(form: str) -> Mask:
@@ -209,7 +210,7 @@ def _groups(array: pa.Array, counts: bool) -> tuple[Mask, Mask, Mask]:
     # No groups, and a fraction.
     comma_only = matches(r"^[+-]?\d+,\d+$") & ~one_comma
     point_only = matches(r"^[+-]?\d*\.\d+$") & ~one_point
-    after_comma = bool(comma_only.any()) or fraction(points | apart_comma, ",")
+    after_comma = bool(matches(r"^[+-]?0,\d+$").any()) or fraction(points | apart_comma, ",")
     after_point = bool(point_only.any()) or fraction(commas | apart, ".")
 
     def group(own: bool, before: bool, other: bool, other_before: bool, rival: Mask) -> bool | None:
@@ -223,8 +224,8 @@ def _groups(array: pa.Array, counts: bool) -> tuple[Mask, Mask, Mask]:
     comma, point, blank = (bool(mask.any()) for mask in (commas, points, apart | apart_comma))
     of_comma = group(comma, after_comma, point or blank, after_point, one_point)
     of_point = group(point, after_point, comma or blank, after_comma, one_comma)
-    if not counts and not (comma or point or blank or after_comma or after_point):
-        of_point = False
+    if comma_only.any() and not after_comma:
+        of_comma = None
     doubtful = np.zeros(len(array), np.bool_)
     english, other = commas | apart, points | (apart_comma & ~apart)
     for mask, is_group, with_group in ((one_comma, of_comma, english), (one_point, of_point, other)):

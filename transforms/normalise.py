@@ -6,6 +6,7 @@ then cut out with the reason that was found first; nothing is read twice.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -436,6 +437,9 @@ def _hosts(block: _Block, table: HostTable | None) -> Made:
         name = block.causes[int(block.reason[i])][1]
         value = block.raw.column(name)[i].as_py()
         expected = "a host name" if name == "host" else "a number of at least 0, or nothing"
+        if isinstance(value, str) and name != "host" and re.search(r"\d[.,]\d", value):
+            # As a limit it may be a thousand times another.
+            expected += ", with a point before a fraction, if any, and nothing between thousands"
         raise InputError(
             f"{block.source}: row {block.numbers()[i]} ({len(bad)} such rows): {name} is {value!r}, "
             f"expected {expected}. Limits of hosts must all be readable: correct or remove the row"

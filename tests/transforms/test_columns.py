@@ -87,6 +87,9 @@ GROUPED = [
     (["12.345", "1,234,567"], ["bad", 1234567]),
     (["12,345", "1.234.567"], ["bad", 1234567]),
     (["12,345", "1 234"], ["bad", 1234]),
+    # A digit may be missing.
+    (["12,34", "12,345", "7"], ["bad", "bad", 7]),
+    (["12,34", "0,5", "1.234"], [12.34, 0.5, 1234]),
     (["1,2,3", "1,", ",5", "1,,234", "1, 234", "0,123,456", "-1,234", "1,234e3", "12,34,56"], ["bad"] * 9),
 ]  # fmt: skip
 
@@ -102,7 +105,11 @@ def test_thousands_that_are_set_apart(texts, counts):
 
 
 def test_thousands_of_amounts_are_read_where_nothing_else_can_be_meant():
-    assert _read(columns.amount, ["12,345", "1.250"]) == ["bad", 1.25]
+    assert _read(columns.amount, ["12,345", "1.250"]) == ["bad", "bad"]
+    for text in ("1.250", "12,345", "12,34"):
+        assert _read(columns.amount, [text, "7"]) == ["bad", 7]
+    assert _read(columns.amount, ["1.250", "0.5", "12.34"]) == [1.25, 0.5, 12.34]
+    assert _read(columns.amount, ["1,5", "0,5", "1,250"]) == [1.5, 0.5, 1.25]
     assert _read(columns.amount, ["1,234,567", "1,234", "2.5"]) == [1234567, 1234, 2.5]
     # A status is no number of people's.
     assert _read(columns.status, ["1,200", "200"]) == ["bad", 200]
