@@ -57,11 +57,6 @@ def run(parsed: argparse.Namespace) -> int:
     for file in match_files(",".join(parsed.files), option, named=False):
         try:
             kinds = [parsed.kind] if parsed.kind else kinds_of(file, hows)
-            if not kinds:
-                raise InputError(
-                    f"{file.path}: nothing that a night reads. Say what it is with --kind, or name its "
-                    "columns with --observations_columns or --requests_columns"
-                )
             of_kind.setdefault(kinds[0], []).append(file)
             found = account(file, kinds[0], hows.get(kinds[0], How()))
         except InputError as error:

@@ -7,7 +7,7 @@ import logging
 import os
 import re
 import stat
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -74,6 +74,14 @@ class FolderError(InputError):
 
 class NotLinesError(UnreadableError):
     """A file of JSON that has one object on many lines."""
+
+
+class NoColumnError(InputError):
+    """A table that lacks a column that its input needs; `have` are those that it has."""
+
+    def __init__(self, message: str, have: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.have = tuple(have)
 
 
 class NoSiteError(InputError):

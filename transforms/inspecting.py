@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from transforms import dialects, schemas
 from transforms.formats import How, head_of, plan
-from transforms.inputs import InputError, InputFile, NoSiteError, UnreadableError
+from transforms.inputs import InputError, InputFile, NoColumnError, NoSiteError, UnreadableError
 from transforms.normalise import KINDS
 from transforms.sources import NOTED, ROWS, read_split
 from transforms.tally import Counts
@@ -22,6 +22,8 @@ from transforms.tally import Counts
 # XML, or URLs and nothing else: sitemaps are of both kinds.
 _SITEMAP = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<|https?://[^\s,;\"]+[ \t\r]*(?:\n|$))", re.IGNORECASE)
 SKETCHED = 1 << 16
+MAX_COLUMNS, MAX_SHOWN = 20, 80
+"""Of a header in an error, and characters of it."""
 """Distinct values up to which their number is exact; above, its standard error is 1 in 256."""
 EVIDENCE = ("digest_hash", "changed", "not_modified", "last_modified")
 _TIMES = {"observations": "fetched_at", "signals": "signalled_at", "requests": "day", "sitemaps": "lastmod"}
@@ -206,10 +208,11 @@ def kinds_of(file: InputFile, hows: Mapping[str, How] | None = None) -> list[str
 
     Raises
     ------
-    UnreadableError
-        If no input could read it, such as JSON of which no line is an object.
+    InputError
+        If no input can read it: what it has, or what is wrong with it.
     """
     hows = hows or {}
+    wrong: list[InputError] = []
     surely: list[str] = []
     fits: list[str] = []
     named: list[str] = []
@@ -232,9 +235,29 @@ def kinds_of(file: InputFile, hows: Mapping[str, How] | None = None) -> list[str
             fits.append(kind)
         except UnreadableError:
             raise
-        except InputError:
-            continue
+        except InputError as error:
+            wrong.append(error)
     # A list of URLs may be a list of pages as well.
     if surely + fits in ([], ["pages"]) and _SITEMAP.match(text):
         return ["sitemaps", *surely]
+    if not (surely or fits):
+        raise _useless(file.path, wrong)
     return surely or fits
+
+
+def _useless(path: str, wrong: Sequence[InputError]) -> InputError:
+    """What to say of a file that no input takes, by what each of them said."""
+    for error in wrong:
+        if not isinstance(error, NoColumnError):
+            return error
+    have = next((error.have for error in wrong if isinstance(error, NoColumnError)), ())
+    if len(have) == 1 and (marks := [mark for mark in ";|\t" if mark in have[0]]):
+        return InputError(
+            f"{path}: its header is one column, {have[0][:MAX_SHOWN]!r}. Columns are set apart by commas; "
+            f"rewrite it without {marks[0]!r}, or name a table with tabs .tsv"
+        )
+    names = ", ".join(have[:MAX_COLUMNS]) + (f" and {len(have) - MAX_COLUMNS} more" * (len(have) > MAX_COLUMNS))
+    return InputError(
+        f"{path}: nothing that a night reads. It has the columns {names or 'of no table'}. Say what it is with "
+        "--kind, or name its columns with --observations_columns or --requests_columns (a page is url)"
+    )

@@ -20,7 +20,7 @@ from policies.lastmods import BAD
 from transforms import columns, schemas, times
 from transforms.digests import digest_columns
 from transforms.host_groups import group_names, listed_host
-from transforms.inputs import InputError
+from transforms.inputs import InputError, NoColumnError
 from transforms.joining import page_urls
 from transforms.kinds import CHANGES as CHANGES
 from transforms.kinds import KINDS as KINDS
@@ -70,8 +70,9 @@ def columns_to_read(
         scalars = {f.name for f in schema if columns.is_scalar(f.type) or times.supported(f.type)}
         wanted += [c for c in extra if c not in own and c in names and (c in scalars or metadata is not None)]
     if missing:
-        raise InputError(
-            f"{path}: {kind.name} need a column {' and a column '.join(missing)}. The file has: {have}"
+        raise NoColumnError(
+            f"{path}: {kind.name} need a column {' and a column '.join(missing)}. The file has: {have}",
+            schema.names,
         )
     for name in wanted:
         if names[name] > 1:

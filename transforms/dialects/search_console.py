@@ -24,7 +24,7 @@ from transforms.dialects import Dialect, Source, search_console_answers
 from transforms.dialects.search_console_answers import URL
 from transforms.dialects.search_console_days import DAY, days_of, spread
 from transforms.formats import Block, How, RawBlock, Split
-from transforms.inputs import InputError, open_file
+from transforms.inputs import InputError, UnreadableError, open_file
 from transforms.normalise import rejected_file, rejected_rows
 from transforms.textformats import Problem, gunzip, stored
 
@@ -171,6 +171,12 @@ def _read_zip(source: Source) -> Iterator[Block]:
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError, OSError) as e:
         yield rejected_file(source.path, "unreadable_file", f"{type(e).__name__}: {e}")
         return
+    if not any(map(_is_pages, tables.values())):
+        names = ", ".join(sorted(tables)[:3]) or "no table"
+        raise UnreadableError(
+            f"{source.path}: a ZIP of {names}; of ZIPs only exports of Search Console are read, with a table of "
+            "pages. Unpack it and give the folder: unzip -d FOLDER FILE"
+        )
     days = days_of(source.path, [[record for _, record in rows] for rows in tables.values()])
     for rows in tables.values():
         if len(rows) > 1 and any(URL.match(record[0]) for _, record in rows[1:] if record):
