@@ -19,6 +19,7 @@ from policies.typing_ import FloatArray
 from transforms.backtesting import POLICIES
 from transforms.normalise import KINDS
 from transforms.sinks import read_json
+from transforms.tally import counted
 
 WEEK = 7
 DAY = np.timedelta64(1, "D")
@@ -365,7 +366,7 @@ def few_changes(about: dict[str, Any]) -> list[str]:
     if seen >= FEW_CHANGES:
         return []
     text = (
-        f"Only {seen} change{'' if seen == 1 else 's'} can be seen: which policy is ahead hangs on "
+        f"Only {counted(seen, 'change')} can be seen: which policy is ahead hangs on "
         f"{'it' if seen == 1 else 'these few'}. Give logs of more days, or of more pages."
     )
     return [textwrap.fill(text, LINE)]

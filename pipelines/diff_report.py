@@ -416,7 +416,7 @@ def _hosts_text(out: _Text, title: str, rows: list[dict[str, Any]], weight: str)
 
 
 def _one_host_text(out: _Text, row: dict[str, Any]) -> None:
-    out.head(f"  {'this host':<22}{_arrow(row['pages'])} pages, {_arrow(row['slots'])} slots")
+    out.head(f"  {'this host':<22}pages {_arrow(row['pages'])}, slots {_arrow(row['slots'])}")
     reasons = ", ".join(f"{name} {_arrow(pair)}" for name, pair in row["slots_by_reason"].items())
     out.row("", f"  {reasons}; {_signed(row['deadlines_per_day'])} by deadlines")
     if any(row["at_limit"]):

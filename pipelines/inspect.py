@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipelines import options_inputs
-from pipelines.inspect_report import Group
+from pipelines.inspect_report import Group, night_as_json, night_as_text
 from pipelines.options import OptionsError
 from transforms.formats import How
 from transforms.inputs import InputError, InputFile, match_files
 from transforms.inspecting import Account, account, kinds_of
+from transforms.nights import Night, NightError
 from transforms.normalise import KINDS
 from transforms.sources import check_names
 
@@ -54,7 +55,11 @@ def run(parsed: argparse.Namespace) -> int:
     failed = 0
     groups: dict[tuple[str, ...], Group] = {}
     of_kind: dict[str, list[InputFile]] = {}
-    for file in match_files(",".join(parsed.files), option, named=False):
+    finished = [] if parsed.kind else _finished(parsed.files)
+    for night in finished:
+        print(night_as_json(night) if parsed.json else night_as_text(night))
+    others = [name for name in parsed.files if name.rstrip("/") not in {night.folder for night in finished}]
+    for file in match_files(",".join(others), option, named=False) if others else ():
         try:
             kinds = [parsed.kind] if parsed.kind else kinds_of(file, hows)
             of_kind.setdefault(kinds[0], []).append(file)
@@ -77,6 +82,17 @@ def run(parsed: argparse.Namespace) -> int:
     for group in sorted(groups.values(), key=lambda g: g.of_robots):
         print(group.as_text())
     return 1 if failed + misnamed(of_kind, hows) else 0
+
+
+def _finished(names: Sequence[str]) -> list[Night]:
+    """The folders that are what a night has left: its files are no input."""
+    found = []
+    for name in names:
+        try:
+            found.append(Night.open(name))
+        except NightError:
+            continue
+    return found
 
 
 def misnamed(of_kind: Mapping[str, Sequence[InputFile]], hows: Mapping[str, How]) -> int:

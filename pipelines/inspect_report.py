@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from transforms.inspecting import MAX_SAMPLES, Account, ends
+from transforms.nights import Night
 from transforms.sources import ROBOTS
+from transforms.tally import counted
+from transforms.times import READ_AS
 
 LEFT_OUT = {
     "bot": "requests of bots",
@@ -97,7 +102,7 @@ class Group:
             lines.append(f"  {name:<10} {what}")
 
         also = f" (or as {' or '.join(self._others)}: --kind)" if self._others else ""
-        files = "" if one else f": {_number(self._files, 'file')}"
+        files = "" if one else f": {counted(self._files, 'file')}"
         if self.of_robots:
             self._say_rules(say)
         else:
@@ -112,6 +117,8 @@ class Group:
             say("noted", _counts(noted, NOTED))
         for file, row, reason, sample in self._samples:
             say("", f"{'' if one else f'{file}: '}row {row}: {reason}: {sample}")
+        if found.rejected["bad_timestamp"]:
+            say("", f"times are read as {READ_AS}")
         for file, damage in self._damaged[:MAX_SAMPLES]:
             say("damaged", damage if one else f"{file}: {damage}")
         if len(self._damaged) > MAX_SAMPLES:
@@ -122,26 +129,48 @@ class Group:
         found = self._sum
         say("rows", f"{found.rows:,}, {found.accepted:,} accepted")
         if found.accepted:
-            pages = f"{_number(len(found.pages), 'page')} on " if len(found.pages) else ""
+            pages = f"{counted(len(found.pages), 'page')} on " if len(found.pages) else ""
             span = f", {found.first} to {found.last}" if found.first else ""
-            say("of", f"{pages}{_number(len(found.hosts), 'host')}{span}")
+            say("of", f"{pages}{counted(len(found.hosts), 'host')}{span}")
         if found.kind == "observations" and found.accepted:
             say("evidence", _evidence(found))
 
     def _say_rules(self, say: Callable[[str, str], None]) -> None:
         own = ", ".join(agent.strip() for agent in self._agents.split(",") if agent.strip())
         rules = f"groups of {own}, of * where a file has none" if own else "groups of *"
-        say("read as", f"hosts, {ROBOTS}: {_number(self._files, 'file')}, {rules}")
+        say("read as", f"hosts, {ROBOTS}: {counted(self._files, 'file')}, {rules}")
         if not own:
             say("", "(--own_user_agent reads those of your own crawler)")
         if self._sum.gaps:
             (least, _), (most, slowest) = self._sum.gaps
             span = f"{most:g} s" if least == most else f"{least:g} to {most:g} s, the longest of {slowest}"
-            say("delays", f"{_number(len(self._sum.hosts), 'host')}: {span}")
+            say("delays", f"{counted(len(self._sum.hosts), 'host')}: {span}")
 
 
-def _number(n: int, what: str) -> str:
-    return f"{n:,} {what}{'' if n == 1 else 's'}"
+def night_as_text(night: Night) -> str:
+    """What a folder of a finished night is, and who reads it."""
+    found = _of_night(night)
+    return "\n".join(
+        [
+            night.folder,
+            f"  {'read as':<10} no input: what the night of {found['as_of']} has left",
+            f"  {'holds':<10} {counted(found['pages'], 'page')} on {counted(found['hosts'], 'host')}, "
+            f"{counted(found['slots'], 'slot')}, status {found['status']}",
+            f"  {'for':<10} recrawl nightly --state, recrawl diff, recrawl export",
+        ]
+    )
+
+
+def night_as_json(night: Night) -> str:
+    """The same as an object."""
+    return json.dumps({"file": night.folder, "kind": "night", "format": None, **_of_night(night)})
+
+
+def _of_night(night: Night) -> dict[str, Any]:
+    counters = night.manifest["counters"]
+    names = {"pages": "pages_known", "hosts": "hosts_known", "slots": "slots_used"}
+    said = {name: counters.get(counter, 0) for name, counter in names.items()}
+    return {"as_of": night.options.get("as_of"), "status": night.manifest.get("status")} | said
 
 
 def _counts(counts: Counter[str], spelled: Mapping[str, str]) -> str:

@@ -28,6 +28,7 @@ from pipelines.options import (
 from pipelines.partitions import LEDGER, LOGS, Before, Choice, Ledger
 from pipelines.store import Night, Store, StoreError, ends_at, latest_of, name_problems, night_id
 from transforms.sinks import make_folder, write_json
+from transforms.tally import counted
 
 EXIT_OK, EXIT_EMPTY, EXIT_BUSY = 0, 3, 6
 EXIT_HELP = (
@@ -383,10 +384,10 @@ def _found(
         missed = _missed(options, last)
         lines[0] += f", after {last.as_of}"
         if missed:
-            lines.append(f"  catching up on {missed} missed night{'s' if missed > 1 else ''}")
+            lines.append(f"  catching up on {counted(missed, 'missed night')}")
     for kind, choice in choices.items():
         again = f", {choice.again} of them again" if choice.again else ""
-        lines.append(f"  {kind}: {len(choice.files)} new file{'' if len(choice.files) == 1 else 's'}{again}")
+        lines.append(f"  {kind}: {counted(len(choice.files), 'new file')}{again}")
         if choice.missing:
             days = ", ".join(partitions.days_in_words(choice.missing))
             warnings.append(f"--{kind}: no file for {days}")

@@ -13,6 +13,7 @@ from datetime import date
 from typing import Any, TextIO
 
 from transforms.log_ages import days_old
+from transforms.tally import counted
 
 _RUNNER = "apache_beam.runners.portability.fn_api_runner.fn_runner"
 _FLINK = "pipelines.flink"
@@ -200,7 +201,8 @@ def _sources(signals: dict[str, Any]) -> str:
     sources = sorted(signals["sources"], key=lambda s: (-s["signal_rate_per_day"], s["source"]))
     said = [
         f"{s['source']} {_trust(s)} "
-        f"({s['signal_rate_per_day']:,.3g} a day on {_n(s['pages'])} pages of {_n(s['hosts'])} hosts"
+        f"({s['signal_rate_per_day']:,.3g} a day on {counted(s['pages'], 'page')} of "
+        f"{counted(s['hosts'], 'host')}"
         + (f", not learned yet on {_n(s['hosts_not_learned'])}" if _partly_learned(s) else "")
         + (f", silent on {_n(s['hosts_silent'])}" if s["hosts_silent"] else "")
         + ")"
@@ -228,7 +230,7 @@ def _judged(judged: dict[str, Any]) -> str:
     if not judged["crawls"]:
         return "no crawl yet of a scheduled page that shows whether it had changed"
     text = (
-        f"{_n(judged['crawls'])} crawls: {_n(judged['changes_found'])} changes found, "
+        f"{counted(judged['crawls'], 'crawl')}: {counted(judged['changes_found'], 'change')} found, "
         f"{judged['changes_predicted']:,.0f} predicted"
     )
     if judged["ratio"] is not None:
@@ -240,10 +242,13 @@ def _judged(judged: dict[str, Any]) -> str:
 
 def _silent(quiet: dict[str, Any]) -> str:
     """What was tried in vain, in a line."""
-    waiting = f"{_n(quiet['pages_silent'])} pages wait longer for having been tried in vain"
+    n = quiet["pages_silent"]
+    waiting = f"{counted(n, 'page')} wait{'s' * (n == 1)} longer for having been tried in vain"
     if not quiet["scheduled"]:
         return waiting
-    return f"{_n(quiet['in_no_log'])} of {_n(quiet['scheduled'])} scheduled pages are in no log; {waiting}"
+    scheduled = counted(quiet["scheduled"], "scheduled page")
+    are = "is" if quiet["in_no_log"] == 1 else "are"
+    return f"{_n(quiet['in_no_log'])} of {scheduled} {are} in no log; {waiting}"
 
 
 def _of_hosts(siblings: dict[str, Any]) -> str:
@@ -344,7 +349,7 @@ def _newest(day: str | None, options: dict[str, Any]) -> str:
     if day is None:
         return ""
     age = days_old(*(date.fromisoformat(text).toordinal() for text in (day, options["as_of"][:10])))
-    said = f", {_n(age)} day{'' if age == 1 else 's'} before --as_of" if age else ""
+    said = f", {counted(age, 'day')} before --as_of" if age else ""
     return f"; the newest of {day}{said}"
 
 
@@ -357,7 +362,7 @@ def _rejected(counters: dict[str, int], files: list[dict[str, Any]]) -> str:
     total, shown = sum(rejected.values()), sum(f["rows"] for f in files if f["path"].startswith("rejected/"))
     noted = {k: n for k, n in counters.items() if "_noted_" in k and n}
     if (few := shown - sum(noted.values())) < total:
-        text += f"; rejected/ has {_n(few)} row{'' if few == 1 else 's'} for them"
+        text += f"; rejected/ has {counted(few, 'row')} for them"
     if noted:
         named = ", ".join(f"{_n(n)} {k.replace('_noted_', ' ')}" for k, n in sorted(noted.items()))
         text += f"; rejected/ has notes, too, where no row is lost: {named}"
@@ -377,8 +382,7 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
 
     row(
         "pages",
-        f"{_n(counters.get('pages_known', 0))} on {_n(counters.get('hosts_known', 0))} "
-        f"host{'' if counters.get('hosts_known') == 1 else 's'}, "
+        f"{_n(counters.get('pages_known', 0))} on {counted(counters.get('hosts_known', 0), 'host')}, "
         f"{_n(counters.get('pages_never_crawled', 0))} never crawled"
         + _never_fetched(counters)
         + (
@@ -428,9 +432,8 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
     if siblings and siblings["hosts_on"]:
         row(
             "siblings",
-            f"{_n(siblings['pages_on'])} pages on {_n(siblings['hosts_on'])} "
-            f"host{'' if siblings['hosts_on'] == 1 else 's'}{_of_hosts(siblings)} follow what was found on "
-            f"others of their host; "
+            f"{counted(siblings['pages_on'], 'page')} on {counted(siblings['hosts_on'], 'host')}"
+            f"{_of_hosts(siblings)} follow what was found on others of their host; "
             f"predictions were {siblings['gain_where_on_nats']:.1f} nats better for it",
         )
     lines.append("")
@@ -484,7 +487,7 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
     for kind, (files, rows) in sorted(rows_of.items()):
         row(
             f"{kind}/",
-            f"{_n(rows)} row{'' if rows == 1 else 's'} in {_n(files)} file{'' if files == 1 else 's'}",
+            f"{counted(rows, 'row')} in {counted(files, 'file')}",
         )
     row("folder", folder)
     if manifest["warnings"]:

@@ -224,6 +224,26 @@ def _checked(
         yield PreviousFile(name, path, found.get("sha256"))
 
 
+def _refuse_part(state: str) -> None:
+    """Raise `StateError` if a folder is another of a night's than its state: pages/, or slots/pages."""
+    root, part = state.rstrip("/"), ""
+    for _ in range(2):
+        root, name = FileSystems.split(root)
+        part = f"{name}/{part}"
+        if not name or part == "state/":
+            return
+        try:
+            manifest = read_json(FileSystems.join(root, "manifest.json"))
+        except ValueError:  # of whatever else lies there
+            continue
+        files = manifest.get("files") if isinstance(manifest, dict) else None
+        if isinstance(files, list) and any(_is_file(f) and f["path"].startswith(part) for f in files):
+            raise StateError(
+                f"--state={state}: that is {part} of the night in {root}, not its state: give "
+                f"--state={FileSystems.join(root, 'state')}"
+            )
+
+
 def find_previous(state: str | None, as_of_us: int, expected: dict[str, Any]) -> Previous:
     """Look at the folder that `--state` names, and at its siblings.
 
@@ -246,6 +266,7 @@ def find_previous(state: str | None, as_of_us: int, expected: dict[str, Any]) ->
         return Previous()
     if not _match(state) and _match(FileSystems.join(state, "state")):
         state = FileSystems.join(state, "state")
+    _refuse_part(state)
     root = FileSystems.split(state.rstrip("/"))[0]
     manifest = _read_manifest(FileSystems.join(root, "manifest.json"))
     files: list[PreviousFile] = []

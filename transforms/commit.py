@@ -19,7 +19,13 @@ from transforms.attempts import Attempt
 from transforms.catalogue import DAY_US
 from transforms.dividing import Quotas
 from transforms.evidence_warnings import evidence_warnings
-from transforms.input_warnings import option_warnings, sitemap_warnings, stranger_warnings, useless_warning
+from transforms.input_warnings import (
+    option_warnings,
+    sitemap_warnings,
+    stranger_warnings,
+    time_hint,
+    useless_warning,
+)
 from transforms.judging import account, drift_warnings, tracked
 from transforms.learning import Learned
 from transforms.log_ages import age_warnings, newest_day
@@ -30,6 +36,7 @@ from transforms.shard_report import ShardReport
 from transforms.sharding import Layout
 from transforms.silence import SilenceSums, vain_warnings
 from transforms.sinks import FileInfo, write_json
+from transforms.tally import counted
 from transforms.trust_report import TrustSums, flood_warnings, silent_warnings
 
 KINDS = ("observations", "requests", "signals", "sitemaps", "pages", "hosts")
@@ -177,7 +184,7 @@ def damaged_files(counters: dict[str, int], names: Sequence[str] = ()) -> str:
     for kind in KINDS:
         n = sum(counters.get(f"{kind}_files_{what}", 0) for what in ("truncated", "unreadable"))
         if n:
-            found.append(f"{n:,} file{'' if n == 1 else 's'} of {kind} {'is' if n == 1 else 'are'} damaged")
+            found.append(f"{counted(n, 'file')} of {kind} {'is' if n == 1 else 'are'} damaged")
     if not found:
         return ""
     more = f" and {len(names) - MAX_NAMED_FILES:,} more" if len(names) > MAX_NAMED_FILES else ""
@@ -330,7 +337,10 @@ def status_of(counters: dict[str, int], unspent: str | None) -> tuple[str, str]:
         if later:
             return "no_input", f"all {later:,} usable observations are later than --as_of"
         if rejected:
-            return "no_input", f"all {rejected:,} rows of --observations were rejected; rejected/ says why"
+            return "no_input", (
+                f"all {rejected:,} rows of --observations were rejected; rejected/ says why"
+                f"{time_hint('observations', counters)}"
+            )
         damaged = sum(counters.get(f"observations_files_{what}", 0) for what in ("truncated", "unreadable"))
         if damaged:
             return (
@@ -370,7 +380,7 @@ def make_manifest(
     quiet = functools.reduce(SilenceSums.merge, (r.silence for r in reports), SilenceSums())
     unspent = result.unspent_reason
     if unspent and quiet.silent:
-        unspent += f"; {quiet.silent:,} pages wait for the next try, all their last ones were in vain"
+        unspent += f"; waiting for the next try after others in vain: {counted(quiet.silent, 'page')}"
     if unspent and not n_pages:  # of which the search has nothing to say
         unspent = "no page is known"
     status, reason = status_of(counters, unspent)

@@ -20,6 +20,7 @@ from transforms.coders import ShardTables
 from transforms.sharding import Layout
 from transforms.solving import tables_to_block
 from transforms.state import microseconds
+from transforms.tally import counted
 
 # No page is worth more crawls than one a second: whoever asks for them has mistyped the budget.
 _LEAST_GAP_US = 1_000_000
@@ -146,8 +147,9 @@ def divide_slots(totals: Iterable[ShardTotal], night: Night, carry: Carry) -> Qu
     most = n_pages * night.horizon_us / _LEAST_GAP_US
     if slots > max(most, 1):
         raise InfeasibleError(
-            f"--budget={night.budget_per_day:g} gives {slots:,} slots to {n_pages:,} pages: more than one a "
-            f"second for each. Lower it to at most {most * DAY_US / night.horizon_us:,.0f} crawls a day"
+            f"--budget={night.budget_per_day:g} gives {slots:,} slots to {counted(n_pages, 'page')}: more "
+            "than one a second for each. Lower it to at most "
+            f"{counted(most * DAY_US / night.horizon_us, 'crawl')} a day"
         )
     old = np.asarray(carry.shards) if len(carry.shards) == night.num_shards else np.zeros(night.num_shards)
     owed_to_host = [carry.giants.get(h, (0.0,))[0] for h in hosts]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from transforms.tally import counted
+from transforms.times import READ_AS
+
 MAX_NAMED_REASONS = 3
 
 LEAST_STRANGERS = 20
@@ -19,8 +22,13 @@ def useless_warning(kind: str, counters: dict[str, int]) -> str:
     return (
         f"{'all' if not accepted else f'{rejected:,} of'} {rejected + accepted:,} rows of --{kind} were "
         f"rejected ({said}): {'nothing' if not accepted else 'less than half'} of it counts tonight; "
-        "rejected/ has them, mend the input"
+        f"rejected/ has them, mend the input{time_hint(kind, counters)}"
     )
+
+
+def time_hint(kind: str, counters: dict[str, int]) -> str:
+    """What times are read as, where rows of an input were rejected for theirs; else empty."""
+    return f"; times are read as {READ_AS}" if counters.get(f"{kind}_rejected_bad_timestamp") else ""
 
 
 def option_warnings(options: dict[str, Any], signals: dict[str, Any] | None) -> list[str]:
@@ -52,8 +60,8 @@ def sitemap_warnings(counters: dict[str, int]) -> list[str]:
     if indexes and not counters.get("sitemaps_accepted", 0):
         children = counters.get("sitemaps_index_children", 0)
         found.append(
-            f"--sitemaps has no page: {indexes:,} index{'es name' if indexes > 1 else ' names'} {children:,} "
-            f"sitemap{'' if children == 1 else 's'}: give those"
+            f"--sitemaps has no page: {indexes:,} index{'es name' if indexes > 1 else ' names'} "
+            f"{counted(children, 'sitemap')}: give those"
         )
     return found
 

@@ -42,6 +42,7 @@ _ROTATED = re.compile(r".+[._]log[.-](?:cp)?\d[\w-]*(?:\.gz)?", re.IGNORECASE)
 _PART = re.compile(r"part-(?:[mr]-)?\d{5}")
 MATCH_THREADS = 16
 _LOG = logging.getLogger(__name__)
+_LISTED, _CHOICES = re.compile(r"(?:\{[^{}]*\}|[^,])+"), re.compile(r"\{([^{}]*,[^{}]*)\}")
 _GLOB = re.compile(r"[*?\[]")
 _GZIP = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
@@ -101,8 +102,16 @@ class InputFile:
 
 
 def split_patterns(patterns: str) -> list[str]:
-    """The globs of a comma-separated list."""
-    return [p.strip() for p in patterns.split(",") if p.strip()]
+    """The globs of a comma-separated list; `{a,b}` in one stands for two, as in shells."""
+    return [q for p in _LISTED.findall(patterns) if p.strip() for q in _spread(p.strip())]
+
+
+def _spread(pattern: str) -> list[str]:
+    found = _CHOICES.search(pattern)
+    if found is None:
+        return [pattern]
+    ends = pattern[: found.start()], pattern[found.end() :]
+    return [p for choice in found[1].split(",") for p in _spread(f"{ends[0]}{choice}{ends[1]}")]
 
 
 def match_files(

@@ -256,8 +256,9 @@ def _useless(path: str, wrong: Sequence[InputError]) -> InputError:
             f"{path}: its header is one column, {have[0][:MAX_SHOWN]!r}. Columns are set apart by commas; "
             f"rewrite it without {marks[0]!r}, or name a table with tabs .tsv"
         )
-    names = ", ".join(have[:MAX_COLUMNS]) + (f" and {len(have) - MAX_COLUMNS} more" * (len(have) > MAX_COLUMNS))
+    more = f" and {len(have) - MAX_COLUMNS} more" if len(have) > MAX_COLUMNS else ""
+    names = ", ".join(have[:MAX_COLUMNS]) + more
     return InputError(
-        f"{path}: nothing that a night reads. It has the columns {names or 'of no table'}. Say what it is with "
-        "--kind, or name its columns with --observations_columns or --requests_columns (a page is url)"
+        f"{path}: nothing that a night reads. It has the columns {names or 'of no table'}. Say what it is "
+        "with --kind, or name its columns with --observations_columns or --requests_columns (a page is url)"
     )

@@ -31,6 +31,7 @@ from policies.typing_ import IntArray
 from transforms.catalogue import DAY_US
 from transforms.coding import ShardPages
 from transforms.siblings import SiblingSums
+from transforms.tally import counted
 
 # Real sites change up to three times as often on a Wednesday as on a Sunday: only whole weeks are compared
 # closely. A night, and the nights of a week that is not over, have the wider bound.
@@ -327,6 +328,6 @@ def drift_warnings(judged: dict[str, Any]) -> list[str]:
         fault = "see whether the crawler is blocked or served from a cache"
     look = f"{usual}; if there are few, {f'{fault}; else ' if far else ''}{option}"
     return [
-        f"drift: {found:,} changes found {when}, {predicted:,.0f} predicted: pages change {factor} times as "
-        f"often as thought{where}. Look at it: {look}"
+        f"drift: {counted(found, 'change')} found {when}, {predicted:,.0f} predicted: pages change {factor} "
+        f"times as often as thought{where}. Look at it: {look}"
     ]

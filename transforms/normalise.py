@@ -26,6 +26,7 @@ from transforms.kinds import CHANGES as CHANGES
 from transforms.kinds import KINDS as KINDS
 from transforms.kinds import Kind as Kind
 from transforms.lastmods import parse_lastmods
+from transforms.tally import counted
 from transforms.urls import REASONS, HostTable, locate, stable_hash
 from transforms.zones import LocalClock, dates_ahead
 
@@ -442,8 +443,8 @@ def _hosts(block: _Block, table: HostTable | None) -> Made:
             # As a limit it may be a thousand times another.
             expected += ", with a point before a fraction, if any, and nothing between thousands"
         raise InputError(
-            f"{block.source}: row {block.numbers()[i]} ({len(bad)} such rows): {name} is {value!r}, "
-            f"expected {expected}. Limits of hosts must all be readable: correct or remove the row"
+            f"{block.source}: row {block.numbers()[i]} ({counted(len(bad), 'such row')}): {name} is "
+            f"{value!r}, expected {expected}. Limits of hosts must all be readable: correct or remove the row"
         )
     return made, {"host_hash": pa.array([stable_hash(h) or 1 for h in hosts], pa.uint64())}
 

@@ -15,6 +15,7 @@ from policies.visits import FAILED, STATUS_NONE, Observations, kind_of
 from transforms.coding import ShardPages
 from transforms.hashing import hash_texts
 from transforms.state import microseconds, times
+from transforms.tally import counted
 from transforms.urls import other_forms
 
 MAX_NAMED = 5
@@ -194,7 +195,8 @@ def vain_warnings(account: dict[str, Any]) -> list[str]:
     scheduled, missed = account["scheduled"], account["in_no_log"]
     if missed <= LEAST_MISSED * scheduled:
         return []
-    text = f"{missed:,} of {scheduled:,} pages that were scheduled are in no log"
+    text = f"{missed:,} of {counted(scheduled, 'page')} that {'was' if scheduled == 1 else 'were'} scheduled "
+    text += f"{'is' if missed == 1 else 'are'} in no log"
     if twins := account["logged_otherwise"]:
         text += (
             f": {twins[0]['scheduled']} is scheduled, {twins[0]['logged']} is logged. Give pages in the form"

@@ -16,6 +16,11 @@ from apache_beam.metrics.metric import MetricResults, MetricsFilter
 NAMESPACE = "recrawl"
 
 
+def counted(n: float, what: str) -> str:
+    """`1 page`, `2 pages`: a whole number and what it counts."""
+    return f"{n:,.0f} {what}{'' if n == 1 else 's'}"
+
+
 class Counts:
     """Named counts of one piece of work."""
 

@@ -404,7 +404,8 @@ def _check_first(
     schema = table.schema
     try:
         record = json.loads(block.lstrip().split(b"\n", 1)[0])
-        more = [pa.field(name, pa.null()) for name in record.keys() - set(schema.names)]
+        have = set(schema.names)
+        more = [pa.field(name, pa.null()) for name in record.keys() if name not in have]  # noqa: SIM118
         schema = pa.schema([*schema, *more])
     except (ValueError, TypeError, AttributeError, RecursionError):
         pass

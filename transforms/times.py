@@ -35,6 +35,9 @@ _UNITS = {"s": (1_000_000, 1), "ms": (1000, 1), "us": (1, 1), "ns": (1, 1000)}
 MAX_BYTES = 128
 _NUMBER = re.compile(r"[+]?\d{1,19}(?:\.\d*)?(?:[eE][+]?\d{1,2})?")
 
+READ_AS = "2026-06-20T08:30:00Z, 20 Jun 2026 08:30:00 GMT or seconds since 1970"
+"""Times that anybody can write."""
+
 
 def supported(kind: pa.DataType) -> bool:
     """Whether a column of this type can hold times."""

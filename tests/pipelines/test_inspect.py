@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 from pipelines.cli import main
 from pipelines.inspect_report import LEFT_OUT
+from tests.pipelines.jobs import crawls, nightly
 from tests.transforms.dialects.test_nutch import DUMP as NUTCH
 from tests.transforms.files import OBSERVATIONS, write_file
 from transforms.bots import REASONS
@@ -288,6 +290,7 @@ def test_files_of_one_format_are_one_block_with_their_sums(tmp_path, capsys):
         "  rejected   1 bad_timestamp, 1 bad_url",
         f"             {tmp_path}/a.csv: row 4: bad_timestamp: https://a.test/ | day=x",
         f"             {tmp_path}/b.csv: row 4: bad_url: ftp://b.test/",
+        "             times are read as 2026-06-20T08:30:00Z, 20 Jun 2026 08:30:00 GMT or seconds since 1970",
     ]
 
 
@@ -305,3 +308,44 @@ def test_what_is_odd_and_counts_all_the_same_is_noted(tmp_path, capsys):
         "2 times of an hour that clocks skip",
     ):
         assert noted in said
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("a.csv", "address,when\nhttps://a.test/,2026-06-01\n", "the columns address, when."),
+        ("a.jsonl", '{"address": "x", "when": 1}\n', "the columns address, when."),
+        ("a.csv", "url;fetched_at\nhttps://a.test/;2026-06-01\n", "one column, 'url;fetched_at'. Columns"),
+        ("a.csv", "host,max_per_day\na.test,5\nb.test,5 a day\n", "row 3 (1 such row): max_per_day is '5 a"),
+    ],
+)
+def test_a_table_that_is_no_input_is_told_what_it_has(name, text, words, tmp_path, capsys):
+    (tmp_path / name).write_text(text)
+    assert main(["inspect", str(tmp_path / name)]) == 1
+    assert words in capsys.readouterr().err
+
+
+def test_a_zip_of_logs_is_no_export(tmp_path, capsys):
+    with zipfile.ZipFile(tmp_path / "logs.zip", "w") as archive:
+        archive.writestr("june.csv", "url,fetched_at,status\nhttps://a.test/,2026-06-01,200\n")
+    assert main(["inspect", str(tmp_path / "logs.zip")]) == 1
+    said = capsys.readouterr().err
+    assert "a ZIP of june.csv; " in said and "unzip -d FOLDER" in said and "--requests_day" not in said
+
+
+def test_a_finished_night_is_a_few_lines(tmp_path, capsys):
+    night = nightly(tmp_path, observations=crawls("https://a.test/", "AB"), budget=1)
+    code, (said,) = inspect(capsys, night.folder)
+    assert (code, said["kind"], said["pages"], said["slots"]) == (0, "night", 1, 1)
+    assert main(["inspect", str(night.folder), str(write_file(tmp_path / "a.jsonl", OBSERVATIONS))]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == str(night.folder) and lines[2] == "  holds      1 page on 1 host, 1 slot, status ok"
+    assert lines[4].endswith("a.jsonl")
+
+
+def test_a_date_of_people_is_shown_one_that_is_read(tmp_path, capsys):
+    path = write_file(tmp_path / "a.csv", [], "url,fetched_at\nhttps://a.test/,20/06/2026\n")
+    assert main(["inspect", str(path)]) == 0
+    assert "times are read as 2026-06-20T08:30:00Z, 20 Jun 2026 08:30:00 GMT or" in capsys.readouterr().out
+    night = nightly(tmp_path, observations=path, max_rejected_fraction=1)
+    assert night.code == 3 and "times are read as 2026-06-20T08:30:00Z" in night.printed + night.complaints

@@ -201,7 +201,9 @@ def test_limits_of_hosts_fall_back_one_by_one(tmp_path):
     assert night.manifest["unspent_per_day"] == pytest.approx(200 - 37)
 
 
-@pytest.mark.parametrize("row", ["b.test,90 60,", "b.test,-1,", "b.test,,soon", ",5,5", 'b.test,"12,34",', "b.test,,1.500"])
+@pytest.mark.parametrize(
+    "row", ["b.test,90 60,", "b.test,-1,", "b.test,,soon", ",5,5", 'b.test,"12,34",', "b.test,,1.500"]
+)
 def test_a_host_row_that_cannot_be_read_stops_the_job(row, tmp_path):
     """A limit that is skipped would be a limit that is broken. Names file and line."""
     hosts = tmp_path / "hosts.csv"

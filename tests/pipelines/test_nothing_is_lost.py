@@ -306,3 +306,14 @@ def test_a_damaged_store_is_no_failure_of_the_program(store, job, monkeypatch):
     late = store.run(None, "--status")
     assert late.code == 7 and "RUN OUT" in late.printed
     assert isinstance(job, Job)
+
+
+@pytest.mark.parametrize("part", ["pages", "schedule/", "slots", "slots/pages", "state/signals"])
+def test_another_folder_of_a_night_is_not_its_state(part, tmp_path):
+    """It was called damaged, or read as a state of another night."""
+    first = nightly(tmp_path, "first", observations=crawls("https://a.test/", "AAB", 25))
+    given = {"observations": crawls("https://a.test/", "A", 30.5), "as_of": at(31)}
+    night = nightly(tmp_path, "second", state=f"{first.folder}/{part}", **given)
+    assert night.code == 2
+    words = f"that is {part.rstrip('/')}/ of the night in {first.folder}, not its state: give --state="
+    assert f"{words}{first.folder}/state" in night.complaints

@@ -14,7 +14,7 @@ from pipelines import explaining
 from tests.transforms.files import OBSERVATIONS, URL, write_file
 from transforms import schemas
 from transforms.carrying import Previous
-from transforms.inputs import InputError, match_files
+from transforms.inputs import InputError, match_files, split_patterns
 from transforms.reading import Input, ReadInputs, unpacked
 from transforms.sharding import Layout
 from transforms.sources import check_inputs
@@ -131,7 +131,7 @@ def test_other_kinds(tmp_path):
             "hosts",
             "a.csv",
             "host,max_per_day\na.test,1\nb.test,-1\n",
-            "a.csv: row 3 (1 such rows): max_per",
+            "a.csv: row 3 (1 such row): max_per",
         ),
         ("pages", "a.jsonl", json.dumps({"x": 1}), "pages need a column url. The file has: x"),
     ],
@@ -189,3 +189,17 @@ def test_a_folder_of_logs_has_the_rotated_ones_and_says_what_it_has_besides(tmp_
     assert "4 files (blog-2026, crawl.log.bak, crawl.log.lck)" in said
     with pytest.raises(InputError, match="no data file in this folder"):
         match_files(str(tmp_path), "hosts")
+
+
+@pytest.mark.parametrize(
+    ("patterns", "wanted"),
+    [
+        ("x/{a,b}.csv, y", ["x/a.csv", "x/b.csv", "y"]),
+        ("{a,b}/{1,2}*", ["a/1*", "a/2*", "b/1*", "b/2*"]),
+        ("log{,.1}.csv", ["log.csv", "log.1.csv"]),
+        ("{a},b}, ,{c", ["{a}", "b}", "{c"]),  # no choice in any of them
+    ],
+)
+def test_choices_in_a_pattern(patterns, wanted):
+    """They were split at their commas."""
+    assert split_patterns(patterns) == wanted

@@ -174,8 +174,8 @@ def _read_zip(source: Source) -> Iterator[Block]:
     if not any(map(_is_pages, tables.values())):
         names = ", ".join(sorted(tables)[:3]) or "no table"
         raise UnreadableError(
-            f"{source.path}: a ZIP of {names}; of ZIPs only exports of Search Console are read, with a table of "
-            "pages. Unpack it and give the folder: unzip -d FOLDER FILE"
+            f"{source.path}: a ZIP of {names}; of ZIPs only exports of Search Console are read, with a table "
+            "of pages. Unpack it and give the folder: unzip -d FOLDER FILE"
         )
     days = days_of(source.path, [[record for _, record in rows] for rows in tables.values()])
     for rows in tables.values():
