@@ -405,7 +405,7 @@ def _check_first(
     try:
         record = json.loads(block.lstrip().split(b"\n", 1)[0])
         have = set(schema.names)
-        more = [pa.field(name, pa.null()) for name in record.keys() if name not in have]  # noqa: SIM118
+        more = [pa.field(name, pa.null()) for name in record.keys() if name not in have]
         schema = pa.schema([*schema, *more])
     except (ValueError, TypeError, AttributeError, RecursionError):
         pass
