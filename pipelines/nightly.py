@@ -402,7 +402,6 @@ def run(argv: Sequence[str] | None = None, wait: bool = True) -> Any:
         raise OptionsError([f"--runner={options.get_all_options().get('runner')}: {e}"]) from None
     with _writing(settings.output):
         attempt, before = _begin(settings)
-    build_pipeline(pipeline, options, previous, layout, attempt)
     beside = attempt.folder != attempt.output
     committed = False
 
@@ -412,8 +411,11 @@ def run(argv: Sequence[str] | None = None, wait: bool = True) -> Any:
             committed = settle(attempt, before)
 
     try:
+        build_pipeline(pipeline, options, previous, layout, attempt)
         result = waiting.finish(pipeline, wait, given_up=end)
     except BaseException as error:
+        if attempt.is_in_force():  # no runner has had it yet
+            end()
         if committed and (isinstance(error, waiting.RunnerError) or stopping.is_interrupt(error)):
             waiting.say("the night was complete just before")
             return None

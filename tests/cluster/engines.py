@@ -23,7 +23,9 @@ from tests.cluster import fetch
 WORKER = Path(sys.executable).parent / "recrawl-worker"
 SLOTS = 2  # of a task manager
 CACHE_SECONDS = 30  # for which a Python worker of Flink waits for its next stage
-DEADLINE = 90.0  # seconds, for an engine to come up or for an event that a test waits for
+# Seconds, for an engine to come up or for an event that a test waits for: on Flink a small night takes a
+# minute, half of it before the job starts.
+DEADLINE = 300.0
 
 
 def until(found: Callable[[], Any], what: str, seconds: float = DEADLINE) -> Any:

@@ -283,8 +283,18 @@ def test_a_night_in_this_process_is_stopped_alike(number, clean, tmp_path, monke
     assert _again(clean, out).digests() == clean.digests()
 
 
-def test_the_mark_of_a_log_is_none_of_its_rows(clean, tmp_path):
-    """Left-overs in a folder of logs or of a state are not read."""
+def test_a_night_that_is_stopped_before_its_job_is_sent_leaves_no_mark(clean, tmp_path, monkeypatch):
+    def stopped(*_) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(nightly_module, "build_pipeline", stopped)
+    night = _again(clean, tmp_path / "night")
+    assert night.code == 1 and "nothing is committed" in night.complaints
+    assert not _temporary(night.folder)
+
+
+def test_left_overs_are_not_read(clean, tmp_path):
+    """Neither in a folder of logs nor in one of a state."""
     state = tmp_path / "before" / "state"
     assert _again(clean, tmp_path / "before").code == 0
     (state / f".tmp-{'0' * 64}-shard-00000-of-00002.parquet").write_bytes(b"half")
