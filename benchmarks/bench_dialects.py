@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 from benchmarks.bench_sources import log
 from benchmarks.rows import Row, show
 from benchmarks.timing import best_ns
-from transforms.formats import How, plan, read
+from transforms.blocks import How
+from transforms.formats import plan, read
 from transforms.inputs import InputFile
 from transforms.normalise import KINDS
 from transforms.sources import plan_files, read_split

@@ -19,11 +19,11 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from pipelines.nightly import fold_settings, night_of
 from pipelines.options import Settings
 from policies import objectives, search
-from transforms.carrying import find_previous, read_previous_file
+from transforms.carrying import Carry, find_previous, read_previous_file
 from transforms.catalogue import metadata_columns
 from transforms.coders import ShardTables
 from transforms.commit import KINDS
-from transforms.dividing import Carry, ShardTotal, divide_slots
+from transforms.dividing import ShardTotal, divide_slots
 from transforms.folding import ShardFold
 from transforms.learning import estimate_shard, learn, solver_block
 from transforms.normalise import KINDS as ROW_KINDS

@@ -16,8 +16,9 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.pvalue import AsList, AsSingleton
 
 from pipelines import __version__, backtest_report, options_inputs, output_folder, report
+from pipelines.errors import OptionsError
 from pipelines.experiment import Checks, near, run_here, show_pictures, write_table
-from pipelines.options import OptionsError, format_instant
+from pipelines.options import format_instant
 from pipelines.result_schemas import BACKTEST, DAYS
 from transforms import schemas
 from transforms.backtesting import (
@@ -34,7 +35,7 @@ from transforms.backtesting import (
     trials,
     weightings,
 )
-from transforms.formats import How
+from transforms.blocks import How
 from transforms.reading import Input
 from transforms.replaying import BuildWorld, Facts, ReadLogs, Replayed, ReplayError, ReplaySettings
 from transforms.sinks import FileInfo, read_json, write_json

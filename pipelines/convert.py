@@ -10,12 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines import options_inputs, output_folder
+from pipelines.errors import OptionsError
 from pipelines.inspect import misnamed
-from pipelines.options import OptionsError
 from transforms import schemas
+from transforms.blocks import How
 from transforms.converting import Converted, convert
-from transforms.formats import How
-from transforms.inputs import InputError, InputFile, list_files, match_files
+from transforms.errors import InputError
+from transforms.inputs import InputFile, list_files, match_files
 from transforms.inspecting import kinds_of
 from transforms.sinks import write_file
 

@@ -17,8 +17,9 @@ from typing import Any
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from pipelines.errors import OptionsError
 from pipelines.exit_codes import EXIT_EMPTY, EXIT_OK
-from pipelines.options import LOCAL_RUNNERS, NightlyOptions, OptionsError, Settings
+from pipelines.options import LOCAL_RUNNERS, NightlyOptions, Settings
 from pipelines.options_files import with_options_files
 
 MAX_NAMED_WORDS = 5

@@ -8,9 +8,9 @@ import os
 import re
 
 from pipelines import night
+from pipelines.errors import OptionsError
 from pipelines.exit_codes import EXIT_FAILED, EXIT_REJECTED, EXIT_SHRUNK, EXIT_USAGE
 from pipelines.locks import StoreBusyError
-from pipelines.options import OptionsError
 from pipelines.options_files import with_options_files
 from pipelines.store import StoreError
 from pipelines.waiting import RunnerError
@@ -18,7 +18,7 @@ from policies.errors import InfeasibleError, RecrawlError
 from transforms.attempts import StoppedError
 from transforms.carrying import StateError
 from transforms.commit import HistoryShrunkError, TooManyRejectedError
-from transforms.inputs import InputError
+from transforms.errors import InputError
 from transforms.replacing import EmptyNightError, LinkError
 
 _CODES: tuple[tuple[type[Exception], int], ...] = (

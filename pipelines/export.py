@@ -10,8 +10,8 @@ import sys
 from apache_beam.io.filesystems import FileSystems
 
 from pipelines import output_folder
+from pipelines.errors import OptionsError
 from pipelines.exit_codes import EXIT_EMPTY, EXIT_OK
-from pipelines.options import OptionsError
 from transforms.export_formats import FORMATS, NUTCH_DEFAULT_SECONDS, Wishes
 from transforms.exporting import Exported, export, strangers
 from transforms.nights import Night

@@ -15,8 +15,8 @@ from apache_beam.io.filesystems import FileSystems
 
 from pipelines import backtest, backtest_report, output_folder
 from pipelines.backtest import ROOM, Settings, least_budget, scorings_of
+from pipelines.errors import OptionsError
 from pipelines.experiment import aligned, read_table, show_pictures, write_table
-from pipelines.options import OptionsError
 from pipelines.plots import Picture, freshness_against_budget
 from pipelines.result_schemas import FRONTIER
 from policies.typing_ import FloatArray

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipelines import options_inputs
+from pipelines.errors import OptionsError
 from pipelines.inspect_report import Group, night_as_json, night_as_text
-from pipelines.options import OptionsError
-from transforms.formats import How
-from transforms.inputs import InputError, InputFile, match_files
+from transforms.blocks import How
+from transforms.errors import InputError
+from transforms.inputs import InputFile, match_files
 from transforms.inspecting import Account, account, kinds_of
 from transforms.nights import Night, NightError
 from transforms.normalise import KINDS

@@ -15,7 +15,8 @@ from typing import Any
 
 from apache_beam.io.filesystems import FileSystems
 
-from pipelines.options import OptionsError, format_instant
+from pipelines.errors import OptionsError
+from pipelines.options import format_instant
 from policies.errors import RecrawlError
 from transforms.sinks import read_json, write_json
 

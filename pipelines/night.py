@@ -15,17 +15,12 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines import nightly, partitions, report, waiting
+from pipelines.errors import OptionsError
 from pipelines.exit_codes import EXIT_RUN_OUT
 from pipelines.far_apart import long_after, too_early
-from pipelines.options import (
-    DAY_MICROSECONDS,
-    NightlyOptions,
-    OptionsError,
-    Settings,
-    format_instant,
-    parse_instant,
-)
-from pipelines.partitions import LEDGER, LOGS, Before, Choice, Ledger
+from pipelines.options import DAY_MICROSECONDS, NightlyOptions, Settings, format_instant, parse_instant
+from pipelines.output_folder import LEDGER
+from pipelines.partitions import LOGS, Before, Choice, Ledger
 from pipelines.store import Night, Store, StoreError, ends_at, latest_of, name_problems, night_id
 from transforms.sinks import make_folder, write_json
 from transforms.tally import counted

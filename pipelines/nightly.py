@@ -16,11 +16,13 @@ from apache_beam.pvalue import AsList, AsSingleton
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from pipelines import __version__, stopping, waiting
-from pipelines.options import DAY_MICROSECONDS, LOCAL_RUNNERS, OptionsError, Settings
-from pipelines.partitions import LEDGER
+from pipelines.errors import OptionsError
+from pipelines.options import DAY_MICROSECONDS, LOCAL_RUNNERS, Settings
+from pipelines.output_folder import LEDGER
 from policies.page_state import Forgetting
 from policies.typing_ import FloatArray
 from transforms.attempts import Attempt
+from transforms.blocks import How
 from transforms.carrying import Previous, find_previous
 from transforms.catalogue import HostDefaults
 from transforms.coders import ShardTables
@@ -28,7 +30,6 @@ from transforms.commit import KINDS, Guards, WriteManifest
 from transforms.dividing import DivideSlots, Night
 from transforms.fold_settings import FoldSettings
 from transforms.folding import FoldHistory
-from transforms.formats import How
 from transforms.inputs import match_files
 from transforms.layout import choose_layout
 from transforms.learning import EstimateParameters, LearnGroupMeans, LearnPriors, RequestClock
@@ -473,11 +474,3 @@ def local_runner(options: PipelineOptions) -> Any:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         options.view_as(DirectOptions).direct_num_workers = cores
     return FnApiRunner()
-
-
-if __name__ == "__main__":
-    import sys
-
-    from pipelines.cli import main
-
-    sys.exit(main(["nightly", *sys.argv[1:]]))

@@ -12,6 +12,8 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines import flink, options_inputs
+from pipelines.errors import OptionsError
+from pipelines.output_folder import PATTERN_CHARACTERS
 from policies import objectives
 from transforms.dividing import SEQUENCERS
 from transforms.inputs import split_patterns
@@ -25,15 +27,6 @@ WEIGHTS = ("auto", "clicks", "impressions", "importance", "equal")
 # A crawl in 2,700 years; far below it numbers are too small for sums.
 LEAST_BUDGET = 1e-6
 DAY_MICROSECONDS = 86_400_000_000
-PATTERN_CHARACTERS = "*?["
-
-
-class OptionsError(ValueError):
-    """Options that cannot work. The message lists every problem found, one a line."""
-
-    def __init__(self, problems: list[str]) -> None:
-        super().__init__("\n".join(problems))
-        self.problems = problems
 
 
 class NightlyOptions(PipelineOptions):

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipelines.options import OptionsError
+from pipelines.errors import OptionsError
 
 
 def with_options_files(argv: Sequence[str]) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from transforms import dialects
-from transforms.formats import How
+from transforms.blocks import How
 from transforms.joining import given_names
 from transforms.normalise import KINDS
 from transforms.zones import zone_of

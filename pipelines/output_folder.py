@@ -8,9 +8,14 @@ from collections.abc import Iterable
 
 from apache_beam.io.filesystems import FileSystems
 
-from pipelines.options import PATTERN_CHARACTERS, OptionsError
+from pipelines.errors import OptionsError
 from pipelines.plots import FORMATS
 from transforms.sinks import make_folder, write_file
+
+# Beam takes names with these for globs.
+PATTERN_CHARACTERS = "*?["
+# In the folder of a night on a store: which files it read.
+LEDGER = "files.json"
 
 TRIAL = ".recrawl-can-write"
 TRIAL_BYTES = 1 << 16

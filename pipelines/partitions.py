@@ -11,19 +11,11 @@ from typing import Any
 from apache_beam.io.filesystem import FileSystem
 
 from pipelines.options import DAY_MICROSECONDS
-from transforms.inputs import (
-    FolderError,
-    InputError,
-    InputFile,
-    identity,
-    list_files,
-    local_path,
-    match_files,
-    split_patterns,
-)
+from transforms.errors import FolderError, InputError
+from transforms.inputs import InputFile, identity, list_files, match_files, split_patterns
 from transforms.log_ages import day_text
+from transforms.unpacking import local_path
 
-LEDGER = "files.json"
 LOGS = ("observations", "requests", "signals", "sitemaps")
 # Which counter of the manifest says how many rows of a log were left for a later night.
 _LEFT = {

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines import figures, output_folder, plots, reproduced, stopping
+from pipelines.errors import OptionsError
 from pipelines.figures.records import Columns, Figure, Made
-from pipelines.options import OptionsError
 from pipelines.report import Clock
 from policies.errors import RecrawlError
 from transforms.sinks import write_file

@@ -15,8 +15,8 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.pvalue import AsList
 
 from pipelines import __version__, output_folder, report, simulate_report
+from pipelines.errors import OptionsError
 from pipelines.experiment import Checks, near, run_here, show_pictures, write_table
-from pipelines.options import OptionsError
 from pipelines.result_schemas import OVER_TIME, SIMULATION
 from policies.simulation.drawn import (
     CLICKS,

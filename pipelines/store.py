@@ -18,14 +18,16 @@ from typing import Any
 
 from apache_beam.io.filesystems import FileSystems
 
+from pipelines.errors import OptionsError
 from pipelines.locks import Check, locked, replace_json
-from pipelines.options import PATTERN_CHARACTERS, OptionsError, format_instant
-from pipelines.partitions import LEDGER, LOGS
+from pipelines.options import format_instant
+from pipelines.output_folder import LEDGER, PATTERN_CHARACTERS
+from pipelines.partitions import LOGS
 from policies.errors import RecrawlError
 from transforms.attempts import MARK
-from transforms.inputs import local_path
 from transforms.replacing import MANIFEST, OUTPUTS, OWN_FILE, fence, remove, remove_empty
 from transforms.sinks import make_folder, read_json
+from transforms.unpacking import local_path
 
 _ID = re.compile(r"[0-9]{8}T[0-9]{6}Z")
 _HALF = re.compile(r"\.tmp-[0-9a-f]+-(latest\.json|lock)")

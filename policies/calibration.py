@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from policies.demand import exact_units
-from policies.forecast import Clocks, Forecast
+from policies.forecast import PROBABILITY_UNIT, Clocks, Forecast
 from policies.interval_sums import Intervals
 from policies.page_state import US_PER_DAY
 from policies.special import CHUNK
@@ -37,7 +37,6 @@ BINS = 10
 FACTORS = (0.5, 0.8, 1.25, 2.0)
 """What would have been predicted had all rates been so many times as high is summed, too."""
 
-PROBABILITY_UNIT = 2.0**-32
 EXPOSURE_UNIT = 2.0**-40
 """Days, or days times weight; single terms are cut at 2**84 of them."""
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies.errors import NotConvergedError
-from policies.evidence import Evidence, sum_by
+from policies.evidence import Evidence
+from policies.signal_sums import sum_by
 from policies.typing_ import BoolArray, ByteArray, FloatArray, IntArray
 
 BOUNDARY_NONE, BOUNDARY_ZERO, BOUNDARY_INFINITE, BOUNDARY_NO_DATA = 0, 1, 2, 3

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from policies.signal_sums import sum_by
 from policies.typing_ import BoolArray, FloatArray, Int32Array, IntArray
 
 MINUTES_PER_DAY = 1440.0
@@ -36,14 +37,6 @@ def bin_of(gap_minutes: FloatArray) -> Int32Array:
     """
     bits = np.ascontiguousarray(gap_minutes, dtype=np.float64).view(np.int64)
     return ((bits >> _BIN_SHIFT) - _BIN_OF_ONE).astype(np.int32)
-
-
-def sum_by(code: IntArray, values: FloatArray | IntArray | BoolArray, n: int) -> FloatArray:
-    """Sum of the `values` of each code 0..n-1: (n,) float64, added strictly in the order given.
-
-    So the sum of a page depends neither on its neighbours nor on the cut into batches.
-    """
-    return np.bincount(code, weights=values, minlength=n).astype(np.float64, copy=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ from policies.evidence import Evidence
 from policies.posterior import Posterior, posterior
 from policies.typing_ import BoolArray, FloatArray, Int32Array, IntArray
 
+PROBABILITY_UNIT = 2.0**-32
+
 
 @dataclass(frozen=True, slots=True)
 class Forecast:

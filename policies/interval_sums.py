@@ -11,15 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policies.evidence import bin_of
-from policies.page_state import (
-    BIN_IDS,
-    NEGLIGIBLE,
-    US_PER_DAY,
-    Forgetting,
-    PageState,
-    ranges,
-    starts_of,
-)
+from policies.page_state import BIN_IDS, US_PER_DAY, Forgetting, PageState, ranges, starts_of
+from policies.signal_sums import NEGLIGIBLE
 from policies.typing_ import BoolArray, FloatArray, IntArray
 
 _US_PER_MINUTE = 60_000_000

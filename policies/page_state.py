@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policies.evidence import Evidence
+from policies.signal_sums import NEGLIGIBLE
 from policies.typing_ import BoolArray, FloatArray, Int32Array, IntArray, UIntArray
 
 NO_TIME = np.iinfo(np.int64).min
@@ -30,9 +31,6 @@ US_PER_DAY = 86_400_000_000
 BIN_IDS = 128
 """Half-octave bins of all gaps from a minute on lie below this."""
 
-# Sums below this are set to 0. The smallest interval, one minute, adds 2**-10.5 days: what is below 2**-80
-# could not change a single bit of such a sum, so it makes no difference in which night it was dropped.
-NEGLIGIBLE = 2.0**-80
 
 _PAGE_COLUMNS = {
     "exposure_days": (np.float64, 0.0),

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies.estimation import bin_nodes, changed_gaps
-from policies.evidence import Evidence, sum_by
+from policies.evidence import Evidence
+from policies.signal_sums import sum_by
 from policies.typing_ import FloatArray, IntArray
 
 _STEPS_BELOW, _STEPS_ABOVE = 25, 9

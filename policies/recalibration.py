@@ -36,8 +36,7 @@ from typing import Any
 
 import numpy as np
 
-from policies.calibration import PROBABILITY_UNIT
-from policies.forecast import Clocks, Forecast
+from policies.forecast import PROBABILITY_UNIT, Clocks, Forecast
 from policies.interval_sums import Intervals
 from policies.page_state import NO_TIME, US_PER_DAY, PageState
 from policies.siblings import log_score_gain
@@ -110,7 +109,7 @@ class CellSums:
     crawls, found : (KINDS * CELLS,) int64
         Crawls, and those that found a change.
     predicted : (KINDS * CELLS, len(FACTORS)) int64
-        Sums of the probabilities at each factor, units of `policies.calibration.PROBABILITY_UNIT`.
+        Sums of the probabilities at each factor, units of `policies.forecast.PROBABILITY_UNIT`.
     """
 
     crawls: IntArray

@@ -29,8 +29,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from policies.calibration import PROBABILITY_UNIT
-from policies.forecast import Clocks, Forecast
+from policies.forecast import PROBABILITY_UNIT, Clocks, Forecast
 from policies.interval_sums import Intervals
 from policies.page_state import NO_TIME, US_PER_DAY
 from policies.typing_ import BoolArray, FloatArray, Int32Array, IntArray
@@ -66,7 +65,7 @@ class SiblingDays:
     found : (k,) int64
         Crawls with a prediction that found a change.
     expected : (k,) int64
-        Sum of their predicted probabilities, units of `policies.calibration.PROBABILITY_UNIT`.
+        Sum of their predicted probabilities, units of `policies.forecast.PROBABILITY_UNIT`.
     gain : (k,) int64
         What the rule would have gained in log score, units of `GAIN_UNIT` nats.
     """

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from policies.evidence import MINUTES_PER_DAY, bin_of, sum_by
+from policies.evidence import MINUTES_PER_DAY, bin_of
+from policies.signal_sums import sum_by
 from policies.typing_ import BoolArray, FloatArray, IntArray
 
 _ONE_POINT = 1e-12

@@ -11,8 +11,8 @@ import numpy as np
 from scipy.special import xlogy
 
 from policies.estimation import mle
-from policies.evidence import sum_by
 from policies.signal_newton import Problem, solve
+from policies.signal_sums import sum_by
 from policies.typing_ import BoolArray, ByteArray, FloatArray, IntArray
 
 INTERIOR, ZERO_WEIGHT, ZERO_RATE, NO_CHANGE, PROPORTIONAL = 0, 1, 2, 3, 4

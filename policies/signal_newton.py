@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies.errors import NotConvergedError
-from policies.evidence import sum_by
+from policies.signal_sums import sum_by
 from policies.typing_ import BoolArray, FloatArray, IntArray
 
 _LARGEST_S = 500.0  # exp(500) is finite, exp(-500) adds nothing

@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from policies.page_state import NEGLIGIBLE, NO_TIME, US_PER_DAY, Forgetting, PageState, ranges, starts_of
+from policies.page_state import NO_TIME, US_PER_DAY, Forgetting, PageState, ranges, starts_of
+from policies.signal_sums import NEGLIGIBLE
 from policies.typing_ import FloatArray, Int32Array, IntArray
 
 MAX_SOURCES = 8

@@ -12,8 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from policies.page_state import NEGLIGIBLE
 from policies.typing_ import BoolArray, FloatArray, IntArray
+
+# Sums below this are set to 0. The smallest interval, one minute, adds 2**-10.5 days: what is below 2**-80
+# could not change a single bit of such a sum, so it makes no difference in which night it was dropped.
+NEGLIGIBLE = 2.0**-80
 
 # Half-lives that one pass may span: sums stay far above the smallest normal number, so scaling is exact.
 _SPAN = 256
@@ -149,3 +152,11 @@ class SumsInOrder:
             unit = to
         ends = np.cumsum([len(v) for v in self._values])[:-1]
         return dict(zip(self._names, np.split(values, ends), strict=True))
+
+
+def sum_by(code: IntArray, values: FloatArray | IntArray | BoolArray, n: int) -> FloatArray:
+    """Sum of the `values` of each code 0..n-1: (n,) float64, added strictly in the order given.
+
+    So the sum of a page depends neither on its neighbours nor on the cut into batches.
+    """
+    return np.bincount(code, weights=values, minlength=n).astype(np.float64, copy=False)

@@ -45,7 +45,8 @@ import math
 
 import numpy as np
 
-from policies.evidence import MINUTES_PER_DAY, Evidence, bin_of, sum_by
+from policies.evidence import MINUTES_PER_DAY, Evidence, bin_of
+from policies.signal_sums import sum_by
 from policies.typing_ import BoolArray, FloatArray, Int32Array
 
 MIN_CHANGES = 5

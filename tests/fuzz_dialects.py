@@ -20,14 +20,15 @@ from unittest import mock
 import atheris
 
 with atheris.instrument_imports(include=["transforms.dialects", "transforms.textformats"]):
-    from transforms import dialects, textformats
+    from transforms import dialects, unpacking
     from transforms.dialects import cdxj
     from transforms.dialects.json_strings import read_plain
 
     FORMS = sorted(dialects.dialects())  # imports them
 
-from transforms.formats import How, RawBlock, Split, read
-from transforms.inputs import InputError
+from transforms.blocks import How, RawBlock, Split
+from transforms.errors import InputError
+from transforms.formats import read
 from transforms.normalise import KINDS, normalise
 from transforms.tally import Counts
 
@@ -78,7 +79,7 @@ def one(data: bytes) -> None:
     body = data[1:]
     with open(PATH, "wb") as file:
         file.write(body)
-    textformats.CHUNK_BYTES = SMALL_BYTES if data[0] & 0x80 else 8 << 20
+    unpacking.CHUNK_BYTES = SMALL_BYTES if data[0] & 0x80 else 8 << 20
     try:
         found = found_in(kind, form)
     except InputError:

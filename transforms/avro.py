@@ -18,10 +18,12 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 
-from transforms.formats import AVRO_ROWS, BATCH_BYTES, BATCH_ROWS, Block, RawBlock, scalars
-from transforms.inputs import InputError, open_file
+from transforms.blocks import BATCH_BYTES, BATCH_ROWS, Block, RawBlock
+from transforms.errors import InputError
 from transforms.kinds import Kind
 from transforms.normalise import columns_to_read, rejected_file
+from transforms.unpacking import open_file
+from transforms.values import scalars
 
 MAGIC = b"Obj\x01"
 SYNC_BYTES = 16
@@ -30,6 +32,7 @@ MAX_HEADER_BYTES = 16 << 20
 MAX_BLOCK_BYTES = BATCH_BYTES
 MAX_BLOCK_ROWS = BATCH_ROWS
 MAX_BLOCK_VALUES = 1 << 24
+AVRO_ROWS = 1 << 16
 # What a packed block may ask for to be unpacked.
 MAX_XZ_BYTES = 256 << 20
 # Lists of lists and records in records.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -18,9 +18,8 @@ from policies.errors import RecrawlError
 from policies.recalibration import Track
 from policies.typing_ import FloatArray
 from transforms import schemas
-from transforms.dividing import Carry
+from transforms.old_states import of_last_version, without_pairs
 from transforms.sharding import Layout
-from transforms.signals import of_last_version, without_pairs
 from transforms.sinks import read_json
 
 ROWS_PER_BATCH = 1 << 18
@@ -344,3 +343,16 @@ def read_previous_file(element: PreviousFile | tuple[str, str]) -> Iterator[pa.R
     except (pa.ArrowException, OSError, schemas.SchemaError) as e:
         reason = " ".join(str(e).split())
         raise StateError(f"{path}: cannot be read: {reason}. Restore the file, {AGAIN}") from None
+
+
+@dataclass(frozen=True)
+class Carry:
+    """What earlier nights owe to shards: slots given short so far, and the fraction of a slot in total.
+
+    `giants` has, by the hash of a giant host or of a group of hosts, what is owed to it and then to each of
+    its parts.
+    """
+
+    shards: tuple[float, ...] = ()
+    total: float = 0.0
+    giants: Mapping[int, tuple[float, ...]] = field(default_factory=dict)

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from policies.typing_ import FloatArray, IntArray, UIntArray
 from transforms import schemas
 from transforms.coding import ShardPages
+from transforms.errors import InputError
 from transforms.hashing import hash_texts
-from transforms.host_groups import ANY, groups_of
-from transforms.inputs import InputError
+from transforms.host_groups import groups_of
+from transforms.host_rows import ANY
 
 UNLIMITED_SLOTS = 1 << 62
 _LONGEST_GAP_US = 1e17  # three thousand years; sums of times and gaps stay within 64 bits

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from transforms import columns, schemas
-from transforms.formats import How, RawBlock, plan, read
+from transforms.blocks import How, RawBlock
+from transforms.formats import plan, read
 from transforms.inputs import InputFile
 from transforms.normalise import KINDS, normalise
 from transforms.sinks import FileInfo, write_file

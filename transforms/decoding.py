@@ -10,7 +10,7 @@ import codecs
 import re
 from collections.abc import Iterator
 
-from transforms.textformats import Problem
+from transforms.unpacking import Problem
 
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8"),

@@ -15,6 +15,7 @@ from policies import giants, objectives, quotas, search
 from policies.errors import InfeasibleError
 from policies.page_state import NO_TIME
 from policies.typing_ import FloatArray, IntArray, UIntArray
+from transforms.carrying import Carry
 from transforms.catalogue import DAY_US, UNLIMITED_SLOTS
 from transforms.coders import ShardTables
 from transforms.sharding import Layout
@@ -29,19 +30,6 @@ MAX_SLOTS_PER_SHARD = 100_000_000  # about 100 bytes each while they are filled
 
 SEQUENCERS = ("lds", "greedy")
 """`policies.sequencing` and `policies.greedy`."""
-
-
-@dataclass(frozen=True)
-class Carry:
-    """What earlier nights owe to shards: slots given short so far, and the fraction of a slot in total.
-
-    `giants` has, by the hash of a giant host or of a group of hosts, what is owed to it and then to each of
-    its parts.
-    """
-
-    shards: tuple[float, ...] = ()
-    total: float = 0.0
-    giants: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

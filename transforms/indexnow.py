@@ -16,9 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.formats import Block, RawBlock, scalars
+from transforms.blocks import Block, RawBlock
 from transforms.normalise import rejected_rows
 from transforms.urls import canonical_host
+from transforms.values import scalars
 
 MAX_URLS = 10_000  # of one request, by the protocol
 SOURCE = "indexnow"

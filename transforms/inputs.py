@@ -7,16 +7,17 @@ import logging
 import os
 import re
 import stat
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
-from apache_beam.io.filesystem import CompressionTypes, FileSystem
+from apache_beam.io.filesystem import FileSystem
 from apache_beam.io.filesystems import FileSystems
 
-from policies.errors import RecrawlError
+from transforms.errors import FolderError, InputError, NotLinesError, UnreadableError
+from transforms.unpacking import head_of, is_gzip, local_path
 
 FORMATS = {
     ".parquet": "parquet",
@@ -44,7 +45,6 @@ MATCH_THREADS = 16
 _LOG = logging.getLogger(__name__)
 _LISTED, _CHOICES = re.compile(r"(?:\{[^{}]*\}|[^,])+"), re.compile(r"\{([^{}]*,[^{}]*)\}")
 _GLOB = re.compile(r"[*?\[]")
-_GZIP = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
 # What else packs files: how it begins, its name, and what unpacks it.
 _PACKERS = (
@@ -59,34 +59,6 @@ _PACKERS = (
 )
 # An object that goes on behind the line it begins on.
 _SPREAD_JSON = re.compile(rb'[\s\[]*\{[ \t]*\r?\n\s*"')
-
-
-class InputError(RecrawlError):
-    """An input that no row of can be used, or that must not be read in part. Names file and remedy."""
-
-
-class UnreadableError(InputError):
-    """A file that no input could read, whichever it is given to."""
-
-
-class FolderError(InputError):
-    """A folder that cannot be read: nobody knows what of an input is missing."""
-
-
-class NotLinesError(UnreadableError):
-    """A file of JSON that has one object on many lines."""
-
-
-class NoColumnError(InputError):
-    """A table that lacks a column that its input needs; `have` are those that it has."""
-
-    def __init__(self, message: str, have: Sequence[str] = ()) -> None:
-        super().__init__(message)
-        self.have = tuple(have)
-
-
-class NoSiteError(InputError):
-    """A log that has paths only, of a site that nobody has told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +127,6 @@ def _once(files: Collection[InputFile]) -> list[InputFile]:
         packed = by_path.get(f"{file.path}.gz")
         if packed is None or not file.size:
             continue
-        from transforms.formats import head_of
-
         begins, packed_begins = head_of(file.path), head_of(packed.path)
         size = min(len(begins), len(packed_begins))
         if begins[:size] == packed_begins[:size]:
@@ -312,18 +282,6 @@ def _by_name(path: str) -> str | None:
     return FORMATS.get(_ending(path))
 
 
-def open_file(path: str):  # type: ignore[no-untyped-def]
-    """Open any Beam path for reading bytes as they are."""
-    return FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
-
-
-def local_path(path: str) -> str | None:
-    """The path on this machine, None if another file system holds it."""
-    if "://" not in path:
-        return path
-    return path.removeprefix("file://") if path.startswith("file://") else None
-
-
 def check_file(path: str) -> None:
     """Refuse what has no size, and would pass for an empty file: files are looked at before they are read.
 
@@ -418,8 +376,3 @@ def check_lines(path: str, text: bytes) -> None:
         raise NotLinesError(
             f"{path}: one JSON object on many lines, expected one a line. Rewrite it: jq -c '{what}' FILE"
         )
-
-
-def is_gzip(head: bytes) -> bool:
-    """Whether the bytes begin as gzip does."""
-    return head.startswith(_GZIP)

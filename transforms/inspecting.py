@@ -13,11 +13,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from transforms import dialects, schemas
-from transforms.formats import How, head_of, plan
-from transforms.inputs import InputError, InputFile, NoColumnError, NoSiteError, UnreadableError
+from transforms.blocks import How
+from transforms.errors import InputError, NoColumnError, NoSiteError, UnreadableError
+from transforms.formats import plan
+from transforms.inputs import InputFile
 from transforms.normalise import KINDS
 from transforms.sources import NOTED, ROWS, read_split
 from transforms.tally import Counts
+from transforms.unpacking import head_of
 
 # XML, or URLs and nothing else: sitemaps are of both kinds.
 _SITEMAP = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<|https?://[^\s,;\"]+[ \t\r]*(?:\n|$))", re.IGNORECASE)

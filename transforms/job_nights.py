@@ -17,10 +17,11 @@ from policies.page_state import US_PER_DAY, Forgetting
 from policies.recalibration import Track, clock_factors, page_cells, pays
 from policies.typing_ import FloatArray, IntArray
 from transforms import schemas
+from transforms.carrying import Carry
 from transforms.catalogue import HostDefaults
 from transforms.closed_loop import Day, Planned, Planner, Trust
 from transforms.coders import ShardTables
-from transforms.dividing import Carry, Night, ShardTotal, divide_slots
+from transforms.dividing import Night, ShardTotal, divide_slots
 from transforms.fold_settings import FoldSettings
 from transforms.folding import ShardFold
 from transforms.group_tables import GroupTable

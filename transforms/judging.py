@@ -12,7 +12,6 @@ import pyarrow as pa
 from policies.calibration import (
     BINS,
     FACTORS,
-    PROBABILITY_UNIT,
     Bound,
     FreshSums,
     HostSums,
@@ -23,7 +22,7 @@ from policies.calibration import (
     drifted,
     sums_over_hosts,
 )
-from policies.forecast import Forecast
+from policies.forecast import PROBABILITY_UNIT, Forecast
 from policies.page_state import Forgetting, PageState, evidence
 from policies.posterior import posterior
 from policies.recalibration import CellSums, Track

@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from transforms import dialects
+from transforms.blocks import RawBlock, Split
 from transforms.carrying import Previous
-from transforms.formats import RawBlock, Split, plan, read
+from transforms.formats import plan, read
 from transforms.inputs import InputFile, match_files
 from transforms.normalise import KINDS, normalise
 from transforms.reading import Input

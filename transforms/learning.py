@@ -22,8 +22,8 @@ from transforms.asked_hosts import AskedHosts
 from transforms.catalogue import DAY_US
 from transforms.coders import ShardTables
 from transforms.combining import CombineShards
+from transforms.errors import InputError
 from transforms.group_tables import GroupTable, MergeGroups
-from transforms.inputs import InputError
 from transforms.judging import Judged
 from transforms.sampling import MergeOverviews, Overview, evidence_of
 from transforms.signal_sample import learn_trust

@@ -19,9 +19,9 @@ from apache_beam.io.filesystems import FileSystems
 from policies import objectives
 from policies.errors import RecrawlError
 from transforms import schemas
-from transforms.inputs import local_path, open_file
 from transforms.sharding import Layout
 from transforms.sinks import read_json
+from transforms.unpacking import local_path, open_file
 
 _AVRO_ROWS = 1 << 16
 _BLOCK_BYTES = 16 << 20

@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from policies.lastmods import BAD
 from transforms import columns, schemas, times
 from transforms.digests import digest_columns
-from transforms.host_groups import group_names, listed_host
-from transforms.inputs import InputError, NoColumnError
+from transforms.errors import InputError, NoColumnError
+from transforms.host_rows import group_names, listed_host
 from transforms.joining import page_urls
 from transforms.kinds import CHANGES as CHANGES
 from transforms.kinds import KINDS as KINDS
 from transforms.kinds import Kind as Kind
-from transforms.lastmods import parse_lastmods
+from transforms.sitemap_dates import parse_lastmods
 from transforms.tally import counted
 from transforms.urls import REASONS, HostTable, locate, stable_hash
 from transforms.zones import LocalClock, dates_ahead

@@ -19,10 +19,10 @@ from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
 from apache_beam.utils.windowed_value import WindowedValue
 
 from transforms import schemas
+from transforms.blocks import How, Split
 from transforms.carrying import Previous, PreviousFile, read_previous_file, shard_of_file
 from transforms.catalogue import metadata_columns
 from transforms.coders import SHUFFLED
-from transforms.formats import How, Split
 from transforms.hashing import hash_texts, stable_hash
 from transforms.normalise import KINDS
 from transforms.packing import pack_times, unpack_times

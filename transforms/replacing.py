@@ -19,8 +19,8 @@ from apache_beam.io.filesystems import FileSystems
 
 from policies.errors import RecrawlError
 from transforms.attempts import MARK, Attempt
-from transforms.inputs import local_path
 from transforms.sinks import make_folder, read_json
+from transforms.unpacking import local_path
 
 OUTPUTS = ("pages", "hosts", "schedule", "state", "slots", "rejected")
 MANIFEST = "manifest.json"

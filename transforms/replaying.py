@@ -23,11 +23,11 @@ from policies.simulation import imputation
 from policies.simulation.histories import ChangeHistory
 from policies.typing_ import BoolArray, FloatArray, IntArray, UIntArray
 from transforms import schemas
+from transforms.blocks import Split
 from transforms.catalogue import metadata_columns
+from transforms.errors import InputError
 from transforms.folding import observations_of
-from transforms.formats import Split
 from transforms.hashing import stable_hash
-from transforms.inputs import InputError
 from transforms.normalise import CHANGES, KINDS
 from transforms.reading import Input, count_rejected, hinted
 from transforms.sources import ROWS, plan_files, read_split

@@ -18,12 +18,11 @@ import pyarrow as pa
 from defusedxml import DefusedXmlException
 from defusedxml.expatreader import DefusedExpatParser
 
+from transforms.blocks import Block, RawBlock
 from transforms.decoding import find_codec, to_utf8
-from transforms.formats import Block, RawBlock
-from transforms.inputs import is_gzip
 from transforms.normalise import rejected_file, rejected_rows
 from transforms.tally import Counts
-from transforms.textformats import Problem, gunzip, stored
+from transforms.unpacking import Problem, gunzip, is_gzip, stored
 from transforms.urls import MAX_URL_BYTES
 
 # The protocol's limit of one file, unpacked. Search engines ignore what is larger, too.

@@ -10,9 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.formats import BATCH_BYTES, BATCH_ROWS, How, Split, plan, read
+from transforms.blocks import BATCH_BYTES, BATCH_ROWS, How, Split
+from transforms.errors import InputError
+from transforms.formats import plan, read
 from transforms.indexnow import NO_URLS, without_keys
-from transforms.inputs import InputError, InputFile, match_files
+from transforms.inputs import InputFile, match_files
 from transforms.normalise import KINDS, Kind, normalise, rejected_rows
 from transforms.tally import Counts
 from transforms.urls import HostTable

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import csv
 import json
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from transforms.formats import Block, RawBlock, is_utf8, scalars, without_headers
+from transforms import unpacking
+from transforms.blocks import Block, RawBlock
+from transforms.errors import InputError
 from transforms.indexnow import is_indexnow, read_block
-from transforms.inputs import InputError, open_file
 from transforms.json_records import (
     MAX_BRACKETS,
     TooWideError,
@@ -31,64 +32,18 @@ from transforms.json_records import (
     type_of,
     unwrapped,
 )
-from transforms.members import Apart, Holes, line_ends, without_holes
 from transforms.normalise import Kind, columns_to_read, rejected_file, rejected_rows
+from transforms.unpacking import Apart, Holes, Problem, gunzip, line_ends, members, stored, without_holes
+from transforms.values import is_utf8, scalars
 
 # A block is bounded already; a URL of a megabyte must be rejected as such, not as a defect of the file.
 csv.field_size_limit(1 << 30)
 
-CHUNK_BYTES = 8 << 20
 # A record longer than this is cut at a line end; a line longer than this is rejected.
 MAX_RECORD_BYTES = 32 << 20
 _BOM = b"\xef\xbb\xbf"
 
 Lines = NDArray[np.int64]
-
-
-class Problem:
-    """Why a stream of bytes ended early; empty while all is well."""
-
-    reason = ""
-    sample = ""
-
-
-def stored(path: str, size: int = 1 << 20) -> Iterator[bytes]:
-    """The bytes of a file as they are stored, `size` at a time."""
-    with open_file(path) as f:
-        while chunk := f.read(size):
-            yield chunk
-
-
-def gunzip(packed: Iterator[bytes], problem: Problem) -> Iterator[bytes]:
-    """Unpack, at most `CHUNK_BYTES` at a time; `problem` says why it ended early."""
-    for chunk, _ in _members(packed, problem):
-        yield chunk
-
-
-def _members(packed: Iterator[bytes], problem: Problem) -> Iterator[tuple[bytes, bool]]:
-    """As `gunzip`, with whether a chunk is the first of a gzip member."""
-    unpacker = zlib.decompressobj(31)
-    data, begins = next(packed, b""), True
-    while data:
-        try:
-            # A limit for each step: what unpacks to a thousand times its size stays bounded, too.
-            chunk = unpacker.decompress(data, CHUNK_BYTES)
-        except zlib.error as e:
-            problem.reason, problem.sample = "unreadable_file", str(e)
-            return
-        if chunk:
-            yield chunk, begins
-            begins = False
-        data = unpacker.unconsumed_tail
-        if unpacker.eof:
-            # Files may be several gzip members in a row, padded with zeros.
-            data = unpacker.unused_data.lstrip(b"\0") or next(packed, b"").lstrip(b"\0")
-            if data:
-                unpacker, begins = zlib.decompressobj(31), True
-        elif not data:
-            data = next(packed, b"")
-    if not unpacker.eof and not problem.reason:
-        problem.reason, problem.sample = "truncated_file", "the gzip stream ends early"
 
 
 def _line_ends(data: bytes) -> int:
@@ -122,7 +77,7 @@ def line_blocks(
     last line has no end must not run into each other.
     """
     # What a reader makes of half a chunk fits into memory that the process has already.
-    return _blocks(path, gzip, _last_line_end, apart, CHUNK_BYTES // 2)
+    return _blocks(path, gzip, _last_line_end, apart, unpacking.CHUNK_BYTES // 2)
 
 
 def _blocks(
@@ -134,11 +89,11 @@ def _blocks(
 ) -> Iterator[tuple[bytes, int] | pa.RecordBatch]:
     """Blocks of whole records with the number of their first line; rejected rows for what has none."""
     problem = Problem()
-    size = size or CHUNK_BYTES
+    size = size or unpacking.CHUNK_BYTES
     held, line, skipping = b"", 1, False
     chunks = stored(path) if gzip else stored(path, size)
     if gzip:
-        chunks = line_ends(_members(chunks, problem), apart) if apart else gunzip(chunks, problem)
+        chunks = line_ends(members(chunks, problem), apart) if apart else gunzip(chunks, problem)
     holes = Holes()
     for chunk in without_holes(chunks, holes):
         if skipping:
@@ -492,3 +447,22 @@ def _parse_jsonl_slowly(
     columns = {name: scalars([record.get(name) for record in records]) for name in names}
     rejected = rejected_rows(path, bad, "bad_json", samples) if bad else None
     return pa.table(columns), _constant(np.array(numbers, np.int64)), rejected
+
+
+def without_headers(block: RawBlock, path: str) -> Iterator[Block]:
+    """A block of CSV without rows that name its columns, as where a feed was appended to; these are noted."""
+    names, columns = block.batch.schema.names, block.batch.columns
+    same = np.flatnonzero(pc.fill_null(pc.equal(pc.ascii_trim_whitespace(columns[-1]), names[-1]), False))
+    if len(same):
+        some = pa.RecordBatch.from_arrays([c.take(pa.array(same)) for c in columns], names=names).to_pylist()
+        headers = [all(str(v).strip("\ufeff \t\r") == name for name, v in row.items()) for row in some]
+        same = same[np.array(headers, np.bool_)]
+    if not len(same):
+        yield block
+        return
+    row = block.row
+    numbers = row() if callable(row) else row + np.arange(block.batch.num_rows)
+    keep = np.ones(len(numbers), np.bool_)
+    keep[same] = False
+    yield rejected_rows(path, numbers[same].tolist(), "repeated_header", [", ".join(names)] * len(same))
+    yield RawBlock(block.batch.filter(pa.array(keep)), lambda: numbers[keep])

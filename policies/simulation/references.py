@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from policies.evidence import Evidence, sum_by
+from policies.evidence import Evidence
 from policies.page_state import US_PER_DAY
+from policies.signal_sums import sum_by
 from policies.simulation.histories import ChangeHistory
 from policies.typing_ import FloatArray, IntArray
 

@@ -15,8 +15,9 @@ import pyarrow as pa
 from policies import objectives, search
 from policies.page_state import Forgetting
 from transforms import schemas
+from transforms.carrying import Carry
 from transforms.catalogue import HostDefaults
-from transforms.dividing import Carry, Night, ShardTotal, divide_slots
+from transforms.dividing import Night, ShardTotal, divide_slots
 from transforms.fold_settings import FoldSettings
 from transforms.folding import ShardFold
 from transforms.judging import account

@@ -13,7 +13,7 @@ import pytest
 from pipelines import __version__, cli, explaining
 from pipelines.options import NightlyOptions
 from tests.pipelines.jobs import at, command, crawls, nightly, write_rows
-from transforms.inputs import InputError
+from transforms.errors import InputError
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 
@@ -316,7 +316,7 @@ def test_the_sentence_of_an_input_error_survives_a_runner():
             raise RuntimeError("bundle failed") from e
     except RuntimeError as e:
         assert explaining.explain(e) == ("f.csv: no column url", cli.EXIT_USAGE)
-    text = "Traceback ...\ntransforms.inputs.InputError: f.csv: no column url [while running 'Read']\n\nmore"
+    text = "Traceback ...\ntransforms.errors.InputError: f.csv: no column url [while running 'Read']\n\nmore"
     assert explaining.explain(RuntimeError(text)) == ("f.csv: no column url", cli.EXIT_USAGE)
     assert explaining.explain(RuntimeError("other")) is None
 

@@ -12,9 +12,10 @@ import pytest
 from policies import objectives, search
 from policies.page_state import Forgetting
 from transforms import schemas
+from transforms.carrying import Carry
 from transforms.catalogue import DAY_US, HostDefaults
 from transforms.coders import ShardTables
-from transforms.dividing import Carry, Night, ShardTotal, divide_slots
+from transforms.dividing import Night, ShardTotal, divide_slots
 from transforms.fold_settings import FoldSettings
 from transforms.folding import ShardFold
 from transforms.judging import account, drift_warnings

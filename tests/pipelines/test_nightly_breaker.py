@@ -12,8 +12,9 @@ import pytest
 
 from policies.errors import InfeasibleError
 from tests.pipelines.jobs import at, crawls, nightly, seen, write_rows
-from transforms.dividing import Carry, ShardTotal, divide_slots
+from transforms.carrying import Carry
 from transforms.dividing import Night as Division
+from transforms.dividing import ShardTotal, divide_slots
 from transforms.sharding import Layout
 
 LOG = [r for i in range(4) for r in crawls(f"https://h{i}.test/", "AABBC", 20)]

@@ -6,8 +6,8 @@ import pytest
 
 from pipelines import options_inputs
 from tests.transforms.files import OBSERVATIONS, URL, write_file
-from transforms.formats import How
-from transforms.inputs import InputError
+from transforms.blocks import How
+from transforms.errors import InputError
 from transforms.normalise import KINDS
 from transforms.sources import check_inputs, plan_files, read_split
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipelines import backtest, cli, frontier, output_folder, reproduce, simulate
-from pipelines.options import OptionsError
+from pipelines.errors import OptionsError
 
 TINY = ("--until=6", "--repetitions=1", "--policies=uniform", "--workers=1", "--bandwidth=5")
 

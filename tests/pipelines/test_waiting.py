@@ -12,7 +12,8 @@ from apache_beam.portability.api import beam_job_api_pb2
 from apache_beam.runners.portability.prism_runner import PrismRunner
 
 from pipelines import cli, explaining, waiting
-from pipelines.options import OptionsError, Settings
+from pipelines.errors import OptionsError
+from pipelines.options import Settings
 from tests.pipelines import jobs, memory_files
 from tests.pipelines.jobs import crawls, nightly, write_rows
 

@@ -13,7 +13,6 @@ from policies.calibration import (
     BINS,
     EXPOSURE_UNIT,
     FACTORS,
-    PROBABILITY_UNIT,
     Bound,
     Judge,
     JudgedSums,
@@ -22,7 +21,7 @@ from policies.calibration import (
     drifted,
 )
 from policies.estimation import predict_unchanged
-from policies.forecast import Forecast, fresh_if_changed, predict
+from policies.forecast import PROBABILITY_UNIT, Forecast, fresh_if_changed, predict
 from policies.interval_sums import Intervals
 
 DAY_US = 86_400_000_000

@@ -7,8 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from policies.calibration import PROBABILITY_UNIT
-from policies.forecast import Clocks, Forecast, predict
+from policies.forecast import PROBABILITY_UNIT, Clocks, Forecast, predict
 from policies.interval_sums import Intervals
 from policies.page_state import US_PER_DAY
 from policies.recalibration import (

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from policies.calibration import PROBABILITY_UNIT, Judge
-from policies.forecast import Forecast
+from policies.calibration import Judge
+from policies.forecast import PROBABILITY_UNIT, Forecast
 from policies.interval_sums import Intervals
 from policies.page_state import NO_TIME
 from policies.siblings import (

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from policies.calibration import BINS, PROBABILITY_UNIT, Judge
-from policies.forecast import Forecast, fresh_if_changed, predict
+from policies.calibration import BINS, Judge
+from policies.forecast import PROBABILITY_UNIT, Forecast, fresh_if_changed, predict
 from policies.history import fold
 from policies.interval_sums import Intervals
 from policies.page_state import Forgetting, PageState

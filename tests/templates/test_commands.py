@@ -15,7 +15,8 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from cronsim import CronSim
 
 from pipelines import cli, dispatch, night
-from pipelines.options import OptionsError, parse_instant
+from pipelines.errors import OptionsError
+from pipelines.options import parse_instant
 from tests.pipelines.jobs import at, seen, write_rows
 from tests.pipelines.jobs import command as cli_command
 from tests.templates import commands

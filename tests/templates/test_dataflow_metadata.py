@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions, WorkerOptions
 
-from pipelines.options import OUTPUT_FORMATS, WEIGHTS, NightlyOptions, OptionsError, Settings
+from pipelines.errors import OptionsError
+from pipelines.options import OUTPUT_FORMATS, WEIGHTS, NightlyOptions, Settings
 from policies import objectives
 from tests.templates.launching import IMAGE, load_main, metadata, needs_client
 from transforms.dividing import SEQUENCERS

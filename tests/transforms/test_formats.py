@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.transforms.files import OBSERVATIONS, URL, read_file, reasons, write_file
-from transforms import formats
-from transforms.inputs import InputError, InputFile, match_files, split_patterns
+from transforms import formats, parquet, values
+from transforms.errors import InputError
+from transforms.inputs import InputFile, match_files, split_patterns
 from transforms.sources import slices
 
 NAMES = ["a.parquet", "a.avro", "a.jsonl", "a.jsonl.gz", "a.csv", "a.csv.gz"]
@@ -161,8 +162,8 @@ def test_a_pipe_does_not_pass_for_an_empty_file(tmp_path):
 
 
 def test_row_groups_of_all_sizes_are_split_and_numbered(tmp_path, monkeypatch):
-    monkeypatch.setattr(formats, "BATCH_ROWS", 20)
-    monkeypatch.setattr(formats, "READ_ROWS", 8)
+    monkeypatch.setattr(parquet, "BATCH_ROWS", 20)
+    monkeypatch.setattr(parquet, "READ_ROWS", 8)
     path = tmp_path / "a.parquet"
     urls = [r["url"] if i % 11 else "bad" for i, r in enumerate(OBSERVATIONS)]
     table = pa.table({"url": urls, "fetched_at": [r["fetched_at"] for r in OBSERVATIONS]})
@@ -360,8 +361,8 @@ def test_a_folder_that_cannot_be_read_is_no_empty_one(tmp_path, monkeypatch):
 
 def test_what_is_utf8():
     """Of bytes whether they are, of a text whether it can be written so."""
-    assert all(map(formats.is_utf8, ("", b"", "é\0", "é".encode())))
-    assert not any(map(formats.is_utf8, ("\ud800", "a\udce9", b"\xe9", "é".encode()[:1])))
+    assert all(map(values.is_utf8, ("", b"", "é\0", "é".encode())))
+    assert not any(map(values.is_utf8, ("\ud800", "a\udce9", b"\xe9", "é".encode()[:1])))
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,10 @@ import pyarrow as pa
 import pytest
 
 from transforms import schemas
+from transforms.errors import InputError
 from transforms.hashing import stable_hash
-from transforms.host_groups import group_hash, group_names, groups_of
-from transforms.inputs import InputError
+from transforms.host_groups import group_hash, groups_of
+from transforms.host_rows import group_names
 from transforms.sharding import Layout, partition
 
 HOSTS = ["a.test", "blog.test", "notblog.test", "u.blog.test", "x.de.blog.test", "y.de.blog.test"]

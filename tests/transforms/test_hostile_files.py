@@ -15,7 +15,7 @@ import pytest
 
 from tests.transforms.files import URL, read_file, reasons
 from transforms import avro, json_records
-from transforms.inputs import InputError
+from transforms.errors import InputError
 
 SYNC = bytes(range(16))
 COLUMNS = [{"name": "url", "type": "string"}, {"name": "fetched_at", "type": "long"}]

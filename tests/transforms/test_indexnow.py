@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.transforms.files import read_file, reasons, write_file
-from transforms import textformats
+from transforms import unpacking
 from transforms.indexnow import MAX_URLS, hide_keys
 
 KEY = "0123456789abcdef"
@@ -134,7 +134,7 @@ def test_where_a_block_ends_changes_nothing(tmp_path, monkeypatch):
     records = [POST | {"urlList": [f"https://shop.test/{i}", "https://other.test/"]} for i in range(50)]
     records += [ROW, GET, "{", *records]
     expected = read(tmp_path, *records, name="whole.jsonl")
-    monkeypatch.setattr(textformats, "CHUNK_BYTES", 500)
+    monkeypatch.setattr(unpacking, "CHUNK_BYTES", 500)
     rows, rejected = read(tmp_path, *records, name="whole.jsonl")
     assert rows == expected[0] and reasons(rejected) == reasons(expected[1])
 

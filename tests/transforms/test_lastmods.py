@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from policies.lastmods import BAD, DAY, INSTANT, LOCAL, MONTH, NONE, YEAR
-from transforms.lastmods import parse_lastmods
+from transforms.sitemap_dates import parse_lastmods
 from transforms.times import END_US
 
 

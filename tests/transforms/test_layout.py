@@ -11,7 +11,7 @@ import pytest
 
 from transforms import layout as module
 from transforms.carrying import Previous
-from transforms.inputs import InputError
+from transforms.errors import InputError
 from transforms.layout import choose_layout
 from transforms.reading import Input
 from transforms.sharding import Layout

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transforms import schemas
+from transforms.errors import InputError
 from transforms.hashing import stable_hash
-from transforms.inputs import InputError
 from transforms.normalise import HASHES, KINDS, columns_to_read, normalise, rejected_rows
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from policies.calibration import FACTORS, PROBABILITY_UNIT
-from policies.forecast import forecast
+from policies.calibration import FACTORS
+from policies.forecast import PROBABILITY_UNIT, forecast
 from policies.page_state import Forgetting, evidence
 from policies.recalibration import CELLS, KINDS
 from policies.signal_estimation import PageFit

@@ -21,13 +21,8 @@ from transforms.coding import code_pages
 from transforms.fold_settings import FoldSettings
 from transforms.folding import ShardFold
 from transforms.learning import RequestClock
-from transforms.signals import (
-    of_last_version,
-    read_signals,
-    signal_evidence_of,
-    signal_tables,
-    signals_batch,
-)
+from transforms.old_states import of_last_version
+from transforms.signals import read_signals, signal_evidence_of, signal_tables, signals_batch
 from transforms.urls import locate
 
 FIRST_DAY = 20_000

@@ -12,8 +12,9 @@ import pytest
 from policies.lastmods import DAY, INSTANT, NONE
 from tests.transforms.files import reasons
 from transforms import sitemaps
+from transforms.errors import InputError
 from transforms.formats import plan
-from transforms.inputs import InputError, InputFile, match_files
+from transforms.inputs import InputFile, match_files
 from transforms.normalise import KINDS
 from transforms.sources import read_split
 from transforms.tally import Counts

@@ -14,7 +14,8 @@ from pipelines import explaining
 from tests.transforms.files import OBSERVATIONS, URL, write_file
 from transforms import schemas
 from transforms.carrying import Previous
-from transforms.inputs import InputError, match_files, split_patterns
+from transforms.errors import InputError
+from transforms.inputs import match_files, split_patterns
 from transforms.reading import Input, ReadInputs, unpacked
 from transforms.sharding import Layout
 from transforms.sources import check_inputs
@@ -80,9 +81,9 @@ def test_rows_are_conserved_in_the_counters(folder):
 
 
 def test_a_large_file_is_read_in_parts(tmp_path, monkeypatch):
-    from transforms import formats
+    from transforms import parquet
 
-    monkeypatch.setattr(formats, "BATCH_ROWS", 100)
+    monkeypatch.setattr(parquet, "BATCH_ROWS", 100)
     n = 1000
     table = pa.table({"url": [f"https://a.test/{i}" for i in range(n)], "fetched_at": [1767323045] * n})
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=50)

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.transforms.files import URL, read_file, reasons, write_file
-from transforms import textformats
+from transforms import textformats, unpacking
 from transforms.hashing import stable_hash
 
 # --- CSV ---------------------------------------------------------------------------------------------
@@ -33,7 +33,7 @@ CSV_REASONS = [(6, "bad_url"), (7, "column_count"), (8, "bad_status")]
 @pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_csv_with_all_its_corners_for_any_block(tmp_path, monkeypatch, chunk, name, end):
-    monkeypatch.setattr(textformats, "CHUNK_BYTES", chunk)
+    monkeypatch.setattr(unpacking, "CHUNK_BYTES", chunk)
     text = CSV.replace('5" disk', "disk").replace("\n", end)
     rows, rejected = read_file(write_file(tmp_path / name, None, text))
     assert [r["url"][15:] for r in rows] == ["0", "1", "4, with a comma"]
@@ -47,7 +47,7 @@ def test_a_stray_quote_costs_nothing(tmp_path):
 
 
 def test_a_stray_quote_in_a_large_file_does_not_fill_the_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(textformats, "CHUNK_BYTES", 1000)
+    monkeypatch.setattr(unpacking, "CHUNK_BYTES", 1000)
     monkeypatch.setattr(textformats, "MAX_RECORD_BYTES", 4000)
     body = "".join(f"https://a.test/{i},2026-01-02,{'a' if i != 7 else 'a' + chr(34)}\n" for i in range(2000))
     rows, rejected = read_file(write_file(tmp_path / "a.csv", None, "url,fetched_at,note\n" + body))
@@ -94,7 +94,7 @@ def test_several_gzip_members_are_one_file(tmp_path):
 
 
 def test_a_line_without_end_is_rejected(tmp_path, monkeypatch):
-    monkeypatch.setattr(textformats, "CHUNK_BYTES", 1000)
+    monkeypatch.setattr(unpacking, "CHUNK_BYTES", 1000)
     monkeypatch.setattr(textformats, "MAX_RECORD_BYTES", 4000)
     good = f'{{"url":"{URL}","fetched_at":1767323045}}\n'
     rows, rejected = read_file(write_file(tmp_path / "a.jsonl", None, good + "x" * 20_000 + "\n" + good * 2))
@@ -105,7 +105,7 @@ def test_a_line_without_end_is_rejected(tmp_path, monkeypatch):
 @pytest.mark.parametrize("chunk", [1, 64, 8 << 20])
 def test_a_header_that_stands_again_in_the_middle(tmp_path, monkeypatch, chunk):
     """Feeds that were appended to: in quotes, with blanks, with the mark of UTF-8, with what looks alike."""
-    monkeypatch.setattr(textformats, "CHUNK_BYTES", chunk)
+    monkeypatch.setattr(unpacking, "CHUNK_BYTES", chunk)
     text = "url,status,fetched_at,note\nhttps://a.test/0,200,2026-01-02,\nurl,status,fetched_at,note\n"
     text += 'https://a.test/1,200,2026-01-02,"a\nb"\n"url","status","fetched_at","note"\r\n'
     text += "\ufeffurl,status, fetched_at,note\n"
@@ -135,7 +135,7 @@ JSONL_REASONS = [(5, "bad_status"), (7, "no_url"), (10, "bad_json"), (11, "bad_j
 @pytest.mark.parametrize("chunk", [1, 50, 120, 8 << 20])
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
 def test_jsonl_with_all_its_corners_for_any_block(tmp_path, monkeypatch, chunk, name):
-    monkeypatch.setattr(textformats, "CHUNK_BYTES", chunk)
+    monkeypatch.setattr(unpacking, "CHUNK_BYTES", chunk)
     rows, rejected = read_file(write_file(tmp_path / name, None, JSONL))
     assert [r["url"] for r in rows] == [f"https://a.test/{i}" for i in (0, 1, 3, 4)]
     assert rows[0]["fetched_at"] == dt.datetime(2026, 1, 1, 1, 3, 4, tzinfo=dt.UTC)
@@ -168,7 +168,7 @@ def test_whatever_a_csv_writer_writes_comes_back_row_by_row(
     if not quote:
         # Python's writer may leave a lone carriage return without quotes.
         records = [(u, n.replace("\r", ""), o.replace("\r", "")) for u, n, o in records]
-    monkeypatch.setattr(textformats, "CHUNK_BYTES", chunk)
+    monkeypatch.setattr(unpacking, "CHUNK_BYTES", chunk)
     with open(tmp_path / "a.csv", "w", newline="", encoding="utf-8") as f:
         writer = csv.writer(f, lineterminator=end, quoting=csv.QUOTE_ALL if quote else csv.QUOTE_MINIMAL)
         writer.writerow(["note", "url", "fetched_at", "other"])
@@ -183,7 +183,7 @@ def test_whatever_a_csv_writer_writes_comes_back_row_by_row(
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(records, st.integers(1, 200), st.lists(st.sampled_from(["{", "[1]", "null", '{"url":'])))
 def test_whatever_a_json_writer_writes_comes_back_row_by_row(tmp_path, monkeypatch, records, chunk, junk):
-    monkeypatch.setattr(textformats, "CHUNK_BYTES", chunk)
+    monkeypatch.setattr(unpacking, "CHUNK_BYTES", chunk)
     lines = [json.dumps({"note": n, "url": url, "fetched_at": 1767323045, n: o}) for url, n, o in records]
     lines = [json.dumps({"url": URL, "fetched_at": 1767323045}), *lines, *junk]
     (tmp_path / "a.jsonl").write_text("\n".join(lines))

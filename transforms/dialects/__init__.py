@@ -17,7 +17,7 @@ from transforms.normalise import Kind
 from transforms.tally import Counts
 
 if TYPE_CHECKING:
-    from transforms.formats import Block
+    from transforms.blocks import Block
 
 AUTO, CANONICAL = "auto", "canonical"
 _MODULES: tuple[str, ...] = (

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from transforms.blocks import Block
 from transforms.dialects import Dialect, Source
 from transforms.dialects.weblogs import NAME, Clicks, Ints, Lines, Mask, Requests, good_status, unescape
-from transforms.formats import Block
 from transforms.hashing import Texts
 from transforms.normalise import rejected_rows
 from transforms.textformats import line_blocks

@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from transforms import columns
+from transforms.blocks import Block, RawBlock
 from transforms.dialects import Source
 from transforms.digests import digests
-from transforms.formats import Block, RawBlock
 from transforms.hashing import Texts
 from transforms.normalise import rejected_rows
 from transforms.times import from_integers

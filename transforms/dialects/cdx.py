@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
+from transforms.blocks import Block
 from transforms.dialects import Dialect, Source
 from transforms.dialects.captures import (
     OTHER_METHOD,
@@ -26,8 +27,7 @@ from transforms.dialects.captures import (
     rows_with,
     url_of_key,
 )
-from transforms.formats import Block
-from transforms.inputs import InputError
+from transforms.errors import InputError
 from transforms.normalise import rejected_rows
 from transforms.textformats import line_blocks
 

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from transforms.blocks import Block
 from transforms.dialects import Dialect, Source
 from transforms.dialects.captures import (
     OTHER_METHOD,
@@ -22,7 +23,6 @@ from transforms.dialects.captures import (
 )
 from transforms.dialects.json_captures import LINE_FIELDS, loads, of_dicts, read_records
 from transforms.dialects.json_strings import slices
-from transforms.formats import Block
 from transforms.normalise import rejected_rows
 from transforms.textformats import line_blocks
 

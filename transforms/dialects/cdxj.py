@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from transforms.blocks import Block
 from transforms.dialects import Dialect, Source
 from transforms.dialects.captures import OTHER_METHOD, Captures, joined, observations, rows_with, url_of_key
 from transforms.dialects.json_captures import FIELDS, read_records
 from transforms.dialects.json_strings import Plain, read_plain, slices
-from transforms.formats import Block
 from transforms.normalise import rejected_rows
 from transforms.textformats import line_blocks
 

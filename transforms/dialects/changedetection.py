@@ -17,11 +17,11 @@ import numpy as np
 import pyarrow as pa
 from apache_beam.io.filesystem import BeamIOError
 
+from transforms.blocks import Block, RawBlock
 from transforms.dialects import Dialect, Source
-from transforms.formats import Block, RawBlock
-from transforms.inputs import InputError, open_file
+from transforms.errors import InputError
 from transforms.normalise import rejected_rows
-from transforms.textformats import Problem, gunzip, stored
+from transforms.unpacking import Problem, gunzip, open_file, stored
 
 NAME: Final = "url-watches.json"
 DEFAULT_SECONDS: Final = 3 * 3600

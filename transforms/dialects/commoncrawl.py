@@ -13,10 +13,10 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from transforms import formats
+from transforms import canonical, parquet
+from transforms.blocks import Block, How, RawBlock, Split
 from transforms.dialects import Dialect, Source
 from transforms.dialects.captures import robots
-from transforms.formats import Block, How, RawBlock, Split
 
 NAMES = (("fetched_at", "fetch_time"), ("status", "fetch_status"), ("digest", "content_digest"))
 _SUBSET = re.compile(r"(?:^|[/\\])subset=(\w+)[/\\]")
@@ -27,7 +27,7 @@ def looks_like(path: str, text: bytes) -> bool:
     if not text.startswith(b"PAR1"):
         return False
     try:
-        names = set(formats.open_parquet(path).schema_arrow.names)
+        names = set(parquet.open_parquet(path).schema_arrow.names)
     except (pa.ArrowException, OSError):
         return False
     return {"url", "fetch_time", "content_digest"} <= names and "fetched_at" not in names
@@ -44,12 +44,12 @@ def read(source: Source) -> Iterator[Block]:
     folders = _SUBSET.findall(source.path)
     subset = folders[-1] if folders else ""
     if subset == "robotstxt":
-        meta = formats.open_parquet(source.path).metadata
+        meta = parquet.open_parquet(source.path).metadata
         source.leave_out("robots_txt", sum(meta.row_group(i).num_rows for i in range(*source.groups)))
         return
     how = How(columns=NAMES)
     split = Split(source.path, "parquet", groups=source.groups, row=source.row, how=how)
-    for block in formats.read(split, source.kind):
+    for block in canonical.read(split, source.kind):
         if not isinstance(block, RawBlock):
             yield block
             continue

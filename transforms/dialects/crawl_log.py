@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from transforms.blocks import Block, RawBlock
 from transforms.dialects import Dialect, Source
 from transforms.dialects.tables import Fields, split_fields
-from transforms.formats import Block, RawBlock
 from transforms.normalise import rejected_rows
 from transforms.textformats import line_blocks
 

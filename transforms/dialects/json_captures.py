@@ -15,8 +15,8 @@ import pyarrow.json
 from numpy.typing import NDArray
 
 from transforms import columns
-from transforms.formats import scalars
 from transforms.hashing import Texts
+from transforms.values import scalars
 
 # The usual name first. "s" is the status, but a length in records that have an offset and no other length.
 FIELDS: dict[str, tuple[str, ...]] = {

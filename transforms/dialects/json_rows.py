@@ -13,8 +13,8 @@ import pyarrow.json
 from numpy.typing import NDArray
 
 from transforms.dialects.tables import filled_lines
-from transforms.formats import text_of
 from transforms.normalise import rejected_rows
+from transforms.values import text_of
 
 _BOM = b"\xef\xbb\xbf"
 _BLANK = " \t\r"

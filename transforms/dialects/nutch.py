@@ -18,13 +18,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from transforms.blocks import Block, RawBlock
 from transforms.dialects import Dialect, Source
 from transforms.dialects.json_rows import parse
 from transforms.dialects.tables import line_texts, pages_of, texts_of
-from transforms.formats import Block, RawBlock, head_of
-from transforms.inputs import InputError
+from transforms.errors import InputError
 from transforms.normalise import rejected_rows
 from transforms.textformats import line_blocks
+from transforms.unpacking import head_of
 from transforms.zones import zone_of
 
 HEAD = b"Url,Status code,Status name,Fetch Time,Modified Time,Retries since fetch,Retry interval seconds,"

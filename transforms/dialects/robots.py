@@ -12,10 +12,10 @@ from pathlib import PurePosixPath
 
 import pyarrow as pa
 
+from transforms.blocks import Block, RawBlock
 from transforms.dialects import Dialect, Source
-from transforms.formats import Block, RawBlock
 from transforms.normalise import rejected_file, rejected_rows
-from transforms.textformats import Problem, gunzip, stored
+from transforms.unpacking import Problem, gunzip, stored
 from transforms.urls import canonical_host
 
 MAX_BYTES = 500 << 10

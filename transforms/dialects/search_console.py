@@ -19,14 +19,14 @@ from pathlib import PurePosixPath
 import numpy as np
 import pyarrow as pa
 
-from transforms import formats
+from transforms import canonical
+from transforms.blocks import Block, How, RawBlock, Split
 from transforms.dialects import Dialect, Source, search_console_answers
 from transforms.dialects.search_console_answers import URL
 from transforms.dialects.search_console_days import DAY, days_of, spread
-from transforms.formats import Block, How, RawBlock, Split
-from transforms.inputs import InputError, UnreadableError, open_file
+from transforms.errors import InputError, UnreadableError
 from transforms.normalise import rejected_file, rejected_rows
-from transforms.textformats import Problem, gunzip, stored
+from transforms.unpacking import Problem, gunzip, open_file, stored
 
 ROW_LIMIT = 1000
 """Of rows that the web pages export: what has no row then may well have clicks."""
@@ -133,7 +133,7 @@ def _read(source: Source) -> Iterator[Block]:
     if found is not None:
         form, names = found
         split = Split(source.path, form, source.gzip, how=How(columns=tuple(names.items())))
-        yield from formats.read(split, source.kind, notes=source.notes)
+        yield from canonical.read(split, source.kind)
         return
     problem = Problem()
     packed = stored(source.path)

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from transforms.blocks import Block, RawBlock
 from transforms.dialects import Source
 from transforms.dialects.search_console_days import DAY
-from transforms.formats import Block, RawBlock
-from transforms.inputs import InputError
+from transforms.errors import InputError
 from transforms.normalise import rejected_file, rejected_rows
-from transforms.textformats import Problem
+from transforms.unpacking import Problem
 
 API_ROW_LIMITS = (1000, 25_000)
 """Rows that an answer has at most: unless asked for more, and ever."""

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from policies.request_history import spread_counts
 from policies.typing_ import IntArray
-from transforms.formats import RawBlock
+from transforms.blocks import RawBlock
+from transforms.errors import InputError
 from transforms.hashing import hash_texts
-from transforms.inputs import InputError
 from transforms.normalise import Kind, normalise
 from transforms.schemas import COUNT_UNIT
 

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from transforms.blocks import Block, RawBlock
 from transforms.dialects import Dialect, Source
 from transforms.dialects.json_rows import Records, parse
 from transforms.dialects.tables import pages_of, texts_of
-from transforms.formats import Block, RawBlock
 from transforms.normalise import rejected_rows
 from transforms.textformats import line_blocks
 from transforms.times import parse_times

@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from transforms.formats import RawBlock, is_utf8
+from transforms.blocks import RawBlock
+from transforms.values import is_utf8
 
 
 @dataclass(frozen=True)

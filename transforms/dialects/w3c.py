@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from transforms.blocks import Block
 from transforms.dialects import Dialect, Source
 from transforms.dialects.weblogs import Clicks, Ints, Lines, Mask, Requests, good_status
-from transforms.formats import Block
-from transforms.inputs import InputError
+from transforms.errors import InputError
 from transforms.normalise import rejected_rows
 from transforms.textformats import line_blocks
 

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from transforms.blocks import Block, RawBlock
 from transforms.bots import REASONS, Visitors
 from transforms.dialects import Source
-from transforms.formats import Block, RawBlock
+from transforms.errors import InputError, NoSiteError
 from transforms.hashing import Texts
-from transforms.inputs import InputError, NoSiteError
 from transforms.normalise import rejected_rows
 from transforms.urls import canonical_host
 

@@ -10,8 +10,8 @@ from policies import history
 from policies.page_state import PageState
 from tests.transforms.dialects.reading import Read
 from transforms import schemas
+from transforms.blocks import How
 from transforms.folding import observations_of
-from transforms.formats import How
 from transforms.normalise import KINDS
 from transforms.sources import ROWS, plan_files, read_split
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transforms.formats import How
+from transforms.blocks import How
 from transforms.normalise import KINDS
 from transforms.sources import plan_files, read_split
 from transforms.tally import Counts

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from benchmarks.replay_estimators import shared_folder
 from tests.transforms.dialects.reading import PACKED_OR_UTF_16, read, solid, write
-from transforms import textformats
-from transforms.inputs import InputError
+from transforms import unpacking
+from transforms.errors import InputError
 
 SITE = {"requests_site": "https://site.test"}
 BROWSER = "Mozilla/5.0 (X11; Linux x86_64; rv:126.0) Gecko/20100101 Firefox/126.0"
@@ -246,7 +246,7 @@ def test_nothing_depends_on_where_a_block_begins(size: int, packed: bool, tmp_pa
     data = "\n".join(MIXED * 3).encode()
     path = write(tmp_path, gzip.compress(data) if packed else data)
     whole = read(path, "requests", own_user_agent="ourbot", **SITE)
-    monkeypatch.setattr(textformats, "CHUNK_BYTES", size)
+    monkeypatch.setattr(unpacking, "CHUNK_BYTES", size)
     parts = read(path, "requests", own_user_agent="ourbot", **SITE)
     assert (parts.rows, parts.reasons, parts.left_out) == (whole.rows, whole.reasons, whole.left_out)
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from tests.transforms.dialects.indexes import EMPTY, HEADER, A, B, accounted, capture, folded
 from tests.transforms.dialects.reading import PACKED_OR_UTF_16, read, solid, write
-from transforms import textformats
+from transforms import unpacking
+from transforms.errors import InputError
 from transforms.hashing import stable_hash
-from transforms.inputs import InputError
 
 AT = datetime(2026, 1, 1, 2, 3, 4, tzinfo=UTC)
 
@@ -75,7 +75,7 @@ def test_headers_in_mid_file_change_the_layout(tmp_path):
     text = "".join(f" CDX {' '.join(p)}\n{lines_of(p)}\n\n{lines_of(p, s='404')}\n" for p in parts)
     for chunk in (1, 30, 100, 8 << 20):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(textformats, "CHUNK_BYTES", chunk)
+            patch.setattr(unpacking, "CHUNK_BYTES", chunk)
             found = read(write(tmp_path, text))
         assert found.seen("status") == [(200,), (404,)] * 3
         accounted(found, text, no_rows=6)
@@ -330,7 +330,7 @@ MIXED = [
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("chunk", [1, 7, 64, 200, 8 << 20])
 def test_nothing_depends_on_where_a_block_begins(tmp_path, monkeypatch, chunk, end):
-    monkeypatch.setattr(textformats, "CHUNK_BYTES", chunk)
+    monkeypatch.setattr(unpacking, "CHUNK_BYTES", chunk)
     text = end.join(MIXED)
     found = read(write(tmp_path, text))
     assert found.seen("status", "not_modified") == [(200, None), (None, None), (200, True), (404, None)]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.transforms.dialects.indexes import A, B, accounted, capture, folded
 from tests.transforms.dialects.reading import PACKED_OR_UTF_16, read, solid, write
-from transforms import textformats
+from transforms import unpacking
 from transforms.dialects import detect
 from transforms.hashing import stable_hash
 
@@ -219,7 +219,7 @@ MIXED = [
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("chunk", [1, 50, 300, 8 << 20])
 def test_nothing_depends_on_where_a_block_begins(tmp_path, monkeypatch, chunk, end):
-    monkeypatch.setattr(textformats, "CHUNK_BYTES", chunk)
+    monkeypatch.setattr(unpacking, "CHUNK_BYTES", chunk)
     for name, packed in (("a.cdxj", bytes), ("a.cdxj.gz", gzip.compress)):
         found = read(write(tmp_path, packed(end.join(MIXED).encode()), name))
         assert found.seen("status") == [(200,), (404,), (200,), (200,), (None,)]
@@ -351,7 +351,7 @@ def test_objects_that_are_none(tmp_path):
 
 @pytest.mark.parametrize("chunk", [1, 60, 400])
 def test_answers_do_not_depend_on_blocks(tmp_path, monkeypatch, chunk):
-    monkeypatch.setattr(textformats, "CHUNK_BYTES", chunk)
+    monkeypatch.setattr(unpacking, "CHUNK_BYTES", chunk)
     assert read(write(tmp_path, lists(NAMES, ROW, GONE))).seen("status") == [(200,), (404,)]
     text = "\n".join(json.dumps(PYWB | {"status": s}) for s in ("200", "404"))
     assert read(write(tmp_path, text)).seen("status") == [(200,), (404,)]

@@ -8,7 +8,7 @@ import pytest
 
 from tests.transforms.dialects.reading import read, write
 from transforms.dialects.changedetection import looks_like
-from transforms.inputs import InputError
+from transforms.errors import InputError
 
 HOUR = 3600
 T0 = 1_767_225_600

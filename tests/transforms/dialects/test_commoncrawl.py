@@ -10,9 +10,9 @@ import pytest
 
 from tests.transforms.dialects.indexes import EMPTY, A, folded
 from tests.transforms.dialects.reading import read
-from transforms import formats
+from transforms import parquet
+from transforms.errors import InputError
 from transforms.hashing import stable_hash
-from transforms.inputs import InputError
 
 AT = datetime(2026, 1, 1, 2, 3, 4, tzinfo=UTC)
 PAGE = {"url": "https://a.test/x", "fetch_time": AT, "fetch_status": 200, "content_digest": A}
@@ -101,7 +101,7 @@ def test_row_groups_are_read_as_canonical_ones_are(tmp_path, monkeypatch):
     rows[11]["url"] = "nonsense"
     path = index(tmp_path / "part-0.parquet", rows)
     whole = read(path)
-    monkeypatch.setattr(formats, "BATCH_ROWS", 5)
+    monkeypatch.setattr(parquet, "BATCH_ROWS", 5)
     cut = read(path)
     assert len(cut.forms) > 3
     assert (cut.rows, cut.reasons) == (whole.rows, [(11, "bad_url")])

@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.transforms.dialects.reading import PACKED_OR_UTF_16, read, write
-from transforms import textformats
+from transforms import unpacking
 from transforms.dialects.crawl_log import looks_like
 
 A, EMPTY = "A" * 32, "3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ"
@@ -62,7 +62,7 @@ def test_it_is_told_by_its_content_and_no_other_is_taken_for_it():
 def test_where_a_block_begins_does_not_matter(tmp_path, monkeypatch, size):
     path = write(tmp_path, LOG, "crawl.log")
     whole = read(path)
-    monkeypatch.setattr(textformats, "CHUNK_BYTES", size)
+    monkeypatch.setattr(unpacking, "CHUNK_BYTES", size)
     parts = read(path)
     assert sorted(map(str, parts.rows)) == sorted(map(str, whole.rows))
     assert (parts.reasons, parts.left_out) == (whole.reasons, whole.left_out)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.transforms.dialects.reading import read, write
-from transforms import textformats
+from transforms import unpacking
 from transforms.dialects.lambdacrawl import looks_like
 
 START = datetime(2017, 1, 1, tzinfo=UTC)
@@ -66,7 +66,7 @@ def test_it_is_told_by_its_content():
 def test_where_a_block_begins_does_not_matter(tmp_path, monkeypatch, size):
     path = write(tmp_path, TEXT)
     whole = read(path)
-    monkeypatch.setattr(textformats, "CHUNK_BYTES", size)
+    monkeypatch.setattr(unpacking, "CHUNK_BYTES", size)
     parts = read(path)
     assert (parts.rows, parts.reasons) == (whole.rows, whole.reasons)
 

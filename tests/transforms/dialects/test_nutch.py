@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from policies.crawler_rules import NutchAdaptive
 from tests.transforms.dialects.reading import PACKED_OR_UTF_16, read, write
-from transforms import textformats
+from transforms import unpacking
 from transforms.dialects.nutch import looks_like
-from transforms.inputs import InputError
+from transforms.errors import InputError
 
 HEAD = (
     "Url,Status code,Status name,Fetch Time,Modified Time,Retries since fetch,Retry interval seconds,"
@@ -183,7 +183,7 @@ def test_a_dump_as_text_is_refused_once(tmp_path, kind, form):
 def test_where_a_block_begins_does_not_matter(tmp_path, monkeypatch, size):
     path = write(tmp_path, DUMP)
     whole = read(path)
-    monkeypatch.setattr(textformats, "CHUNK_BYTES", size)
+    monkeypatch.setattr(unpacking, "CHUNK_BYTES", size)
     parts = read(path)
     assert (parts.rows, parts.reasons, parts.left_out) == (whole.rows, whole.reasons, whole.left_out)
 

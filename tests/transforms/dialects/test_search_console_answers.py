@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from tests.transforms.dialects.reading import Read, read, write
 from transforms import schemas
+from transforms.blocks import How
 from transforms.dialects import detect, search_console_answers
-from transforms.formats import How
-from transforms.inputs import InputError
+from transforms.errors import InputError
 from transforms.normalise import KINDS
 from transforms.sources import plan_files, read_split
 from transforms.tally import Counts

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.transforms.dialects.reading import read, write
-from transforms import textformats
+from transforms import unpacking
 from transforms.dialects import stormcrawler, urlfrontier
 
 DUE = "2026-01-02T03:04:00.000Z"
@@ -187,7 +187,7 @@ def test_a_list_of_pages_with_a_status_is_no_dump(tmp_path):
 def test_where_a_block_begins_does_not_matter(tmp_path, monkeypatch, size, text, kind):
     path = write(tmp_path, text)
     whole = read(path, kind)
-    monkeypatch.setattr(textformats, "CHUNK_BYTES", size)
+    monkeypatch.setattr(unpacking, "CHUNK_BYTES", size)
     parts = read(path, kind)
     assert (parts.rows, parts.reasons, parts.left_out) == (whole.rows, whole.reasons, whole.left_out)
 

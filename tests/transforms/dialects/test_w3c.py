@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from tests.transforms.dialects.reading import PACKED_OR_UTF_16, read, solid, write
-from transforms import textformats
-from transforms.inputs import InputError
+from transforms import unpacking
+from transforms.errors import InputError
 
 DAY_2026 = 20454  # 2026-01-01
 IIS = (
@@ -153,7 +153,7 @@ PIECES = [
 def test_nothing_depends_on_where_a_block_begins(size: int, tmp_path: Path, monkeypatch):
     path = write(tmp_path, "".join([IIS, *PIECES, *PIECES]))
     whole = read(path, "requests")
-    monkeypatch.setattr(textformats, "CHUNK_BYTES", size)
+    monkeypatch.setattr(unpacking, "CHUNK_BYTES", size)
     parts = read(path, "requests")
     assert (parts.rows, parts.reasons, parts.left_out) == (whole.rows, whole.reasons, whole.left_out)
     assert whole.rows and whole.rejected
