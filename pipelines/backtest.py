@@ -40,6 +40,7 @@ from transforms.reading import Input
 from transforms.replaying import BuildWorld, Facts, ReadLogs, Replayed, ReplayError, ReplaySettings
 from transforms.sinks import FileInfo, read_json, write_json
 from transforms.sources import check_inputs, plan_files
+from transforms.steps import Step
 
 DESCRIPTION = """\
 Replay when pages changed, let policies crawl them with equal budgets, and print how fresh each keeps its
@@ -358,7 +359,7 @@ def make_trials(settings: Settings, replayed: Replayed) -> Iterator[Trial]:
     yield from trials(names, budgets, scorings_of(settings, replayed))
 
 
-class WriteResults(beam.DoFn):
+class WriteResults(Step):
     """Writes all results, in an order that no runner decides."""
 
     def __init__(self, settings: Settings) -> None:

@@ -15,13 +15,14 @@ import apache_beam as beam
 import pyarrow as pa
 import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
-from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
+from apache_beam.options.pipeline_options import DirectOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from pipelines import local_worker, output_folder, plots, stopping, waiting
 from pipelines.nightly import local_runner
 from pipelines.options import parse_instant
 from pipelines.plots import Picture
+from pipelines.views import Options
 from transforms.sinks import FileInfo, write_file
 
 
@@ -117,7 +118,7 @@ def run_here(
     OptionsError, policies.errors.RecrawlError, waiting.RunnerError
     """
     output_folder.check(output)
-    options = PipelineOptions(list(beam_arguments))
+    options = Options(list(beam_arguments))
     runner = local_runner(options)
     if runner is not None:
         options.view_as(DirectOptions).direct_num_workers = workers

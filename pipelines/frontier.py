@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,6 +23,7 @@ from transforms.backtesting import POLICIES, Scored, available
 from transforms.frontier import Answer, FindBudgets, Question
 from transforms.replaying import Facts, Replayed, ReplayError
 from transforms.sinks import FileInfo, read_json
+from transforms.steps import Step
 
 DESCRIPTION = """\
 The budget that each policy needs to keep a target share of requests fresh, on a replay as in recrawl
@@ -127,7 +127,7 @@ class _Questions:
         return max(min(rate, high) / SPAN, least), max(high, least)
 
 
-class WriteFrontier(beam.DoFn):
+class WriteFrontier(Step):
     """Writes answers, and all runs as a backtest does."""
 
     def __init__(self, settings: Settings) -> None:

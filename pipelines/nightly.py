@@ -19,6 +19,7 @@ from pipelines import __version__, stopping, waiting
 from pipelines.errors import OptionsError
 from pipelines.options import DAY_MICROSECONDS, LOCAL_RUNNERS, Settings
 from pipelines.output_folder import LEDGER
+from pipelines.views import Options
 from policies.page_state import Forgetting
 from policies.typing_ import FloatArray
 from transforms.attempts import Attempt
@@ -26,6 +27,7 @@ from transforms.blocks import How
 from transforms.carrying import Previous, find_previous
 from transforms.catalogue import HostDefaults
 from transforms.coders import ShardTables
+from transforms.combining import Combine
 from transforms.commit import KINDS, Guards, WriteManifest
 from transforms.dividing import DivideSlots, Night
 from transforms.fold_settings import FoldSettings
@@ -57,6 +59,7 @@ from transforms.signal_use import follow_useful
 from transforms.sinks import FileInfo, read_json, write_shard
 from transforms.solving import SolveMultiplier
 from transforms.sources import check_inputs
+from transforms.steps import each
 from transforms.tally import AddCounts
 
 
@@ -228,7 +231,7 @@ def build_pipeline(
                 frozenset(layout.parts), settings.objective, settings.budget_per_day, settings.num_shards
             )
         )
-        blocks = blocks | "LimitParts" >> beam.Map(
+        blocks = blocks | "LimitParts" >> each(
             share_limits, shares, settings.objective, settings.budget_per_day
         ).with_output_types(ShardTables)
 
@@ -240,7 +243,7 @@ def build_pipeline(
             >> SolveMultiplier("periodic", settings.budget_per_day, settings.num_shards)
         )
         horizon_days = settings.horizon_us / DAY_MICROSECONDS
-        blocks = blocks | "FollowUseful" >> beam.Map(follow_useful, without, horizon_days).with_output_types(
+        blocks = blocks | "FollowUseful" >> each(follow_useful, without, horizon_days).with_output_types(
             ShardTables
         )
     result = blocks | "SolveMultiplier" >> SolveMultiplier(
@@ -265,7 +268,7 @@ def build_pipeline(
     )
     shard_rows = tuple[int, pa.RecordBatch]
     reports = hinted(sequenced[SequenceCrawls.REPORT], ShardReport)
-    counts.append(reports | "ReportCounts" >> beam.Map(lambda r: r.counts).with_output_types(dict[str, int]))
+    counts.append(reports | "ReportCounts" >> each(lambda r: r.counts).with_output_types(dict[str, int]))
 
     files = [
         state | "WriteState" >> _WriteShards(attempt, shards, "state"),
@@ -286,11 +289,7 @@ def build_pipeline(
     if settings.sitemaps or previous.has_lastmods:
         files.append(lastmods | "WriteLastmods" >> _WriteShards(attempt, shards, "state/lastmods"))
     all_files = files | "GatherFiles" >> beam.Flatten()
-    counters = (
-        counts
-        | "GatherCounts" >> beam.Flatten()
-        | "AddCounts" >> beam.CombineGlobally(AddCounts()).without_defaults()
-    )
+    counters = counts | "GatherCounts" >> beam.Flatten() | "AddCounts" >> Combine(AddCounts())
     in_store = FileSystems.exists(FileSystems.join(settings.output, LEDGER))
     guards = Guards(
         settings.max_rejected_fraction,
@@ -389,7 +388,7 @@ def run(argv: Sequence[str] | None = None, wait: bool = True) -> Any:
     ------
     OptionsError, policies.errors.RecrawlError, transforms.sources.InputError, waiting.RunnerError
     """
-    options = PipelineOptions(list(argv) if argv is not None else None)
+    options = Options(list(argv) if argv is not None else None)
     settings = Settings(options)
     finish_replacing(settings.output)
     previous = previous_of(settings)

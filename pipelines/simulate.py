@@ -34,6 +34,7 @@ from policies.simulation.experiments import BASELINE
 from transforms.backtesting import POLICIES
 from transforms.simulating import TOLD, WINDOWS, Failed, Outcome, Plan, RunCells, cells, is_told
 from transforms.sinks import FileInfo, read_json, write_json
+from transforms.steps import Step
 
 DESCRIPTION = """\
 Draw worlds of pages that change, are requested and send signals, let policies crawl them with equal budgets,
@@ -332,7 +333,7 @@ def _missing(policy: str, model: Model) -> str:
     return ""
 
 
-class WriteResults(beam.DoFn):
+class WriteResults(Step):
     """Writes all results, in an order that no runner decides."""
 
     def __init__(self, settings: Settings) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-import apache_beam as beam
 import numpy as np
 
 from policies.crawler_rules import RULES, SitemapDriven
@@ -34,6 +33,7 @@ from transforms.rate_nights import (
     Uncensored,
 )
 from transforms.replaying import Replayed
+from transforms.steps import Step
 from transforms.worlds import World
 
 EQUAL, ZIPF = "equal", "zipf"
@@ -402,7 +402,7 @@ def score(world: World, trial: Trial, weighting: Weighting, crawls: Crawls, begi
     )
 
 
-class PlayTrials(beam.DoFn):
+class PlayTrials(Step):
     """Makes runs on the world, a side input. Input: `Trial`; output: `Scored`, one for each weighting."""
 
     def __init__(self, warm_up: float) -> None:

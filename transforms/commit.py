@@ -10,8 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import apache_beam as beam
-
 from policies.errors import RecrawlError
 from policies.search import SearchResult
 from transforms.asked_hosts import asked_warnings, lost_warnings, unknown_pages
@@ -36,6 +34,7 @@ from transforms.shard_report import ShardReport
 from transforms.sharding import Layout
 from transforms.silence import SilenceSums, vain_warnings
 from transforms.sinks import FileInfo, write_json
+from transforms.steps import Step
 from transforms.tally import counted
 from transforms.trust_report import TrustSums, flood_warnings, silent_warnings
 
@@ -253,7 +252,7 @@ def warnings_of(counters: dict[str, int], guards: Guards, damaged: Sequence[str]
     return found
 
 
-class WriteManifest(beam.DoFn):
+class WriteManifest(Step):
     """Checks the guards and writes `manifest.json`. Input: one element, anything.
 
     Where the night was made in another folder than `output`, it takes its place there then.

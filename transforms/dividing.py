@@ -18,9 +18,11 @@ from policies.typing_ import FloatArray, IntArray, UIntArray
 from transforms.carrying import Carry
 from transforms.catalogue import DAY_US, UNLIMITED_SLOTS
 from transforms.coders import ShardTables
+from transforms.combining import Combine
 from transforms.sharding import Layout
 from transforms.solving import tables_to_block
 from transforms.state import microseconds
+from transforms.steps import Step, each
 from transforms.tally import counted
 
 # No page is worth more crawls than one a second: whoever asks for them has mistyped the budget.
@@ -244,7 +246,7 @@ def shard_total(
     return ShardTotal(shard, float(rate_per_day[rest].sum()), tuple(parts), len(rate_per_day))
 
 
-class _ShardTotal(beam.DoFn):
+class _ShardTotal(Step):
     def __init__(self, night: Night) -> None:
         self._night = night
 
@@ -271,9 +273,9 @@ class DivideSlots(beam.PTransform):
             blocks
             | "ShardTotals"
             >> beam.ParDo(_ShardTotal(self._night), AsSingleton(self._result)).with_output_types(ShardTotal)
-            | "GatherTotals" >> beam.CombineGlobally(beam.combiners.ToListCombineFn()).without_defaults()
+            | "GatherTotals" >> Combine(beam.combiners.ToListCombineFn())
             | "ShareOut"
-            >> beam.Map(
+            >> each(
                 lambda totals, night, carry: divide_slots(totals, night, carry), self._night, self._carry
             ).with_output_types(Quotas)
         )

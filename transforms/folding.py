@@ -40,10 +40,11 @@ from transforms.signals import read_signals, signal_tables, signals_batch
 from transforms.silence import ShardSilence
 from transforms.soft_404 import soft_404_columns
 from transforms.state import microseconds, read_state, state_batch, times
+from transforms.steps import Step
 from transforms.tally import Counts
 
 
-class FoldHistory(beam.DoFn):
+class FoldHistory(Step):
     """Folds one shard. Holds the shard's rows and state in memory, about 100 bytes a row.
 
     Input: (shard, all batches of the shard: observations, requests, signals, sitemaps, pages, hosts, state,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-import apache_beam as beam
 import numpy as np
 
 from transforms.backtesting import Scored, Trial, Weighting, play
 from transforms.replaying import Replayed
+from transforms.steps import Step
 
 NEAR = 0.002
 """Difference from the target that ends a search; of a target near 1, a tenth of what is left."""
@@ -165,7 +165,7 @@ def _logit(share: float) -> float:
     return float(np.log(inside / (1.0 - inside)))
 
 
-class FindBudgets(beam.DoFn):
+class FindBudgets(Step):
     """Answers questions on the world, a side input. Input: `Question`; output: `Answer`, one a target."""
 
     def __init__(self, warm_up: float) -> None:

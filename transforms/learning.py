@@ -29,6 +29,7 @@ from transforms.sampling import MergeOverviews, Overview, evidence_of
 from transforms.signal_sample import learn_trust
 from transforms.silence import silence_of
 from transforms.solving import block_to_tables, table_to_signals
+from transforms.steps import Step, each
 from transforms.trusting import LearnedTrust, estimate_signals
 
 
@@ -209,7 +210,7 @@ def evidence_of_groups(folded: ShardTables, groups: Collection[int] | None) -> S
     return ShardTables(folded.shard, {"pages": pages, "bins": bins})
 
 
-class SumGroups(beam.DoFn):
+class SumGroups(Step):
     """One round: rates where the means of groups are those of grid points, added up by group."""
 
     def process(
@@ -260,7 +261,7 @@ class LearnGroupMeans(beam.PTransform):
 
     def expand(self, folded: beam.PCollection) -> beam.PCollection:
         table: Any = None
-        narrow = folded | "EvidenceOfGroups" >> beam.Map(evidence_of_groups, self._groups).with_output_types(
+        narrow = folded | "EvidenceOfGroups" >> each(evidence_of_groups, self._groups).with_output_types(
             ShardTables
         )
         for i in range(len(group_means.STRIDES)):
@@ -270,8 +271,7 @@ class LearnGroupMeans(beam.PTransform):
                 | f"SumGroups[{i}]"
                 >> beam.ParDo(SumGroups(), self._learned, before).with_output_types(GroupTable)
                 | f"AddGroups[{i}]" >> beam.CombineGlobally(MergeGroups()).without_defaults()
-                | f"EndRound[{i}]"
-                >> beam.Map(end_round, self._learned, before, i).with_output_types(GroupTable)
+                | f"EndRound[{i}]" >> each(end_round, self._learned, before, i).with_output_types(GroupTable)
             )
         return table
 
@@ -291,7 +291,7 @@ class LearnPriors(beam.PTransform):
             overviews
             | "MergeOverviews" >> CombineShards(MergeOverviews(), self._num_shards)
             | "FitPriors"
-            >> beam.Map(learn, self._clock, self._weight_by, self._with_signals).with_output_types(Learned)
+            >> each(learn, self._clock, self._weight_by, self._with_signals).with_output_types(Learned)
         )
 
 
@@ -328,7 +328,7 @@ DROPPED = (
 )
 
 
-class EstimateParameters(beam.DoFn):
+class EstimateParameters(Step):
     """What the search needs to know of a folded shard, see `transforms.solving`.
 
     The estimates themselves go no further: `SequenceCrawls` makes them again, which costs less than handing

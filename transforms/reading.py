@@ -28,6 +28,7 @@ from transforms.normalise import KINDS
 from transforms.packing import pack_times, unpack_times
 from transforms.sharding import Layout, ShardBuffer
 from transforms.sources import NOTED, ROWS, plan_files, read_split, slices
+from transforms.steps import Step
 from transforms.tally import Counts
 from transforms.urls import HostTable
 
@@ -56,7 +57,7 @@ class Task:
     previous: PreviousFile | None = None
 
 
-class _Plan(beam.DoFn):
+class _Plan(Step):
     """From inputs to tasks, each under a stable key, so that workers share them the same way."""
 
     def process(self, element: Input | Task) -> Iterator[Any]:
@@ -73,7 +74,7 @@ class _Plan(beam.DoFn):
                 yield stable_hash(f"{split.path}:{split.groups}") >> 1, Task(element.kind, split)
 
 
-class _Read(beam.DoFn):
+class _Read(Step):
     """Reads tasks. Small batches of a bundle are gathered before they are cut by shard."""
 
     def __init__(self, layout: Layout, keeps_layout: bool, rows_per_batch: int) -> None:

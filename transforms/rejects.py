@@ -16,6 +16,7 @@ from transforms.attempts import Attempt
 from transforms.hashing import hash_texts
 from transforms.sharding import Layout, partition
 from transforms.sinks import FileInfo, write_shard
+from transforms.steps import Step
 
 # A file whose every row is bad is spread over shards in runs of this many rows.
 ROWS_PER_RUN = 1 << 16
@@ -36,7 +37,7 @@ def damaged_sources(folder: str, files: Iterable[FileInfo]) -> list[str]:
     return sorted(found)
 
 
-class _Spread(beam.DoFn):
+class _Spread(Step):
     def __init__(self, num_shards: int) -> None:
         self._layout = Layout(num_shards, {})
 
@@ -48,7 +49,7 @@ class _Spread(beam.DoFn):
             yield shard, part.drop_columns(["host_hash"])
 
 
-class _Write(beam.DoFn):
+class _Write(Step):
     def __init__(self, attempt: Attempt, num_shards: int) -> None:
         self._attempt, self._num_shards = attempt, num_shards
 

@@ -31,6 +31,7 @@ from transforms.hashing import stable_hash
 from transforms.normalise import CHANGES, KINDS
 from transforms.reading import Input, count_rejected, hinted
 from transforms.sources import ROWS, plan_files, read_split
+from transforms.steps import Step
 from transforms.tally import Counts
 from transforms.urls import HostTable
 from transforms.worlds import SignalLog, World, name_pages
@@ -155,7 +156,7 @@ def _splits(found: Input) -> Iterator[tuple[int, tuple[str, Split]]]:
             yield stable_hash(f"{found.kind}:{split.path}:{split.groups}") >> 1, (found.kind, split)
 
 
-class _ReadLog(beam.DoFn):
+class _ReadLog(Step):
     def __init__(self, share: float) -> None:
         self._below = round(share * (1 << _SHARE_BITS))
 
@@ -179,7 +180,7 @@ class _ReadLog(beam.DoFn):
         yield beam.pvalue.TaggedOutput(ReadLogs.COUNTS, counts.publish())
 
 
-class BuildWorld(beam.DoFn):
+class BuildWorld(Step):
     """From all rows of the logs to one `Replayed`. Holds them in memory, about 100 bytes each.
 
     Parameters

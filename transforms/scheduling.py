@@ -30,6 +30,7 @@ from transforms.signal_use import follow_useful
 from transforms.silence import silence_of, silence_sums
 from transforms.solving import freshness_without, tables_to_block
 from transforms.state import microseconds, times
+from transforms.steps import Step
 from transforms.tally import Counts
 from transforms.trust_report import hosts_batch, trust_sums
 
@@ -39,7 +40,7 @@ SHIFT_OF_ALL = 10.0
 """What signals of all hosts together may take beyond what they lately did, in units of what one host may."""
 
 
-class SequenceCrawls(beam.DoFn):
+class SequenceCrawls(Step):
     """Rates and slots of one folded shard.
 
     Outputs

@@ -22,8 +22,9 @@ from policies.demand import BUDGET_UNITS
 from policies.signal_block import SignalBlock
 from policies.typing_ import BoolArray, IntArray
 from transforms.coders import ShardTables
-from transforms.combining import CombineShards
+from transforms.combining import Combine, CombineShards
 from transforms.solving import Merge, signals_to_table, table_to_signals
+from transforms.steps import Step, each
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,7 @@ def share_limits(tables: ShardTables, shares: ByHost, objective: str, budget_per
     return replace(tables, tables=tables.tables | {"hosts": limited})
 
 
-class _SurveyParts(beam.DoFn):
+class _SurveyParts(Step):
     def __init__(self, hosts: Collection[int], objective: str, budget_per_day: float) -> None:
         self._hosts, self._objective, self._budget = hosts, objective, budget_per_day
 
@@ -177,7 +178,7 @@ class _SurveyParts(beam.DoFn):
         )
 
 
-class _DemandOfParts(beam.DoFn):
+class _DemandOfParts(Step):
     def __init__(self, objective: str, budget_per_day: float) -> None:
         self._objective, self._budget = objective, budget_per_day
 
@@ -243,23 +244,21 @@ class ShareHostLimits(beam.PTransform):
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
         objective, budget = self._objective, self._budget
-        parts = blocks | "OnlyParts" >> beam.Map(_only_parts, self._hosts, budget).with_output_types(
-            ShardTables
-        )
+        parts = blocks | "OnlyParts" >> each(_only_parts, self._hosts, budget).with_output_types(ShardTables)
         surveys = (
             parts
             | "SurveyParts"
             >> beam.ParDo(_SurveyParts(self._hosts, objective, budget)).with_output_types(ByHost)
             | "AddSurveys" >> CombineShards(Merge(), self._num_shards)
         )
-        states = surveys | "Begin" >> beam.Map(_begin, objective).with_output_types(ByHost)
+        states = surveys | "Begin" >> each(_begin, objective).with_output_types(ByHost)
         demand = _DemandOfParts(objective, budget)
         for i in range(search.ROUNDS):
             states = (
                 parts
                 | f"DemandOfParts[{i}]" >> beam.ParDo(demand, AsSingleton(states)).with_output_types(ByHost)
-                | f"AddDemands[{i}]" >> beam.CombineGlobally(Merge()).without_defaults()
-                | f"Advance[{i}]" >> beam.Map(_advance, AsSingleton(states)).with_output_types(ByHost)
+                | f"AddDemands[{i}]" >> Combine(Merge())
+                | f"Advance[{i}]" >> each(_advance, AsSingleton(states)).with_output_types(ByHost)
             )
-        finish = beam.Map(_finish, AsSingleton(surveys)).with_output_types(ByHost)
+        finish = each(_finish, AsSingleton(surveys)).with_output_types(ByHost)
         return states | "Finish" >> finish

@@ -18,7 +18,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
@@ -35,6 +34,7 @@ from policies.typing_ import FloatArray, IntArray
 from transforms import backtesting
 from transforms.backtesting import Setting
 from transforms.hashing import stable_hash
+from transforms.steps import Step
 from transforms.worlds import SignalLog, World, name_pages
 
 TOLD: Final = {
@@ -334,7 +334,7 @@ class Failed:
     why: str
 
 
-class RunCells(beam.DoFn):
+class RunCells(Step):
     """Runs cells. Input: `Cell`; output: `Outcome`, one for each policy and repetition, or `Failed`."""
 
     def __init__(self, plan: Plan) -> None:

@@ -18,7 +18,8 @@ from apache_beam.pvalue import AsSingleton
 from policies import objectives, search
 from policies.typing_ import FloatArray
 from transforms.coders import ShardTables
-from transforms.combining import CombineShards
+from transforms.combining import Combine, CombineShards
+from transforms.steps import Step, each
 
 
 def block_to_tables(
@@ -97,7 +98,7 @@ def _survey(tables: ShardTables, objective: str, budget: float) -> search.Survey
     return search.survey(tables_to_block(tables), objectives.get(objective), budget)
 
 
-class _Demand(beam.DoFn):
+class _Demand(Step):
     def __init__(self, objective: str) -> None:
         self._objective = objective
 
@@ -137,10 +138,10 @@ class SolveMultiplier(beam.PTransform):
         objective, budget = self._objective, self._budget
         state = (
             blocks
-            | "Survey" >> beam.Map(_survey, objective, budget).with_output_types(search.Survey)
+            | "Survey" >> each(_survey, objective, budget).with_output_types(search.Survey)
             | "AddSurveys" >> CombineShards(Merge(), self._num_shards)
             | "Begin"
-            >> beam.Map(lambda s: search.begin(s, objectives.get(objective), budget)).with_output_types(
+            >> each(lambda s: search.begin(s, objectives.get(objective), budget)).with_output_types(
                 search.SearchState
             )
         )
@@ -149,12 +150,12 @@ class SolveMultiplier(beam.PTransform):
                 blocks
                 | f"Demand[{i}]"
                 >> beam.ParDo(_Demand(objective), AsSingleton(state)).with_output_types(search.Demand)
-                | f"AddDemands[{i}]" >> beam.CombineGlobally(Merge()).without_defaults()
+                | f"AddDemands[{i}]" >> Combine(Merge())
             )
-            state = demand | f"Advance[{i}]" >> beam.Map(
+            state = demand | f"Advance[{i}]" >> each(
                 lambda d, s: search.advance(s, d), AsSingleton(state)
             ).with_output_types(search.SearchState)
-        return state | "Finish" >> beam.Map(search.finish).with_output_types(search.SearchResult)
+        return state | "Finish" >> each(search.finish).with_output_types(search.SearchResult)
 
 
 def freshness_without(block: search.PageBlock, without: search.SearchResult) -> FloatArray:

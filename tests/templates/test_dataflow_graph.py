@@ -146,7 +146,7 @@ def test_rounds_read_estimates_and_make_none(fused):
         demand = graph.stage_of(fused, f"SolveMultiplier/Demand[{i}]")
         assert demand != estimating
         assert {s.split("/")[1] for s in demand} == {f"Demand[{i}]", f"AddDemands[{i}]"}
-        assert any("Precombine" in s for s in demand)  # a worker sends one sum, not one a shard
+        assert any(s.endswith("/OfBundle") for s in demand)  # a worker sends one sum, not one a shard
 
 
 def test_sequencing_writes_its_files_in_its_own_stage(fused):
