@@ -52,6 +52,9 @@ setup(
         "flink": ["apache-flink-libraries>=1.20.5,<1.21"],
     },
     entry_points={
-        "console_scripts": ["recrawl = pipelines.cli:main", "recrawl-worker = pipelines.worker_boot:main"]
+        "console_scripts": [
+            "recrawl = pipelines.door.cli:main",
+            "recrawl-worker = pipelines.nightly.worker_boot:main",
+        ]
     },
 )

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from policies import prior, search
-from policies.estimation import rate
-from policies.evidence import from_intervals
-from policies.objectives import get
-from policies.typing_ import FloatArray, IntArray
+from policies.estimation import prior
+from policies.estimation.estimators import rate
+from policies.history.evidence import from_intervals
+from policies.numerics.typing_ import FloatArray, IntArray
+from policies.objectives.objectives import get
+from policies.optimum import search
 
 SEEDS = 10
 VISITS, PAGES, CRAWLS_A_PAGE = 15, 200, 0.2

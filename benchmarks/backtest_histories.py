@@ -20,11 +20,11 @@ import pyarrow.parquet as pq
 
 from benchmarks.histories import read_rows, url_of
 from benchmarks.replay_estimators import shared_folder
-from pipelines import cli
-from pipelines.backtest_report import SURE, Comparison, compare
-from policies.crawler_rules import RULES
-from transforms.backtesting import POLICIES
-from transforms.schemas import TIME
+from pipelines.door import cli
+from pipelines.experiments.backtest_report import SURE, Comparison, compare
+from policies.rules.crawler_rules import RULES
+from transforms.batches.schemas import TIME
+from transforms.replay.backtesting import POLICIES
 
 HISTORIES: dict[str, tuple[str, str, tuple[float, ...]]] = {
     "ota_contrib": ("2024-01-01", "2025-01-01", (0.03, 0.1)),

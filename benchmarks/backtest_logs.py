@@ -22,15 +22,16 @@ import pyarrow as pa
 
 from benchmarks.backtest_histories import convert
 from benchmarks.replay_estimators import shared_folder
-from policies.page_state import US_PER_DAY
-from policies.typing_ import FloatArray, IntArray
-from transforms import replaying, schemas
-from transforms.backtesting import EQUAL, Trial, Weighting, play
-from transforms.normalise import CHANGES, KINDS, normalise
-from transforms.replaying import ReplaySettings, build_world
-from transforms.sources import ROWS, plan_files, read_split
-from transforms.urls import HostTable
-from transforms.worlds import World
+from policies.history.page_state import US_PER_DAY
+from policies.numerics.typing_ import FloatArray, IntArray
+from transforms.batches import schemas
+from transforms.batches.urls import HostTable
+from transforms.intake.sources import ROWS, plan_files, read_split
+from transforms.replay import replaying
+from transforms.replay.backtesting import EQUAL, Trial, Weighting, play
+from transforms.replay.replaying import ReplaySettings, build_world
+from transforms.replay.worlds import World
+from transforms.rows.normalise import CHANGES, KINDS, normalise
 
 HISTORIES = {
     "ota_contrib": ("2024-01-01", "2024-07-01", 10.0),

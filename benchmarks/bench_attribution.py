@@ -5,9 +5,10 @@ import numpy as np
 from benchmarks.bench_search import pages
 from benchmarks.rows import Row, show
 from benchmarks.timing import best_ns
-from policies import attribution, objectives, search
-from policies.attribution import RateInputs, SignalQuality
-from policies.typing_ import FloatArray
+from policies.numerics.typing_ import FloatArray
+from policies.objectives import objectives
+from policies.optimum import attribution, search
+from policies.optimum.attribution import RateInputs, SignalQuality
 
 PAGES_OF_HOST = 20
 

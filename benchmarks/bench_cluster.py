@@ -23,9 +23,10 @@ from apache_beam.runners.portability.fn_api_runner import execution, translation
 from apache_beam.runners.worker import bundle_processor
 
 from benchmarks.rows import Row, show
-from pipelines import cli, nightly
-from transforms.carrying import Previous
-from transforms.sharding import Layout
+from pipelines.door import cli
+from pipelines.nightly import nightly
+from transforms.shards.carrying import Previous
+from transforms.shards.sharding import Layout
 
 OBSERVATIONS_PER_PAGE, SHARDS = 20, 16
 Sizes = dict[str, dict[bytes, list[int]]]

@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 from benchmarks.bench_sources import log
 from benchmarks.rows import Row, show
 from benchmarks.timing import best_ns
-from transforms.blocks import How
-from transforms.formats import plan, read
-from transforms.inputs import InputFile
-from transforms.normalise import KINDS
-from transforms.sources import plan_files, read_split
+from transforms.files.blocks import How
+from transforms.files.inputs import InputFile
+from transforms.intake.formats import plan, read
+from transforms.intake.sources import plan_files, read_split
+from transforms.rows.normalise import KINDS
 
 LINE_US = 1.5
 

@@ -6,8 +6,9 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks.rows import Row, show
-from policies import estimation, prior, requests
-from policies.evidence import from_intervals
+from policies.estimation import estimators as estimation
+from policies.estimation import prior, requests
+from policies.history.evidence import from_intervals
 
 OBSERVATIONS = 20
 PAGES_PER_GROUP = 20

@@ -6,9 +6,9 @@ import pyarrow as pa
 from benchmarks.bench_sources import log
 from benchmarks.rows import Row, show
 from benchmarks.timing import best_ns
-from transforms import schemas
-from transforms.export_formats import FORMATS, Wishes, hours, refused
-from transforms.merging import MERGED_ROWS
+from transforms.batches import schemas
+from transforms.finished.export_formats import FORMATS, Wishes, hours, refused
+from transforms.finished.merging import MERGED_ROWS
 
 
 def schedule(rows: int) -> pa.Table:

@@ -6,8 +6,8 @@ import numpy as np
 
 from benchmarks.rows import Row, show
 from benchmarks.timing import best_ns
-from policies.history import Observations, fold
-from policies.page_state import US_PER_DAY, PageState, evidence
+from policies.history.history import Observations, fold
+from policies.history.page_state import US_PER_DAY, PageState, evidence
 
 FOREVER = 1 << 60
 

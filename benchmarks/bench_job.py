@@ -19,13 +19,13 @@ import numpy as np
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from benchmarks.rows import Row, show
-from policies import search
-from transforms.coders import RecordBatchCoder, ShardTables
-from transforms.normalise import KINDS
-from transforms.reading import packed
-from transforms.sharding import Layout, ShardBuffer
-from transforms.solving import SolveMultiplier, block_to_tables
-from transforms.sources import ROWS, plan_files, read_split
+from policies.optimum import search
+from transforms.batches.coders import RecordBatchCoder, ShardTables
+from transforms.intake.reading import packed
+from transforms.intake.sources import ROWS, plan_files, read_split
+from transforms.night.solving import SolveMultiplier, block_to_tables
+from transforms.rows.normalise import KINDS
+from transforms.shards.sharding import Layout, ShardBuffer
 
 OBSERVATIONS_PER_PAGE = 20
 
@@ -60,7 +60,7 @@ def run(scale: float = 1.0) -> list[Row]:
         folder = Path(name)
 
         def corpus(where: str, observations: int, *arguments: object) -> str:
-            command("pipelines.cli", "synthesize", "--pages", pages, "--observations", observations,
+            command("pipelines.door.cli", "synthesize", "--pages", pages, "--observations", observations,
                     *arguments, "--output", folder / where)  # fmt: skip
             return f"{folder}/{where}/logs/*.parquet"
 
@@ -71,8 +71,8 @@ def run(scale: float = 1.0) -> list[Row]:
         even = corpus("even", OBSERVATIONS_PER_PAGE * pages)
         giant = corpus("giant", OBSERVATIONS_PER_PAGE * pages, "--giant_host_fraction", 0.3)
         next_day = corpus("next", pages, "--days", 1, "--start", "2026-07-01")
-        job = "pipelines.cli nightly"
-        start = command("pipelines.cli", "--version")
+        job = "pipelines.door.cli nightly"
+        start = command("pipelines.door.cli", "--version")
         plain = night("benchmarks.without_beam", even, "plain", "--as_of", "2026-07-01")
         whole = night(job, even, "whole", "--as_of", "2026-07-01")
         skewed = night(job, giant, "skewed", "--as_of", "2026-07-01")

@@ -6,9 +6,11 @@ import numpy as np
 
 from benchmarks.rows import Row, show
 from benchmarks.timing import best_ns
-from policies import objectives, search, special
-from policies.signal_value import SignalPages
-from policies.typing_ import FloatArray
+from policies.numerics import special
+from policies.numerics.typing_ import FloatArray
+from policies.objectives import objectives
+from policies.optimum import search
+from policies.signalled.value import SignalPages
 
 
 def pages(n: int, seed: int = 1) -> tuple[FloatArray, FloatArray]:

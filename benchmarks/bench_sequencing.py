@@ -5,10 +5,12 @@ import time
 import numpy as np
 
 from benchmarks.rows import Row, show
-from policies import greedy, objectives, special
-from policies.quotas import slot_offsets_us
-from policies.sequencing import ShardPages, sequence
-from policies.value_curves import ValueCurves
+from policies.greedy import greedy
+from policies.greedy.value_curves import ValueCurves
+from policies.numerics import special
+from policies.objectives import objectives
+from policies.sequencing.quotas import slot_offsets_us
+from policies.sequencing.sequencing import ShardPages, sequence
 
 DAY_US = 86_400_000_000
 SECOND_US = 1_000_000

@@ -11,10 +11,10 @@ import time
 import numpy as np
 
 from benchmarks.rows import Row, show
-from policies.crawl_values import crawl_value_policy
+from policies.greedy.crawl_values import crawl_value_policy
+from policies.numerics.typing_ import FloatArray, Int32Array
 from policies.simulation.slots import Lanes, run_lanes, slot_times
 from policies.simulation.streams import Instance, Streams, draw_streams, generator, uniform_instance
-from policies.typing_ import FloatArray, Int32Array
 
 POLICIES = ("GREEDY", "GREEDY-CIS", "GREEDY-NCIS", "G-NCIS-APPROX-1", "G-NCIS-APPROX-2")
 BANDWIDTH = 100.0

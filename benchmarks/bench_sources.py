@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 
 from benchmarks.rows import Row, show
 from benchmarks.timing import best_ns
-from transforms.digests import digests as read_digests
-from transforms.formats import plan, read
-from transforms.hashing import Texts
-from transforms.inputs import InputFile
-from transforms.normalise import KINDS, normalise
-from transforms.sources import read_split
-from transforms.urls import HostTable, hash_urls, trim
+from transforms.batches.digests import digests as read_digests
+from transforms.batches.hashing import Texts
+from transforms.batches.urls import HostTable, hash_urls, trim
+from transforms.files.inputs import InputFile
+from transforms.intake.formats import plan, read
+from transforms.intake.sources import read_split
+from transforms.rows.normalise import KINDS, normalise
 
 KIND = KINDS["observations"]
 

@@ -5,8 +5,8 @@ import time
 from pathlib import Path
 
 from benchmarks.rows import Row, show
-from pipelines.corpus import CorpusSpec
-from pipelines.synthesize import synthesize
+from pipelines.corpus.corpus import CorpusSpec
+from pipelines.corpus.synthesize import synthesize
 
 
 def run(scale: float = 1.0) -> list[Row]:

@@ -12,9 +12,9 @@ from urllib.parse import quote
 import numpy as np
 import pyarrow as pa
 
+from policies.numerics.typing_ import BoolArray, IntArray
 from policies.simulation.histories import ChangeHistory
-from policies.typing_ import BoolArray, IntArray
-from transforms.worlds import SignalLog, World, name_pages
+from transforms.replay.worlds import SignalLog, World, name_pages
 
 US_PER_DAY = 86_400_000_000
 _SECOND = 1_000_000

@@ -22,10 +22,11 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from policies import estimation, prior
-from policies.evidence import Evidence, empty, forgetting_weights, from_intervals
-from policies.forecast import Forecast, forecast
-from policies.typing_ import BoolArray, FloatArray, IntArray
+from policies.estimation import estimators as estimation
+from policies.estimation import prior
+from policies.estimation.forecast import Forecast, forecast
+from policies.history.evidence import Evidence, empty, forgetting_weights, from_intervals
+from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
 
 HALF_LIFE_CHANGES = 12.0
 BOOTSTRAP = 400

@@ -26,11 +26,11 @@ import numpy as np
 from benchmarks.histories import US_PER_DAY, PolledWorld, read_polls, read_world
 from benchmarks.replay_estimators import shared_folder
 from benchmarks.signal_modes import MODES
+from policies.numerics.typing_ import FloatArray, IntArray
 from policies.simulation.metrics import by_period, zipf_weights
-from policies.typing_ import FloatArray, IntArray
-from transforms.closed_loop import ClosedLoop, Crawls, Run
-from transforms.job_nights import JobNights, JobOptions
-from transforms.siblings import MODES as SIBLINGS
+from transforms.night.siblings import MODES as SIBLINGS
+from transforms.replay.closed_loop import ClosedLoop, Crawls, Run
+from transforms.replay.job_nights import JobNights, JobOptions
 
 GROUPS = {"all": (0, 1), "with signals": (1,), "without": (0,)}
 DECILES = 10

@@ -1,4 +1,4 @@
-"""What else a night may make of signals than the job does, see `transforms.night_modes`.
+"""What else a night may make of signals than the job does, see `transforms.replay.night_modes`.
 
 `MODES` has all modes by name.
 """
@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.histories import PolledWorld
-from policies.page_state import NO_TIME
-from policies.typing_ import BoolArray, FloatArray, IntArray
-from transforms.closed_loop import Planned
-from transforms.coders import ShardTables
-from transforms.learning import GroupTable, Learned, RequestClock
-from transforms.night_modes import LearnedTrust, Mode
-from transforms.signals import signal_evidence_of
-from transforms.trusting import SIGNALS_TABLE
+from policies.history.page_state import NO_TIME
+from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
+from transforms.batches.coders import ShardTables
+from transforms.night.learning import GroupTable, Learned, RequestClock
+from transforms.night.signals import signal_evidence_of
+from transforms.night.trusting import SIGNALS_TABLE
+from transforms.replay.closed_loop import Planned
+from transforms.replay.night_modes import LearnedTrust, Mode
 
 LEAST_RATE = 1e-9
 """Unsignalled changes a day of a page that is thought to have none."""

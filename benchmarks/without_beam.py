@@ -16,23 +16,24 @@ from collections import defaultdict
 import pyarrow as pa
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines.nightly import fold_settings, night_of
-from pipelines.options import Settings
-from policies import objectives, search
-from transforms.carrying import Carry, find_previous, read_previous_file
-from transforms.catalogue import metadata_columns
-from transforms.coders import ShardTables
-from transforms.commit import KINDS
-from transforms.dividing import ShardTotal, divide_slots
-from transforms.folding import ShardFold
-from transforms.learning import estimate_shard, learn, solver_block
-from transforms.normalise import KINDS as ROW_KINDS
-from transforms.sampling import merge_overviews
-from transforms.scheduling import ScheduledShard
-from transforms.sharding import Layout, partition
-from transforms.sinks import write_shard
-from transforms.sources import ROWS, plan_files, read_split
-from transforms.urls import HostTable
+from pipelines.nightly.nightly import fold_settings, night_of
+from pipelines.nightly.options import Settings
+from policies.objectives import objectives
+from policies.optimum import search
+from transforms.batches.coders import ShardTables
+from transforms.batches.urls import HostTable
+from transforms.files.sinks import write_shard
+from transforms.intake.sources import ROWS, plan_files, read_split
+from transforms.night.commit import KINDS
+from transforms.night.dividing import ShardTotal, divide_slots
+from transforms.night.folding import ShardFold
+from transforms.night.learning import estimate_shard, learn, solver_block
+from transforms.night.sampling import merge_overviews
+from transforms.night.scheduling import ScheduledShard
+from transforms.rows.normalise import KINDS as ROW_KINDS
+from transforms.shards.carrying import Carry, find_previous, read_previous_file
+from transforms.shards.catalogue import metadata_columns
+from transforms.shards.sharding import Layout, partition
 
 
 class Clock:

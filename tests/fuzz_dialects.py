@@ -19,18 +19,19 @@ from unittest import mock
 
 import atheris
 
-with atheris.instrument_imports(include=["transforms.dialects", "transforms.textformats"]):
-    from transforms import dialects, unpacking
+with atheris.instrument_imports(include=["transforms.dialects", "transforms.dialects.textformats"]):
+    from transforms import dialects
     from transforms.dialects import cdxj
     from transforms.dialects.json_strings import read_plain
+    from transforms.files import unpacking
 
     FORMS = sorted(dialects.dialects())  # imports them
 
-from transforms.blocks import How, RawBlock, Split
-from transforms.errors import InputError
-from transforms.formats import read
-from transforms.normalise import KINDS, normalise
-from transforms.tally import Counts
+from transforms.batches.errors import InputError
+from transforms.batches.tally import Counts
+from transforms.files.blocks import How, RawBlock, Split
+from transforms.intake.formats import read
+from transforms.rows.normalise import KINDS, normalise
 
 # Of one file, bounded or at fixed places: not for bytes that anybody may have sent.
 LEFT_OUT = ("changedetection", "commoncrawl", "search_console")

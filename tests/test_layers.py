@@ -108,7 +108,7 @@ def test_no_result_depends_on_the_clock() -> None:
     One place asks what time it is: which night is due, for who does not say.
     """
     found = [place for path in modules(*PACKAGES) for place in clocks(path)]
-    assert [place.split(":")[0] for place in found] == ["pipelines/night.py"]
+    assert [place.split(":")[0] for place in found] == ["pipelines/store/night.py"]
 
 
 def test_the_checks_see_what_they_look_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,8 @@ import setuptools
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from pipelines import cli, worker_boot
+from pipelines.door import cli
+from pipelines.nightly import worker_boot
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -73,7 +74,10 @@ def test_every_package_is_importable_and_named(metadata: dict[str, Any]) -> None
 
 def test_the_command_is_what_setup_says(metadata: dict[str, Any]) -> None:
     scripts = metadata["entry_points"]["console_scripts"]
-    assert scripts == ["recrawl = pipelines.cli:main", "recrawl-worker = pipelines.worker_boot:main"]
+    assert scripts == [
+        "recrawl = pipelines.door.cli:main",
+        "recrawl-worker = pipelines.nightly.worker_boot:main",
+    ]
     assert callable(cli.main) and callable(worker_boot.main)
 
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from policies.crawl_values import value_and_interval
-from policies.signal_pages import SignalPages
+from policies.greedy.crawl_values import value_and_interval
+from policies.numerics.typing_ import FloatArray, IntArray
+from policies.signalled.pages import SignalPages
 from policies.simulation.levels import Levels, by_terms
-from policies.typing_ import FloatArray, IntArray
 
 UNKNOWN = 1e308
 """Stands for a value that has to be found before anything can be said."""

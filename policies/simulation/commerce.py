@@ -23,13 +23,13 @@ from typing import Final
 
 import numpy as np
 
-from policies import bandits, rate_policies
-from policies.bandits import Bandit, BanditState
-from policies.estimation import predict_unchanged
-from policies.prior import Prior, fit_prior
-from policies.rate_policies import Parameters
+from policies.estimation.estimators import predict_unchanged
+from policies.estimation.prior import Prior, fit_prior
+from policies.numerics.typing_ import BoolArray, FloatArray, IntArray, UIntArray
+from policies.rules import bandits, rate_policies
+from policies.rules.bandits import Bandit, BanditState
+from policies.rules.rate_policies import Parameters
 from policies.simulation.offers import HOURS_PER_DAY, Offers
-from policies.typing_ import BoolArray, FloatArray, IntArray, UIntArray
 
 Source = Callable[[int], Parameters]
 """Parameters of all offers for a day, from what was known at its beginning."""

@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 from scipy.special import gammaincinv
 
+from policies.numerics.typing_ import FloatArray, IntArray
 from policies.simulation.offers import CATEGORIES, COUNTRIES, HOURS_PER_DAY, generate
 from policies.simulation.streams import (
     Delay,
@@ -25,7 +26,6 @@ from policies.simulation.streams import (
     streams_of,
     uniform_instance,
 )
-from policies.typing_ import FloatArray, IntArray
 
 UNIFORM, GAMMA, OFFERS = "uniform", "gamma", "offers"
 WORLDS: Final = (UNIFORM, GAMMA, OFFERS)

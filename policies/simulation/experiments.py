@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from policies.crawl_values import crawl_value_policy
-from policies.low_discrepancy import low_discrepancy
+from policies.greedy.crawl_values import crawl_value_policy
+from policies.numerics.typing_ import FloatArray, Int32Array, IntArray
+from policies.sequencing.low_discrepancy import low_discrepancy
 from policies.simulation.scoring import accuracy, sampled_accuracy
 from policies.simulation.slots import Lanes, run_lanes, slot_times
 from policies.simulation.streams import (
@@ -28,7 +29,6 @@ from policies.simulation.streams import (
     generator,
     optimal_rates,
 )
-from policies.typing_ import FloatArray, Int32Array, IntArray
 
 BASELINE, LDS = "BASELINE", "LDS"
 
@@ -43,8 +43,8 @@ class Experiment:
     Attributes
     ----------
     policies : sequence of str
-        Names of `policies.crawl_values`, "LDS" and "BASELINE" (the exact accuracy of the continuous optimum;
-        it has no picks). Both take the true rates.
+        Names of `policies.greedy.crawl_values`, "LDS" and "BASELINE" (the exact accuracy of the continuous
+        optimum; it has no picks). Both take the true rates.
     bandwidth : float or sequence of (start, bandwidth)
         Crawls per time unit, see `policies.simulation.slots.slot_times`. Steps are not for LDS and BASELINE.
     until : float

@@ -11,8 +11,8 @@ from functools import cached_property
 
 import numpy as np
 
-from policies.page_state import NO_TIME, US_PER_DAY
-from policies.typing_ import BoolArray, FloatArray, IntArray
+from policies.history.page_state import NO_TIME, US_PER_DAY
+from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
 
 NEVER = int(np.iinfo(np.int64).max)
 """Stands for a change that does not come."""

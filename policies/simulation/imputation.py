@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from policies.page_state import US_PER_DAY
-from policies.scrambling import fractions, scramble
-from policies.typing_ import BoolArray, FloatArray, IntArray, UIntArray
+from policies.history.page_state import US_PER_DAY
+from policies.numerics.scrambling import fractions, scramble
+from policies.numerics.typing_ import BoolArray, FloatArray, IntArray, UIntArray
 
 MOST_EXPECTED = 100.0
 """Of the changes expected in a gap: a page with more is stale all the time, and only takes up memory."""

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from policies.crawler_rules import NOT_SAID, Fetches, Rule, SitemapDriven
-from policies.page_state import NO_TIME, US_PER_DAY
+from policies.history.page_state import NO_TIME, US_PER_DAY
+from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
+from policies.rules.crawler_rules import NOT_SAID, Fetches, Rule, SitemapDriven
 from policies.simulation import metrics
 from policies.simulation.histories import ChangeHistory
-from policies.typing_ import BoolArray, FloatArray, IntArray
 
 _SECOND = 1_000_000
 _CLOCK_ZERO = 1 << 60  # what a rule's clock shows at the first crawl: times long before it are positive, too
@@ -242,7 +242,7 @@ class Sitemap:
     listed : (n,) bool
         Pages with a lastmod from their appearance on.
     changefreq : (n,) int64, optional
-        Codes of `policies.crawler_rules`.
+        Codes of `policies.rules.crawler_rules`.
     """
 
     page: IntArray

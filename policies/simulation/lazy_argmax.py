@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from policies.crawl_values import CrawlValue
-from policies.signal_pages import SignalPages
+from policies.greedy.crawl_values import CrawlValue
+from policies.numerics.typing_ import BoolArray, FloatArray, Int32Array, IntArray
+from policies.signalled.pages import SignalPages
 from policies.simulation.candidates import SLACK, UNKNOWN, Stretches, Table, fill
 from policies.simulation.levels import LARGEST_JUMP, Levels, terms_of
 from policies.simulation.streams import Streams
-from policies.typing_ import BoolArray, FloatArray, Int32Array, IntArray
 
 _LONGEST_BLOCK = 32
 _SPARE = 16  # candidates that a table has room for beyond those at first

@@ -12,14 +12,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from policies import evidence, objectives, prior, search
-from policies.evidence import Evidence
-from policies.page_block import PageBlock
-from policies.page_state import US_PER_DAY
+from policies.estimation import prior
+from policies.history import evidence
+from policies.history.evidence import Evidence
+from policies.history.page_state import US_PER_DAY
+from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
+from policies.objectives import objectives
+from policies.optimum import search
+from policies.optimum.page_block import PageBlock
 from policies.simulation.histories import ChangeHistory
 from policies.simulation.intervals import CrawlTimes, Pace, first_phases, free_crawls, gathered
 from policies.simulation.references import known_rates, uncensored_evidence
-from policies.typing_ import BoolArray, FloatArray, IntArray
 
 HALF_LIFE_CHANGES = 12.0
 """After how many changes of its own a page has forgotten half, as in the job."""
@@ -112,7 +115,7 @@ def run_nights(
     weight : (n,) float64, optional
         Request rates; equal if left out.
     objective : str
-        Name of an objective of `policies.objectives`.
+        Name of an objective of `policies.objectives.objectives`.
     group : (n,) int64, optional
         One group if left out.
     seed : int

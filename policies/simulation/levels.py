@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from policies.crawl_values import CrawlValue, clock_at_least, clock_jump, clock_speed, highest_value
-from policies.signal_pages import SignalPages
-from policies.typing_ import FloatArray, IntArray
+from policies.greedy.crawl_values import CrawlValue, clock_at_least, clock_jump, clock_speed, highest_value
+from policies.numerics.typing_ import FloatArray, IntArray
+from policies.signalled.pages import SignalPages
 
 LARGEST_JUMP = 1e3
 """Of a clock, in place of inf: every threshold is below."""

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from policies.page_state import NO_TIME, US_PER_DAY
+from policies.history.page_state import NO_TIME, US_PER_DAY
+from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
 from policies.simulation.histories import NEVER, ChangeHistory
-from policies.typing_ import BoolArray, FloatArray, IntArray
 
 
 def sort_crawls(page: IntArray, at_us: IntArray) -> tuple[IntArray, IntArray]:

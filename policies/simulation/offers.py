@@ -23,9 +23,9 @@ from typing import Final
 import numpy as np
 from scipy.optimize import brentq
 
-from policies.page_state import US_PER_DAY
+from policies.history.page_state import US_PER_DAY
+from policies.numerics.typing_ import BoolArray, FloatArray, IntArray, UIntArray
 from policies.simulation.histories import ChangeHistory
-from policies.typing_ import BoolArray, FloatArray, IntArray, UIntArray
 
 HOURS_PER_DAY: Final = 24
 DAYS_PER_WEEK: Final = 7

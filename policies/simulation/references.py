@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from policies.evidence import Evidence
-from policies.page_state import US_PER_DAY
-from policies.signal_sums import sum_by
+from policies.history.evidence import Evidence
+from policies.history.page_state import US_PER_DAY
+from policies.numerics.sums import sum_by
+from policies.numerics.typing_ import FloatArray, IntArray
 from policies.simulation.histories import ChangeHistory
-from policies.typing_ import FloatArray, IntArray
 
 
 def uncensored_evidence(
@@ -33,7 +33,8 @@ def uncensored_evidence(
     Returns
     -------
     Evidence
-        Of all pages, in their order: for `policies.prior.fit_prior` and `policies.prior.estimate`.
+        Of all pages, in their order: for `policies.estimation.prior.fit_prior` and
+        `policies.estimation.prior.estimate`.
 
     Raises
     ------

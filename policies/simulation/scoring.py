@@ -7,8 +7,8 @@ requests that could have come.
 
 import numpy as np
 
+from policies.numerics.typing_ import FloatArray, Int32Array, IntArray
 from policies.simulation.streams import Instance, Streams
-from policies.typing_ import FloatArray, Int32Array, IntArray
 
 
 def _after(streams: Streams, page: IntArray, time: FloatArray) -> IntArray:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from policies.crawl_values import CrawlValue
+from policies.greedy.crawl_values import CrawlValue
+from policies.numerics.typing_ import FloatArray, Int32Array
 from policies.simulation.lazy_argmax import LazyArgmax
 from policies.simulation.streams import Instance, Streams
-from policies.typing_ import FloatArray, Int32Array
 
 
 @dataclass(frozen=True)

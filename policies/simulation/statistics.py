@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from policies.typing_ import FloatArray, IntArray
+from policies.numerics.typing_ import FloatArray, IntArray
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from typing import Literal
 
 import numpy as np
 
-from policies.objectives import get
-from policies.page_block import PageBlock
-from policies.search import solve
-from policies.typing_ import FloatArray, Int32Array, IntArray
+from policies.numerics.typing_ import FloatArray, Int32Array, IntArray
+from policies.objectives.objectives import get
+from policies.optimum.page_block import PageBlock
+from policies.optimum.search import solve
 
 Delay = Literal["none", "exponential", "poisson"]
 

@@ -8,9 +8,10 @@ import logging
 import sys
 from collections.abc import Iterator, Sequence
 
-from pipelines import explaining, nightly
-from pipelines.exit_codes import EXIT_OK
-from pipelines.options import NightlyOptions
+from pipelines.command.exit_codes import EXIT_OK
+from pipelines.door import explaining
+from pipelines.nightly import nightly
+from pipelines.nightly.options import NightlyOptions
 
 
 def arguments(launched: Sequence[str]) -> Iterator[str]:

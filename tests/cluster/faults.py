@@ -70,8 +70,10 @@ def _between(function: Callable[..., Any], do: Callable[[], None]) -> Callable[.
 
 def install(place: str, deed: str, mark: str) -> None:
     """Put a fault in its place."""
-    from policies import search
-    from transforms import folding, reading, sinks
+    from policies.optimum import search
+    from transforms.files import sinks
+    from transforms.intake import reading
+    from transforms.night import folding
 
     def do() -> None:
         strike(deed, mark)

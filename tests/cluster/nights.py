@@ -34,7 +34,7 @@ def second_options(first: Night, output: Path) -> list[str]:
 
 def start(*arguments: str, impatient: bool = False) -> subprocess.Popen[str]:
     """Start `recrawl nightly`."""
-    program = ["-c", _IMPATIENT] if impatient else ["-m", "pipelines.cli"]
+    program = ["-c", _IMPATIENT] if impatient else ["-m", "pipelines.door.cli"]
     return subprocess.Popen(
         [sys.executable, *program, "nightly", *arguments],
         stdout=subprocess.PIPE,

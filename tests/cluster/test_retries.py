@@ -10,7 +10,7 @@ import pytest
 
 from tests.cluster.nights import first_options
 from tests.pipelines.jobs import Night, command
-from transforms import sinks
+from transforms.files import sinks
 
 DATA = b"the same bytes in every attempt" * 1000
 BATCH = pa.RecordBatch.from_pydict({"url": [f"https://a.test/{i}" for i in range(5000)]})
@@ -91,7 +91,7 @@ def test_an_attempt_that_fails_takes_its_file_away(tmp_path):
 
 def test_shards_combined_in_two_steps(corpus, clean, tmp_path, monkeypatch):
     """What a night of many shards does: some first, then the whole; every value is exact in any order."""
-    monkeypatch.setattr("transforms.combining.MAX_PARTS", 2)
+    monkeypatch.setattr("transforms.batches.combining.MAX_PARTS", 2)
     night = Night(*command("nightly", *corpus, *first_options(tmp_path)), tmp_path)
     assert night.code == 0, night.complaints
     assert night.digests() == clean.digests()

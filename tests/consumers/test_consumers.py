@@ -13,14 +13,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipelines.cli import main
+from pipelines.door.cli import main
 from tests.consumers.conftest import Java
 from tests.consumers.fetch import SCRAPY_PYTHON
-from tests.pipelines.test_export_recipes import HOUR, lines_of, shell
+from tests.pipelines.look.test_export_recipes import HOUR, lines_of, shell
 from tests.transforms.dialects.reading import read
 from tests.transforms.schedules import HOUR_US, START_US, crawl, write_night
-from transforms.export_formats import Wishes
-from transforms.exporting import export
+from transforms.finished.export_formats import Wishes
+from transforms.finished.exporting import export
 
 pytestmark = [pytest.mark.consumers, pytest.mark.timeout(300)]
 needs_scrapy = pytest.mark.skipif(not SCRAPY_PYTHON.exists(), reason="needs Scrapy: make test-consumers")

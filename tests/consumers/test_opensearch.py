@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 
-from pipelines.cli import main
+from pipelines.door.cli import main
 from tests.consumers.fetch import HERE, OPENSEARCH_JARS
 from tests.pipelines import dumps
 from tests.pipelines.dumps import PAGES
-from tests.pipelines.test_export_recipes import ROOT, lines_of, schedule, shell
+from tests.pipelines.look.test_export_recipes import ROOT, lines_of, schedule, shell
 from tests.transforms.schedules import HOUR_US, crawl, write_night
-from transforms.export_formats import Wishes
-from transforms.exporting import export
+from transforms.finished.export_formats import Wishes
+from transforms.finished.exporting import export
 
 pytestmark = [pytest.mark.consumers, pytest.mark.timeout(300)]
 KEYWORD = {"type": "keyword"}

@@ -25,11 +25,12 @@ def main(command: str, workers: int, folder: str) -> int:
 
     Workers import this module, too, so what takes seconds to import is imported here.
     """
-    from pipelines import cli, reproduce, simulate
-    from pipelines.report import Clock
+    from pipelines.door import cli
+    from pipelines.experiments import reproduce, simulate
+    from pipelines.nightly.report import Clock
 
     def simulated(parsed: argparse.Namespace, rest: list[str]) -> int:
-        from pipelines import experiment
+        from pipelines.experiments import experiment
 
         experiment.run_here(_build, rest, workers, folder)
         return 0

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines import cli
+from pipelines.door import cli
 
 Rows = Sequence[Mapping[str, Any]]
 INPUTS = ("observations", "requests", "pages", "hosts", "signals")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import pytest
 from apache_beam.runners.portability.local_job_service import LocalJobServicer
 
-from transforms import sinks
+from transforms.files import sinks
 
 SECONDS = 60.0
 
@@ -72,7 +72,7 @@ class Elsewhere:
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start `recrawl` in a process of its own, which sends its job here."""
         return subprocess.Popen(
-            [sys.executable, "-m", "pipelines.cli", *arguments, *self.options],
+            [sys.executable, "-m", "pipelines.door.cli", *arguments, *self.options],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -12,19 +12,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from policies import objectives, search
-from policies.page_state import Forgetting
-from transforms import schemas
-from transforms.carrying import Carry
-from transforms.catalogue import HostDefaults
-from transforms.dividing import Night, ShardTotal, divide_slots
-from transforms.fold_settings import FoldSettings
-from transforms.folding import ShardFold
-from transforms.judging import account
-from transforms.learning import RequestClock, estimate_shard, learn, solver_block
-from transforms.sampling import merge_overviews
-from transforms.scheduling import ScheduledShard
-from transforms.sharding import Layout
+from policies.history.page_state import Forgetting
+from policies.objectives import objectives
+from policies.optimum import search
+from transforms.batches import schemas
+from transforms.night.dividing import Night, ShardTotal, divide_slots
+from transforms.night.fold_settings import FoldSettings
+from transforms.night.folding import ShardFold
+from transforms.night.judging import account
+from transforms.night.learning import RequestClock, estimate_shard, learn, solver_block
+from transforms.night.sampling import merge_overviews
+from transforms.night.scheduling import ScheduledShard
+from transforms.shards.carrying import Carry
+from transforms.shards.catalogue import HostDefaults
+from transforms.shards.sharding import Layout
 
 DAY_US = 86_400_000_000
 FIRST_DAY = 20_605

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines import night, nightly
-from pipelines.options import Settings, parse_instant
-from pipelines.store import night_id
+from pipelines.nightly import nightly
+from pipelines.nightly.options import Settings, parse_instant
+from pipelines.store import night
+from pipelines.store.store import night_id
 from tests.pipelines.jobs import Night, Rows, at, command, write_rows
-from transforms.inputs import split_patterns
-from transforms.sinks import write_json
+from transforms.files.inputs import split_patterns
+from transforms.files.sinks import write_json
 
 
 @dataclass

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from policies.history import STATUS_NONE, Observations
-from policies.page_state import NO_TIME, US_PER_DAY
-from policies.signal_counts import Signals
-from policies.visits import REWRITTEN
+from policies.history.history import STATUS_NONE, Observations
+from policies.history.page_state import NO_TIME, US_PER_DAY
+from policies.history.visits import REWRITTEN
+from policies.signals.counts import Signals
 
 SECOND, DAY = 1_000_000, US_PER_DAY
 START = 20_000 * DAY

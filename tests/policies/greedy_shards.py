@@ -4,17 +4,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from policies import objectives
-from policies.host_shares import divide, host_limits
-from policies.page_state import US_PER_DAY
-from policies.shard_pages import ShardPages, priority_order
-from policies.signal_pages import SignalPages
-from policies.value_curves import ValueCurves
+from policies.greedy.value_curves import ValueCurves
+from policies.history.page_state import US_PER_DAY
+from policies.objectives import objectives
+from policies.sequencing.host_shares import divide, host_limits
+from policies.sequencing.shard_pages import ShardPages, priority_order
+from policies.signalled.pages import SignalPages
 
 
 @dataclass
 class Shard:
-    """Arguments of `policies.greedy.sequence`."""
+    """Arguments of `policies.greedy.greedy.sequence`."""
 
     pages: ShardPages
     curves: ValueCurves

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from policies.history import DISPOSITIONS, Observations, fold
-from policies.page_state import PageState
+from policies.history.history import DISPOSITIONS, Observations, fold
+from policies.history.page_state import PageState
 from tests.policies.crawl_rows import DAY, FOREVER, START, Row, observations
 
 

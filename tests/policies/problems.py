@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from policies import search
-from policies.objectives import Objective
+from policies.objectives.objectives import Objective
+from policies.optimum import search
 
 
 @dataclass(frozen=True)

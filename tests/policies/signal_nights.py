@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from policies.history import Observations, fold
-from policies.page_state import Forgetting, PageState
-from policies.signal_counts import DISPOSITIONS, Signals
-from policies.signal_fold import SignalFold
-from policies.signal_state import (
+from policies.history.history import Observations, fold
+from policies.history.page_state import Forgetting, PageState
+from policies.signals.counts import DISPOSITIONS, Signals
+from policies.signals.fold import SignalFold
+from policies.signals.state import (
     SignalState,
 )
 from tests.policies.crawl_rows import (

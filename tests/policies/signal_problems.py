@@ -4,10 +4,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from policies import objectives, search, signal_value
-from policies.search import SignalBlock
-from policies.signal_rates import freshness_at_rate, marginal_value_at_rate
-from policies.signal_value import SignalPages
+from policies.objectives import objectives
+from policies.optimum import search
+from policies.optimum.search import SignalBlock
+from policies.signalled import value as signal_value
+from policies.signalled.rates import freshness_at_rate, marginal_value_at_rate
+from policies.signalled.value import SignalPages
 from tests.policies.problems import Problem
 
 SIGNALS = objectives.get("signals")

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from policies.signal_evidence import SignalEvidence, from_intervals
-from policies.typing_ import BoolArray, FloatArray, IntArray
+from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
+from policies.signals.evidence import SignalEvidence, from_intervals
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,10 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from cronsim import CronSim
 
-from pipelines import cli, dispatch, night
-from pipelines.errors import OptionsError
-from pipelines.options import parse_instant
+from pipelines.command.errors import OptionsError
+from pipelines.door import cli, dispatch
+from pipelines.nightly.options import parse_instant
+from pipelines.store import night
 from tests.pipelines.jobs import at, seen, write_rows
 from tests.pipelines.jobs import command as cli_command
 from tests.templates import commands

@@ -10,8 +10,8 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.api import beam_runner_api_pb2
 
-from pipelines import nightly
-from policies import search
+from pipelines.nightly import nightly
+from policies.optimum import search
 from tests.pipelines.jobs import at, crawls, write_rows
 from tests.pipelines.jobs import nightly as run_night
 from tests.templates import graph, launching

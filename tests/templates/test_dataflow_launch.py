@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from pipelines import cli
-from policies.errors import InfeasibleError
+from pipelines.door import cli
+from policies.numerics.errors import InfeasibleError
 from tests.pipelines.jobs import at, crawls, nightly
 from tests.templates.launching import TEMPLATE, Bucket, launch, load_main, needs_client
 
@@ -26,7 +26,7 @@ DAY = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ
 def handed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], bool]]:
     """What the job was started with, instead of starting it."""
     calls: list[tuple[list[str], bool]] = []
-    monkeypatch.setattr("pipelines.nightly.run", lambda argv, wait=True: calls.append((argv, wait)))
+    monkeypatch.setattr("pipelines.nightly.nightly.run", lambda argv, wait=True: calls.append((argv, wait)))
     return calls
 
 
@@ -89,7 +89,7 @@ def test_what_is_not_for_a_person_is_raised(
     def fail(*_: Any, **__: Any) -> None:
         raise error
 
-    monkeypatch.setattr("pipelines.nightly.run", fail)
+    monkeypatch.setattr("pipelines.nightly.nightly.run", fail)
     if code is None:
         with pytest.raises(KeyError):
             load_main().main([])

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions, WorkerOptions
 
-from pipelines.errors import OptionsError
-from pipelines.options import OUTPUT_FORMATS, WEIGHTS, NightlyOptions, Settings
-from policies import objectives
+from pipelines.command.errors import OptionsError
+from pipelines.nightly.options import OUTPUT_FORMATS, WEIGHTS, NightlyOptions, Settings
+from policies.objectives import objectives
 from tests.templates.launching import IMAGE, load_main, metadata, needs_client
-from transforms.dividing import SEQUENCERS
+from transforms.night.dividing import SEQUENCERS
 
 PARAMETERS = {p["name"]: p for p in metadata()["parameters"]}
 # Options of Beam that the template cannot do without and that are no fields of its launch dialogue.
@@ -135,7 +135,7 @@ def test_a_parameter_says_what_the_option_says(name: str):
 def test_a_parameter_is_optional_where_the_option_is(name: str, monkeypatch: pytest.MonkeyPatch):
     """What the options' own check says of a launch without it, not what its help claims."""
     monkeypatch.setattr(
-        "pipelines.options.FileSystems.get_filesystem", lambda _: None
+        "pipelines.nightly.options.FileSystems.get_filesystem", lambda _: None
     )  # gs:// without a client
     given = [f"--{k}={v}" for k, v in LEAST.items() if k != name]
     try:
@@ -170,7 +170,7 @@ def test_every_parameter_has_examples_and_an_anchored_regex():
 
 @pytest.mark.parametrize(("name", "value"), [(n, v) for n, (good, _) in EXAMPLES.items() for v in good])
 def test_regexes_accept_examples_that_the_job_accepts(name: str, value: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("pipelines.options.FileSystems.get_filesystem", lambda _: None)
+    monkeypatch.setattr("pipelines.nightly.options.FileSystems.get_filesystem", lambda _: None)
     assert accepts(name, value)
     given: dict[str, Any] = {**LEAST, "pages": "gs://p/1", "sitemaps": "gs://s/1", name: value}
     Settings(PipelineOptions(list(load_main().arguments([f"--{k}={v}" for k, v in given.items()]))))

@@ -8,10 +8,10 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transforms import formats
-from transforms.inputs import InputFile
-from transforms.normalise import KINDS
-from transforms.sources import read_split
+from transforms.files.inputs import InputFile
+from transforms.intake import formats
+from transforms.intake.sources import read_split
+from transforms.rows.normalise import KINDS
 
 URL = "https://a.test/x"
 OBSERVATIONS = [

@@ -3,10 +3,10 @@
 import numpy as np
 import pyarrow as pa
 
-from policies.page_state import US_PER_DAY
+from policies.history.page_state import US_PER_DAY
+from policies.numerics.typing_ import FloatArray
 from policies.simulation.histories import ChangeHistory
-from policies.typing_ import FloatArray
-from transforms.worlds import World, name_pages
+from transforms.replay.worlds import World, name_pages
 
 START = 20_600 * US_PER_DAY
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from transforms import schemas
-from transforms.nights import Night
-from transforms.sinks import write_json, write_shard
+from transforms.batches import schemas
+from transforms.files.sinks import write_json, write_shard
+from transforms.finished.nights import Night
 
 START_US = 1_782_864_000_000_000  # 2026-07-01T00:00:00Z
 HOUR_US = 3_600_000_000

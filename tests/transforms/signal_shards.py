@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from policies.evidence import Evidence, from_intervals
-from policies.page_state import NO_TIME
-from policies.signal_evidence import SignalEvidence
-from policies.signal_state import SignalSums, signature_of
-from policies.typing_ import BoolArray, FloatArray, IntArray
+from policies.history.evidence import Evidence, from_intervals
+from policies.history.page_state import NO_TIME
+from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
+from policies.signals.evidence import SignalEvidence
+from policies.signals.state import SignalSums, signature_of
 from tests.policies.signal_simulation import Simulated
-from transforms.coders import ShardTables
-from transforms.signals import signal_tables
+from transforms.batches.coders import ShardTables
+from transforms.night.signals import signal_tables
 
 AS_OF_US = 20_600 * 86_400_000_000
 DAY_US = 86_400_000_000

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from policies.evidence import from_intervals
-from policies.history import Observations, fold
-from policies.page_state import Forgetting, PageState
-from policies.prior import estimate, fit_prior
-from policies.signal_counts import REPEAT_US, Signals
-from policies.signal_fold import SignalFold
-from policies.signal_state import SignalState, bring_to_present
-from policies.typing_ import FloatArray, IntArray
-from transforms.coders import ShardTables
-from transforms.signals import signal_tables
-from transforms.trusting import LearnedTrust, SignalEstimates, estimate_signals
+from policies.estimation.prior import estimate, fit_prior
+from policies.history.evidence import from_intervals
+from policies.history.history import Observations, fold
+from policies.history.page_state import Forgetting, PageState
+from policies.numerics.typing_ import FloatArray, IntArray
+from policies.signals.counts import REPEAT_US, Signals
+from policies.signals.fold import SignalFold
+from policies.signals.state import SignalState, bring_to_present
+from transforms.batches.coders import ShardTables
+from transforms.night.signals import signal_tables
+from transforms.night.trusting import LearnedTrust, SignalEstimates, estimate_signals
 
 DAY = 86_400_000_000
 MINUTE = 60_000_000

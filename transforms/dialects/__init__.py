@@ -1,8 +1,8 @@
 """Formats that crawlers, archives and web servers write, each read as one kind of input.
 
 A dialect is a module with a `DIALECT`, and with `PAGES` if its files list pages as well. It yields raw blocks
-with recrawl's own columns (or some of them), as `transforms.formats` does of canonical files;
-`transforms.normalise` then checks values, whoever read them.
+with recrawl's own columns (or some of them), as `transforms.intake.formats` does of canonical files;
+`transforms.rows.normalise` then checks values, whoever read them.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from transforms.normalise import Kind
-from transforms.tally import Counts
+from transforms.batches.tally import Counts
+from transforms.rows.normalise import Kind
 
 if TYPE_CHECKING:
-    from transforms.blocks import Block
+    from transforms.files.blocks import Block
 
 AUTO, CANONICAL = "auto", "canonical"
 _MODULES: tuple[str, ...] = (

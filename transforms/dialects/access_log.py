@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from transforms.blocks import Block
+from transforms.batches.hashing import Texts
 from transforms.dialects import Dialect, Source
+from transforms.dialects.textformats import line_blocks
 from transforms.dialects.weblogs import NAME, Clicks, Ints, Lines, Mask, Requests, good_status, unescape
-from transforms.hashing import Texts
-from transforms.normalise import rejected_rows
-from transforms.textformats import line_blocks
+from transforms.files.blocks import Block
+from transforms.rows.normalise import rejected_rows
 
 _QUOTED = rb'"((?:[^"\\]|\\.)*+)"'
 _LINE = re.compile(

@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from transforms import columns
-from transforms.blocks import Block, RawBlock
+from transforms.batches import columns
+from transforms.batches.digests import digests
+from transforms.batches.hashing import Texts
+from transforms.batches.times import from_integers
 from transforms.dialects import Source
-from transforms.digests import digests
-from transforms.hashing import Texts
-from transforms.normalise import rejected_rows
-from transforms.times import from_integers
+from transforms.files.blocks import Block, RawBlock
+from transforms.rows.normalise import rejected_rows
 
 REPAIR = "repair_cdx00"
 REVISIT = "warc/revisit"

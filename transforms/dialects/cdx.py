@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from transforms.blocks import Block
+from transforms.batches.errors import InputError
 from transforms.dialects import Dialect, Source
 from transforms.dialects.captures import (
     OTHER_METHOD,
@@ -27,9 +27,9 @@ from transforms.dialects.captures import (
     rows_with,
     url_of_key,
 )
-from transforms.errors import InputError
-from transforms.normalise import rejected_rows
-from transforms.textformats import line_blocks
+from transforms.dialects.textformats import line_blocks
+from transforms.files.blocks import Block
+from transforms.rows.normalise import rejected_rows
 
 # Letters of fields that are read; of a letter that comes twice, as wget writes it, the last one.
 _FIELDS = {"a": "url", "b": "at", "m": "mime", "s": "status", "k": "digest", "N": "key", "A": "plain_key"}

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.blocks import Block
 from transforms.dialects import Dialect, Source
 from transforms.dialects.captures import (
     OTHER_METHOD,
@@ -23,8 +22,9 @@ from transforms.dialects.captures import (
 )
 from transforms.dialects.json_captures import LINE_FIELDS, loads, of_dicts, read_records
 from transforms.dialects.json_strings import slices
-from transforms.normalise import rejected_rows
-from transforms.textformats import line_blocks
+from transforms.dialects.textformats import line_blocks
+from transforms.files.blocks import Block
+from transforms.rows.normalise import rejected_rows
 
 _UNNAMED = ["urlkey", "timestamp", "original", "mimetype", "statuscode", "digest", "length"]
 _TIME = re.compile(r"\d{8,17}")

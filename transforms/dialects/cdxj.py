@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from transforms.blocks import Block
 from transforms.dialects import Dialect, Source
 from transforms.dialects.captures import OTHER_METHOD, Captures, joined, observations, rows_with, url_of_key
 from transforms.dialects.json_captures import FIELDS, read_records
 from transforms.dialects.json_strings import Plain, read_plain, slices
-from transforms.normalise import rejected_rows
-from transforms.textformats import line_blocks
+from transforms.dialects.textformats import line_blocks
+from transforms.files.blocks import Block
+from transforms.rows.normalise import rejected_rows
 
 # Keys may hold blanks and braces: the first time in front of an object ends one.
 _TIME = re.compile(rb"(?:^|[ \t])(\d{4,18})[ \t]+(?=\{)")

@@ -17,11 +17,11 @@ import numpy as np
 import pyarrow as pa
 from apache_beam.io.filesystem import BeamIOError
 
-from transforms.blocks import Block, RawBlock
+from transforms.batches.errors import InputError
 from transforms.dialects import Dialect, Source
-from transforms.errors import InputError
-from transforms.normalise import rejected_rows
-from transforms.unpacking import Problem, gunzip, open_file, stored
+from transforms.files.blocks import Block, RawBlock
+from transforms.files.unpacking import Problem, gunzip, open_file, stored
+from transforms.rows.normalise import rejected_rows
 
 NAME: Final = "url-watches.json"
 DEFAULT_SECONDS: Final = 3 * 3600

@@ -13,10 +13,9 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from transforms import canonical, parquet
-from transforms.blocks import Block, How, RawBlock, Split
-from transforms.dialects import Dialect, Source
+from transforms.dialects import Dialect, Source, canonical, parquet
 from transforms.dialects.captures import robots
+from transforms.files.blocks import Block, How, RawBlock, Split
 
 NAMES = (("fetched_at", "fetch_time"), ("status", "fetch_status"), ("digest", "content_digest"))
 _SUBSET = re.compile(r"(?:^|[/\\])subset=(\w+)[/\\]")

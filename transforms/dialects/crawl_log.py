@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.blocks import Block, RawBlock
 from transforms.dialects import Dialect, Source
 from transforms.dialects.tables import Fields, split_fields
-from transforms.normalise import rejected_rows
-from transforms.textformats import line_blocks
+from transforms.dialects.textformats import line_blocks
+from transforms.files.blocks import Block, RawBlock
+from transforms.rows.normalise import rejected_rows
 
 FIELDS = 12
 _LOGGED, _STATUS, _URI, _PATH, _STARTED, _DIGEST, _NOTES = 0, 1, 3, 4, 8, 9, 11

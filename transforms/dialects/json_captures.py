@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 import pyarrow.json
 from numpy.typing import NDArray
 
-from transforms import columns
-from transforms.hashing import Texts
-from transforms.values import scalars
+from transforms.batches import columns
+from transforms.batches.hashing import Texts
+from transforms.batches.values import scalars
 
 # The usual name first. "s" is the status, but a length in records that have an offset and no other length.
 FIELDS: dict[str, tuple[str, ...]] = {

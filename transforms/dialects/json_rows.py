@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.json
 from numpy.typing import NDArray
 
+from transforms.batches.values import text_of
 from transforms.dialects.tables import filled_lines
-from transforms.normalise import rejected_rows
-from transforms.values import text_of
+from transforms.rows.normalise import rejected_rows
 
 _BOM = b"\xef\xbb\xbf"
 _BLANK = " \t\r"

@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.blocks import Block, RawBlock
 from transforms.dialects import Dialect, Source
 from transforms.dialects.tables import split_fields
-from transforms.normalise import rejected_rows
-from transforms.textformats import line_blocks
+from transforms.dialects.textformats import line_blocks
+from transforms.files.blocks import Block, RawBlock
+from transforms.rows.normalise import rejected_rows
 
 START_US: Final = 1_483_228_800_000_000
 """2017-01-01: the histories are of that year, and have no date."""

@@ -18,15 +18,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from transforms.blocks import Block, RawBlock
+from transforms.batches.errors import InputError
+from transforms.batches.zones import zone_of
 from transforms.dialects import Dialect, Source
 from transforms.dialects.json_rows import parse
 from transforms.dialects.tables import line_texts, pages_of, texts_of
-from transforms.errors import InputError
-from transforms.normalise import rejected_rows
-from transforms.textformats import line_blocks
-from transforms.unpacking import head_of
-from transforms.zones import zone_of
+from transforms.dialects.textformats import line_blocks
+from transforms.files.blocks import Block, RawBlock
+from transforms.files.unpacking import head_of
+from transforms.rows.normalise import rejected_rows
 
 HEAD = b"Url,Status code,Status name,Fetch Time,Modified Time,Retries since fetch,Retry interval seconds,"
 # What `readdb -dump` writes if nothing else is asked for: each page in many lines, a blank one behind it.

@@ -12,11 +12,11 @@ from pathlib import PurePosixPath
 
 import pyarrow as pa
 
-from transforms.blocks import Block, RawBlock
+from transforms.batches.urls import canonical_host
 from transforms.dialects import Dialect, Source
-from transforms.normalise import rejected_file, rejected_rows
-from transforms.unpacking import Problem, gunzip, stored
-from transforms.urls import canonical_host
+from transforms.files.blocks import Block, RawBlock
+from transforms.files.unpacking import Problem, gunzip, stored
+from transforms.rows.normalise import rejected_file, rejected_rows
 
 MAX_BYTES = 500 << 10
 """Of a file, read: as the search engines do, which ignore the rest."""

@@ -7,10 +7,10 @@ import json
 import re
 from collections.abc import Iterator
 
-from transforms.blocks import Block, RawBlock
 from transforms.dialects import Dialect, Source
-from transforms.textformats import read_csv, read_jsonl
-from transforms.unpacking import head_of
+from transforms.dialects.textformats import read_csv, read_jsonl
+from transforms.files.blocks import Block, RawBlock
+from transforms.files.unpacking import head_of
 
 DIGESTS = ("body_sha1", "body_md5", "body_sha256", "body_hash", "content_hash", "checksum", "etag")
 """Names of a digest, the best first."""

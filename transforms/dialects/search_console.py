@@ -19,14 +19,13 @@ from pathlib import PurePosixPath
 import numpy as np
 import pyarrow as pa
 
-from transforms import canonical
-from transforms.blocks import Block, How, RawBlock, Split
-from transforms.dialects import Dialect, Source, search_console_answers
+from transforms.batches.errors import InputError, UnreadableError
+from transforms.dialects import Dialect, Source, canonical, search_console_answers
 from transforms.dialects.search_console_answers import URL
 from transforms.dialects.search_console_days import DAY, days_of, spread
-from transforms.errors import InputError, UnreadableError
-from transforms.normalise import rejected_file, rejected_rows
-from transforms.unpacking import Problem, gunzip, open_file, stored
+from transforms.files.blocks import Block, How, RawBlock, Split
+from transforms.files.unpacking import Problem, gunzip, open_file, stored
+from transforms.rows.normalise import rejected_file, rejected_rows
 
 ROW_LIMIT = 1000
 """Of rows that the web pages export: what has no row then may well have clicks."""

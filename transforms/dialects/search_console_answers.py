@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from transforms.blocks import Block, RawBlock
+from transforms.batches.errors import InputError
 from transforms.dialects import Source
 from transforms.dialects.search_console_days import DAY
-from transforms.errors import InputError
-from transforms.normalise import rejected_file, rejected_rows
-from transforms.unpacking import Problem
+from transforms.files.blocks import Block, RawBlock
+from transforms.files.unpacking import Problem
+from transforms.rows.normalise import rejected_file, rejected_rows
 
 API_ROW_LIMITS = (1000, 25_000)
 """Rows that an answer has at most: unless asked for more, and ever."""

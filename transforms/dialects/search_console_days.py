@@ -9,13 +9,13 @@ from collections.abc import Collection, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from policies.request_history import spread_counts
-from policies.typing_ import IntArray
-from transforms.blocks import RawBlock
-from transforms.errors import InputError
-from transforms.hashing import hash_texts
-from transforms.normalise import Kind, normalise
-from transforms.schemas import COUNT_UNIT
+from policies.history.request_history import spread_counts
+from policies.numerics.typing_ import IntArray
+from transforms.batches.errors import InputError
+from transforms.batches.hashing import hash_texts
+from transforms.batches.schemas import COUNT_UNIT
+from transforms.files.blocks import RawBlock
+from transforms.rows.normalise import Kind, normalise
 
 MAX_DAYS = 1000
 """Of an export; Search Console keeps 16 months."""

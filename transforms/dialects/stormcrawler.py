@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from transforms.blocks import Block, RawBlock
+from transforms.batches.times import parse_times
 from transforms.dialects import Dialect, Source
 from transforms.dialects.json_rows import Records, parse
 from transforms.dialects.tables import pages_of, texts_of
-from transforms.normalise import rejected_rows
-from transforms.textformats import line_blocks
-from transforms.times import parse_times
+from transforms.dialects.textformats import line_blocks
+from transforms.files.blocks import Block, RawBlock
+from transforms.rows.normalise import rejected_rows
 
 DISCOVERED, FETCH_ERROR, ERROR, REDIRECTION = "DISCOVERED", "FETCH_ERROR", "ERROR", "REDIRECTION"
 STATUSES = (DISCOVERED, "FETCHED", FETCH_ERROR, ERROR, REDIRECTION)

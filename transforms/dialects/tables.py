@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from transforms.blocks import RawBlock
-from transforms.values import is_utf8
+from transforms.batches.values import is_utf8
+from transforms.files.blocks import RawBlock
 
 
 @dataclass(frozen=True)

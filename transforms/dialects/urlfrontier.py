@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from transforms.blocks import Block
 from transforms.dialects import Dialect, Source
 from transforms.dialects.json_rows import parse
 from transforms.dialects.stormcrawler import METADATA, NO_STATUS, first_of, rows_of_state
 from transforms.dialects.tables import pages_of
-from transforms.normalise import rejected_rows
-from transforms.textformats import line_blocks
+from transforms.dialects.textformats import line_blocks
+from transforms.files.blocks import Block
+from transforms.rows.normalise import rejected_rows
 
 _STATES = ("known", "discovered")
 _BARE = re.compile(rb"\s*https?://\S+\s*$")

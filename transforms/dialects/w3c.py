@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.blocks import Block
+from transforms.batches.errors import InputError
 from transforms.dialects import Dialect, Source
+from transforms.dialects.textformats import line_blocks
 from transforms.dialects.weblogs import Clicks, Ints, Lines, Mask, Requests, good_status
-from transforms.errors import InputError
-from transforms.normalise import rejected_rows
-from transforms.textformats import line_blocks
+from transforms.files.blocks import Block
+from transforms.rows.normalise import rejected_rows
 
 _TOKEN = re.compile(rb'"((?:[^"]|"")*+)"|([^ \t]+)')
 _DATE = re.compile(rb"#Date:\s*(\d{4}-\d\d-\d\d)")

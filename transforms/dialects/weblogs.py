@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from transforms.blocks import Block, RawBlock
-from transforms.bots import REASONS, Visitors
+from transforms.batches.errors import InputError, NoSiteError
+from transforms.batches.hashing import Texts
+from transforms.batches.urls import canonical_host
 from transforms.dialects import Source
-from transforms.errors import InputError, NoSiteError
-from transforms.hashing import Texts
-from transforms.normalise import rejected_rows
-from transforms.urls import canonical_host
+from transforms.files.blocks import Block, RawBlock
+from transforms.rows.bots import REASONS, Visitors
+from transforms.rows.normalise import rejected_rows
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from policies.crawl_values import CrawlValue
+from policies.greedy.crawl_values import CrawlValue
+from policies.numerics.typing_ import FloatArray, IntArray
 from policies.simulation.streams import Instance, Streams
-from policies.typing_ import FloatArray, IntArray
 
 
 def best_pages(

@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from policies import bandits
-from policies.rate_policies import Parameters
+from policies.rules import bandits
+from policies.rules.rate_policies import Parameters
 from policies.simulation import commerce, offers
 from policies.simulation.commerce import Arm, Strategy, crawl_reward, simulate
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from policies.low_discrepancy import low_discrepancy
-from policies.objectives import get
+from policies.objectives.objectives import get
+from policies.sequencing.low_discrepancy import low_discrepancy
 from policies.simulation.experiments import Experiment, Result, simulate
 from policies.simulation.scoring import accuracy, fresh_intervals, periodic_crawls, sampled_accuracy
 from policies.simulation.slots import slot_times

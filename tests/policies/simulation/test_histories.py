@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from policies.page_state import NO_TIME, US_PER_DAY
+from policies.history.page_state import NO_TIME, US_PER_DAY
 from policies.simulation.histories import NEVER, ChangeHistory
 
 START = 20_000 * US_PER_DAY

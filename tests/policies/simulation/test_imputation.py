@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from policies.page_state import US_PER_DAY
+from policies.history.page_state import US_PER_DAY
+from policies.numerics.typing_ import IntArray
 from policies.simulation.imputation import MOST_EXPECTED, changes
-from policies.typing_ import IntArray
 
 N = 20_000
 

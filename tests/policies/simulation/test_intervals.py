@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from policies.crawler_rules import (
+from policies.history.page_state import NO_TIME, US_PER_DAY
+from policies.numerics.typing_ import FloatArray, IntArray
+from policies.objectives.objectives import get
+from policies.rules.crawler_rules import (
     NOT_SAID,
     RULES,
     WEEKLY,
@@ -17,12 +20,9 @@ from policies.crawler_rules import (
     Rule,
     SitemapDriven,
 )
-from policies.objectives import get
-from policies.page_state import NO_TIME, US_PER_DAY
 from policies.simulation import intervals, metrics
 from policies.simulation.histories import ChangeHistory
 from policies.simulation.intervals import CrawlTimes, Sitemap
-from policies.typing_ import FloatArray, IntArray
 
 START = 20_000 * US_PER_DAY
 

@@ -5,13 +5,14 @@ from functools import cache
 import numpy as np
 import pytest
 
-from policies import objectives, search
-from policies.page_block import PageBlock
-from policies.page_state import US_PER_DAY
+from policies.history.page_state import US_PER_DAY
+from policies.numerics.typing_ import FloatArray
+from policies.objectives import objectives
+from policies.optimum import search
+from policies.optimum.page_block import PageBlock
 from policies.simulation import intervals, learners, metrics, statistics
 from policies.simulation.histories import ChangeHistory
 from policies.simulation.intervals import CrawlTimes
-from policies.typing_ import FloatArray
 
 START = 20_000 * US_PER_DAY
 BUDGET, DAYS = 0.2, 80

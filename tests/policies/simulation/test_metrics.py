@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from policies.objectives import get
-from policies.page_state import NO_TIME, US_PER_DAY
+from policies.history.page_state import NO_TIME, US_PER_DAY
+from policies.numerics.typing_ import FloatArray, IntArray
+from policies.objectives.objectives import get
 from policies.simulation import metrics
 from policies.simulation.histories import NEVER, ChangeHistory
-from policies.typing_ import FloatArray, IntArray
 
 START = 20_000 * US_PER_DAY
 

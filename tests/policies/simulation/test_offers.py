@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from policies.page_state import US_PER_DAY
+from policies.history.page_state import US_PER_DAY
 from policies.simulation import offers
 from policies.simulation.offers import CATEGORIES, COUNTRIES, NIGHTLY, SATURATED, OfferModel
 

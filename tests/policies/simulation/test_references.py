@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from policies import prior
-from policies.evidence import forgetting_weights
-from policies.page_state import US_PER_DAY
+from policies.estimation import prior
+from policies.history.evidence import forgetting_weights
+from policies.history.page_state import US_PER_DAY
+from policies.numerics.typing_ import IntArray
 from policies.simulation.histories import ChangeHistory
 from policies.simulation.references import known_rates, uncensored_evidence
-from policies.typing_ import IntArray
 
 START = 20_000 * US_PER_DAY
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from policies.crawl_values import crawl_value_policy
+from policies.greedy.crawl_values import crawl_value_policy
 from policies.simulation.slots import Lanes, run_lanes, slot_times
 from policies.simulation.streams import Instance, Streams, draw_streams, generator, uniform_instance
 from tests.policies.simulation.naive import best_pages

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 
-from policies import history
-from policies.page_state import PageState
+from policies.history import history
+from policies.history.page_state import PageState
 from tests.transforms.dialects.reading import Read
-from transforms import schemas
-from transforms.blocks import How
-from transforms.folding import observations_of
-from transforms.normalise import KINDS
-from transforms.sources import ROWS, plan_files, read_split
+from transforms.batches import schemas
+from transforms.files.blocks import How
+from transforms.intake.sources import ROWS, plan_files, read_split
+from transforms.night.folding import observations_of
+from transforms.rows.normalise import KINDS
 
 HEADER = " CDX N b a m s k r M S V g"
 A, B = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB"

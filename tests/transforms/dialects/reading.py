@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transforms.blocks import How
-from transforms.normalise import KINDS
-from transforms.sources import plan_files, read_split
-from transforms.tally import Counts
+from transforms.batches.tally import Counts
+from transforms.files.blocks import How
+from transforms.intake.sources import plan_files, read_split
+from transforms.rows.normalise import KINDS
 
 PACKED_OR_UTF_16 = (b"\x1f\x8b", b"\xff\xfe", b"\xfe\xff")
 """What no text begins with: such files are unpacked or refused before a dialect sees them."""

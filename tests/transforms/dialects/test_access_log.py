@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from benchmarks.replay_estimators import shared_folder
 from tests.transforms.dialects.reading import PACKED_OR_UTF_16, read, solid, write
-from transforms import unpacking
-from transforms.errors import InputError
+from transforms.batches.errors import InputError
+from transforms.files import unpacking
 
 SITE = {"requests_site": "https://site.test"}
 BROWSER = "Mozilla/5.0 (X11; Linux x86_64; rv:126.0) Gecko/20100101 Firefox/126.0"

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from tests.transforms.dialects.indexes import EMPTY, HEADER, A, B, accounted, capture, folded
 from tests.transforms.dialects.reading import PACKED_OR_UTF_16, read, solid, write
-from transforms import unpacking
-from transforms.errors import InputError
-from transforms.hashing import stable_hash
+from transforms.batches.errors import InputError
+from transforms.batches.hashing import stable_hash
+from transforms.files import unpacking
 
 AT = datetime(2026, 1, 1, 2, 3, 4, tzinfo=UTC)
 

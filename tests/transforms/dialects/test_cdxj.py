@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from tests.transforms.dialects.indexes import A, B, accounted, capture, folded
 from tests.transforms.dialects.reading import PACKED_OR_UTF_16, read, solid, write
-from transforms import unpacking
+from transforms.batches.hashing import stable_hash
 from transforms.dialects import detect
-from transforms.hashing import stable_hash
+from transforms.files import unpacking
 
 AT = datetime(2026, 1, 1, 2, 3, 4, tzinfo=UTC)
 RECORD = {"url": "https://a.test/x", "mime": "text/html", "status": "200", "digest": A, "length": "512"}

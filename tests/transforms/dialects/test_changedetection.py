@@ -7,8 +7,8 @@ import json
 import pytest
 
 from tests.transforms.dialects.reading import read, write
+from transforms.batches.errors import InputError
 from transforms.dialects.changedetection import looks_like
-from transforms.errors import InputError
 
 HOUR = 3600
 T0 = 1_767_225_600

@@ -10,9 +10,9 @@ import pytest
 
 from tests.transforms.dialects.indexes import EMPTY, A, folded
 from tests.transforms.dialects.reading import read
-from transforms import parquet
-from transforms.errors import InputError
-from transforms.hashing import stable_hash
+from transforms.batches.errors import InputError
+from transforms.batches.hashing import stable_hash
+from transforms.dialects import parquet
 
 AT = datetime(2026, 1, 1, 2, 3, 4, tzinfo=UTC)
 PAGE = {"url": "https://a.test/x", "fetch_time": AT, "fetch_status": 200, "content_digest": A}

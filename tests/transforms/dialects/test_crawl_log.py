@@ -9,8 +9,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.transforms.dialects.reading import PACKED_OR_UTF_16, read, write
-from transforms import unpacking
 from transforms.dialects.crawl_log import looks_like
+from transforms.files import unpacking
 
 A, EMPTY = "A" * 32, "3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ"
 LOG = f"""\

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.transforms.dialects.reading import read
-from transforms.errors import InputError
+from transforms.batches.errors import InputError
 
 SHARED = Path(os.environ.get("RECRAWL_SHARED", Path(__file__).resolve().parents[4] / "shared"))
 FOLDER = SHARED / "data" / "formats" / "cdx"

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.transforms.dialects.reading import read, write
-from transforms import unpacking
 from transforms.dialects.lambdacrawl import looks_like
+from transforms.files import unpacking
 
 START = datetime(2017, 1, 1, tzinfo=UTC)
 TEXT = """\

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from policies.crawler_rules import NutchAdaptive
+from policies.rules.crawler_rules import NutchAdaptive
 from tests.transforms.dialects.reading import PACKED_OR_UTF_16, read, write
-from transforms import unpacking
+from transforms.batches.errors import InputError
 from transforms.dialects.nutch import looks_like
-from transforms.errors import InputError
+from transforms.files import unpacking
 
 HEAD = (
     "Url,Status code,Status name,Fetch Time,Modified Time,Retries since fetch,Retry interval seconds,"

@@ -12,13 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.transforms.dialects.reading import Read, read, write
-from transforms import schemas
-from transforms.blocks import How
+from transforms.batches import schemas
+from transforms.batches.errors import InputError
+from transforms.batches.tally import Counts
 from transforms.dialects import detect, search_console_answers
-from transforms.errors import InputError
-from transforms.normalise import KINDS
-from transforms.sources import plan_files, read_split
-from transforms.tally import Counts
+from transforms.files.blocks import How
+from transforms.intake.sources import plan_files, read_split
+from transforms.rows.normalise import KINDS
 
 DAY = 20634  # 2026-06-30
 PAGES = ["https://shop.test/p/1", 'https://shop.test/{a}?q="b"]&c=\\', "https://shop.test/é/中"]

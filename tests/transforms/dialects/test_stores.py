@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.transforms.dialects.reading import read, write
-from transforms import unpacking
 from transforms.dialects import stormcrawler, urlfrontier
+from transforms.files import unpacking
 
 DUE = "2026-01-02T03:04:00.000Z"
 DUE_AT = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)

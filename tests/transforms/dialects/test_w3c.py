@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from tests.transforms.dialects.reading import PACKED_OR_UTF_16, read, solid, write
-from transforms import unpacking
-from transforms.errors import InputError
+from transforms.batches.errors import InputError
+from transforms.files import unpacking
 
 DAY_2026 = 20454  # 2026-01-01
 IIS = (

@@ -1,0 +1,4 @@
+"""Made-up corpora, for samples, tests and benchmarks.
+
+Start with `synthesize`.
+"""

@@ -1,0 +1,4 @@
+"""Policies compared: backtests, frontiers, simulations, figures of papers.
+
+Uses `nightly` and `pictures`. Start with `experiment`, which they share, and `backtest`.
+"""

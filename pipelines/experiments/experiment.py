@@ -1,0 +1,178 @@
+"""What commands that compare policies share: options, a run on all cores, tables and pictures."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import math
+import os
+import sys
+from collections.abc import Callable, Collection, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+import pyarrow.parquet as pq
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import DirectOptions
+from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
+
+from pipelines.command import output_folder, stopping
+from pipelines.nightly import local_worker
+from pipelines.nightly import submitting as waiting
+from pipelines.nightly.nightly import local_runner
+from pipelines.nightly.options import parse_instant
+from pipelines.nightly.views import Options
+from pipelines.pictures import plots
+from pipelines.pictures.plots import Picture
+from transforms.files.sinks import FileInfo, write_file
+
+
+class Checks:
+    """Checks options and gathers what is wrong."""
+
+    def __init__(self, parsed: argparse.Namespace) -> None:
+        self._parsed = parsed
+        self.problems: list[str] = []
+
+    def value(self, option: str, text: str, low: float, high: float, what: str) -> float:
+        """A number in a range."""
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        problem = f"{option}: expected {what} from {low:g} to {high:g}"
+        if not low <= value <= high and problem not in self.problems:
+            self.problems.append(problem)
+        return value
+
+    def values(self, name: str, low: float, high: float, what: str) -> tuple[float, ...]:
+        """Different numbers in a range, ascending."""
+        words = self.words(name)
+        return tuple(sorted({self.value(f"--{name}={w}", w, low, high, what) for w in words}))
+
+    def whole(self, option: str, text: str, low: int, high: int, what: str) -> int:
+        """A whole number in a range."""
+        try:
+            value = int(text)
+        except ValueError:
+            value = low - 1
+        if not low <= value <= high:
+            self.problems.append(f"{option}: expected {what}, a whole number from {low} to {high}")
+        return value
+
+    def number(self, name: str, low: int, high: int, what: str) -> int:
+        """The same of an option by its name."""
+        text = getattr(self._parsed, name)
+        return self.whole(f"--{name}={text}", text, low, high, what)
+
+    def instant(self, name: str) -> int | None:
+        """A time, microseconds UTC."""
+        text = getattr(self._parsed, name)
+        if not text:
+            return None
+        try:
+            return parse_instant(text)
+        except ValueError:
+            self.problems.append(f"--{name}={text}: expected ISO 8601, e.g. 2026-07-01T00:00:00Z")
+            return None
+
+    def words(self, name: str) -> tuple[str, ...]:
+        """Different words, separated by blanks or commas."""
+        given = getattr(self._parsed, name) or ()
+        found = tuple(dict.fromkeys(w for text in given for w in text.split(",") if w))
+        if given and not found:
+            self.problems.append(f"--{name}: names nothing")
+        return found
+
+    def names(
+        self, option: str, known: Collection[str], more: Callable[[str], bool] | None = None
+    ) -> tuple[str, ...]:
+        """Words that are known, or of which `more` is true."""
+        words = self.words(option)
+        for word in words:
+            if word not in known and not (more and more(word)):
+                self.problems.append(f"--{option}: {word}: choose from {', '.join(known)}{near(word, known)}")
+        return words
+
+    @property
+    def workers(self) -> int:
+        """Processes to use: as many as there are cores, if not said otherwise."""
+        if self._parsed.workers is None:
+            return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return self.number("workers", 1, 1024, "processes")
+
+
+def near(word: str, known: Collection[str]) -> str:
+    """What a wrong word may have meant, as the end of a sentence."""
+    folded = {name.casefold(): name for name in known}
+    found = difflib.get_close_matches(word.casefold(), folded, 1)
+    return f"; did you mean {folded[found[0]]}?" if found else ""
+
+
+def run_here(
+    build: Callable[[beam.Pipeline], None], beam_arguments: Sequence[str], workers: int, output: str
+) -> None:
+    """Run a pipeline to its end, in processes of this machine unless another runner is asked for.
+
+    Raises
+    ------
+    OptionsError, policies.numerics.errors.RecrawlError, waiting.RunnerError
+    """
+    output_folder.check(output)
+    options = Options(list(beam_arguments))
+    runner = local_runner(options)
+    if runner is not None:
+        options.view_as(DirectOptions).direct_num_workers = workers
+        if workers > 1:
+            runner = FnApiRunner(default_environment=local_worker.environment())
+    pipeline = beam.Pipeline(runner=runner, options=options)
+    build(pipeline)
+    # A job elsewhere has to be cancelled, which takes its time.
+    with stopping.at_once() if runner is not None else nullcontext():
+        waiting.finish(pipeline, remedy="Results are not complete; run it again")
+
+
+def write_table(folder: str, name: str, table: pa.Table) -> FileInfo:
+    """Write a table as one Parquet file."""
+
+    def write(target: Any) -> None:
+        pq.write_table(table, target, compression="zstd")
+
+    return write_file(folder, name, write, table.num_rows)
+
+
+def read_table(folder: str, name: str) -> pa.Table:
+    """A Parquet file of a folder on any of Beam's file systems."""
+    with FileSystems.open(FileSystems.join(folder, name), compression_type="uncompressed") as file:
+        # `pq.read_table` reads through a scanner whose threads may hold the bytes a little longer than it
+        # lasts, whatever `use_threads` says. A thread that gives an object back while Python shuts down is
+        # ended by an unwinding that Arrow's destructors do not let through: the process aborts, all done.
+        return pq.ParquetFile(pa.BufferReader(file.read())).read(use_threads=False)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows as lines, the first column to the left, others to the right."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return [
+        "  ".join(
+            cell.ljust(width) if i == 0 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def show_pictures(folder: str, pictures: Callable[[], Sequence[Picture]]) -> None:
+    """Draw pictures into a folder and name them; say so where matplotlib is missing."""
+    paths = []
+    try:
+        for picture in pictures():
+            for name, data in plots.draw(picture).items():
+                write_file(folder, name, data, 1)
+                paths.append(FileSystems.join(folder, name))
+    except plots.NoPlotsError as error:
+        print(error, file=sys.stderr)
+    else:
+        print("\n" + "\n".join(paths))

@@ -1,0 +1,478 @@
+"""The nightly job: logs in, tomorrow's crawl schedule out."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
+from apache_beam.pvalue import AsList, AsSingleton
+from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
+
+from pipelines import __version__
+from pipelines.command import stopping
+from pipelines.command.errors import OptionsError
+from pipelines.command.output_folder import LEDGER
+from pipelines.nightly import submitting as waiting
+from pipelines.nightly.options import DAY_MICROSECONDS, LOCAL_RUNNERS, Settings
+from pipelines.nightly.views import Options
+from policies.history.page_state import Forgetting
+from policies.numerics.typing_ import FloatArray
+from transforms.batches.coders import ShardTables
+from transforms.batches.combining import Combine
+from transforms.batches.steps import each
+from transforms.batches.tally import AddCounts
+from transforms.files.attempts import Attempt
+from transforms.files.blocks import How
+from transforms.files.inputs import match_files
+from transforms.files.replacing import (
+    MANIFEST,
+    OUTPUTS,
+    LinkError,
+    check_links,
+    discard,
+    fence,
+    finish,
+    folder_of,
+    schedule_there,
+    settle,
+)
+from transforms.files.replacing import prepare as prepare_output
+from transforms.files.sinks import FileInfo, read_json, write_shard
+from transforms.intake.layout import choose_layout
+from transforms.intake.reading import Input, ReadInputs, hinted
+from transforms.intake.rejects import WriteRejected
+from transforms.intake.sources import check_inputs
+from transforms.night.commit import KINDS, Guards, WriteManifest
+from transforms.night.dividing import DivideSlots, Night
+from transforms.night.fold_settings import FoldSettings
+from transforms.night.folding import FoldHistory
+from transforms.night.learning import EstimateParameters, LearnGroupMeans, LearnPriors, RequestClock
+from transforms.night.sampling import Overview
+from transforms.night.scheduling import SequenceCrawls
+from transforms.night.shard_report import ShardReport
+from transforms.night.sharing import ShareHostLimits, share_limits
+from transforms.night.signal_use import follow_useful
+from transforms.night.solving import SolveMultiplier
+from transforms.shards.carrying import Previous, find_previous
+from transforms.shards.catalogue import HostDefaults
+from transforms.shards.sharding import Layout
+
+
+class _WriteShards(beam.PTransform):
+    """One file per shard of one kind. Input: (shard, batch), one a shard; output: `FileInfo`."""
+
+    def __init__(self, attempt: Attempt, num_shards: int, kind: str, file_format: str = "parquet") -> None:
+        super().__init__()
+        self._attempt, self._num_shards = attempt, num_shards
+        self._kind, self._format = kind, file_format
+
+    def expand(self, batches: beam.PCollection) -> beam.PCollection:
+        attempt, num_shards, kind, file_format = self._attempt, self._num_shards, self._kind, self._format
+        return batches | beam.MapTuple(
+            lambda shard, batch: write_shard(
+                attempt.folder, kind, shard, num_shards, batch, file_format, attempt
+            )
+        ).with_output_types(FileInfo)
+
+
+def _union_columns(columns: Any) -> list[str]:
+    return sorted({name for names in columns for name in names})
+
+
+def night_of(settings: Settings, layout: Layout) -> Night:
+    """What sequencing needs to know of the options."""
+    return Night(
+        settings.as_of_us,
+        settings.horizon_us,
+        settings.objective,
+        layout,
+        settings.budget_per_day,
+        settings.max_signal_shift,
+        settings.sequencer,
+    )
+
+
+def fold_settings(
+    settings: Settings,
+    layout: Layout,
+    multiplier: float | None = None,
+    clock_factors: FloatArray | None = None,
+    night_before_us: int | None = None,
+) -> FoldSettings:
+    """What folding needs to know of the options and of the night before."""
+    return FoldSettings(
+        settings.as_of_us,
+        Forgetting(settings.half_life_changes or None, settings.half_life_days),
+        RequestClock(settings.as_of_us // DAY_MICROSECONDS, settings.request_half_life_days),
+        HostDefaults(
+            settings.host_max_per_day,
+            settings.host_min_gap_seconds,
+            settings.horizon_us,
+            settings.host_groups,
+        ),
+        settings.group_columns,
+        layout.num_shards,
+        frozenset(layout.parts),
+        settings.siblings,
+        multiplier,
+        sitemap_pages=settings.sitemap_pages,
+        signal_delay_us=round(settings.signal_delay_minutes * 60_000_000),
+        clock_factors=clock_factors,
+        lower_soft_404=settings.lower_soft_404,
+        night_before_us=night_before_us,
+    )
+
+
+def inputs_of(settings: Settings) -> list[Input]:
+    """The inputs that the options name."""
+    named = ((kind, getattr(settings, kind)) for kind in KINDS)
+    return [
+        Input(kind, patterns, True, settings.how.get(kind, How())) for kind, patterns in named if patterns
+    ]
+
+
+def build_pipeline(
+    pipeline: beam.Pipeline,
+    options: PipelineOptions,
+    previous: Previous | None = None,
+    layout: Layout | None = None,
+    attempt: Attempt | None = None,
+) -> dict[str, beam.PCollection]:
+    """Wire the job.
+
+    Parameters
+    ----------
+    pipeline : Pipeline
+    options : PipelineOptions
+        With those of `NightlyOptions`.
+    previous : Previous, optional
+        The previous night; looked up where `--state` says if None.
+    layout : Layout, optional
+        Where pages lie, from `choose_layout`; every host whole if None.
+    attempt : Attempt, optional
+        The try that this is; by default one in `--output` that nobody has put in force, so it writes nothing.
+
+    Returns
+    -------
+    dict of str to PCollection
+        "manifest" (one FileInfo, the last thing to happen), "files", "counters", "result", "rejected".
+    """
+    settings = Settings(options)
+    if previous is None:
+        previous = previous_of(settings)
+    settings.follow(previous.manifest)
+    shards = settings.num_shards
+    attempt = attempt or Attempt("", settings.output, settings.output)
+    inputs = inputs_of(settings)
+    layout = layout or Layout(settings.num_shards, {})
+    night = night_of(settings, layout)
+    chosen = fold_settings(settings, layout, previous.multiplier, previous.clock_factors, previous.as_of_us)
+    clock = chosen.clock
+    with_signals = settings.objective == "signals"
+
+    read = pipeline | "ReadInputs" >> ReadInputs(inputs, previous, layout, settings.rows_per_batch)
+    counts = [read[ReadInputs.COUNTS]]
+    metadata = (
+        read[ReadInputs.METADATA] | "UniteMetadata" >> beam.CombineGlobally(_union_columns).without_defaults()
+    )
+
+    folded = (
+        read[ReadInputs.ROWS]
+        | "GroupByShard" >> beam.GroupByKey()
+        | "FoldHistory"
+        >> beam.ParDo(FoldHistory(chosen), AsSingleton(metadata)).with_outputs(
+            FoldHistory.STATE,
+            FoldHistory.SIGNALS,
+            FoldHistory.SIBLINGS,
+            FoldHistory.LASTMODS,
+            FoldHistory.OVERVIEW,
+            FoldHistory.COUNTS,
+            main="tables",
+        )
+    )
+    hint = {
+        "tables": ShardTables,
+        FoldHistory.STATE: tuple[int, pa.RecordBatch],
+        FoldHistory.SIGNALS: tuple[int, pa.RecordBatch],
+        FoldHistory.SIBLINGS: tuple[int, pa.RecordBatch],
+        FoldHistory.LASTMODS: tuple[int, pa.RecordBatch],
+        FoldHistory.OVERVIEW: Overview,
+        FoldHistory.COUNTS: dict[str, int],
+    }
+    tables, state, signals, siblings, lastmods, overviews, fold_counts = (
+        hinted(folded[n], t) for n, t in hint.items()
+    )
+    counts.append(fold_counts)
+
+    learned = overviews | "LearnPriors" >> LearnPriors(
+        clock, settings.weight_by, settings.num_shards, with_signals
+    )
+    shared = bool(layout.parts) or settings.host_groups
+    groups = None
+    if settings.group_columns:
+        groups = AsSingleton(tables | "LearnGroupMeans" >> LearnGroupMeans(learned))
+    elif layout.parts:
+        split_hosts = frozenset(layout.parts)
+        groups = AsSingleton(tables | "LearnGiantMeans" >> LearnGroupMeans(learned, split_hosts))
+    blocks = tables | "EstimateParameters" >> beam.ParDo(
+        EstimateParameters(clock, shared), AsSingleton(learned), groups
+    ).with_output_types(ShardTables)
+    shares = None
+    if shared and settings.limits_hosts:
+        shares = AsSingleton(
+            blocks
+            | "ShareHostLimits"
+            >> ShareHostLimits(
+                frozenset(layout.parts), settings.objective, settings.budget_per_day, settings.num_shards
+            )
+        )
+        blocks = blocks | "LimitParts" >> each(
+            share_limits, shares, settings.objective, settings.budget_per_day
+        ).with_output_types(ShardTables)
+
+    without = None
+    if with_signals:  # its price tells whose signals are worth waiting for, and its freshness what they buy
+        without = AsSingleton(
+            blocks
+            | "SolveWithoutSignals"
+            >> SolveMultiplier("periodic", settings.budget_per_day, settings.num_shards)
+        )
+        horizon_days = settings.horizon_us / DAY_MICROSECONDS
+        blocks = blocks | "FollowUseful" >> each(follow_useful, without, horizon_days).with_output_types(
+            ShardTables
+        )
+    result = blocks | "SolveMultiplier" >> SolveMultiplier(
+        settings.objective, settings.budget_per_day, settings.num_shards
+    )
+    plan = blocks | "DivideSlots" >> DivideSlots(night, previous.carry, result)
+    sequenced = tables | "SequenceCrawls" >> beam.ParDo(
+        SequenceCrawls(night, clock),
+        AsSingleton(learned),
+        groups,
+        AsSingleton(result),
+        AsSingleton(plan),
+        shares,
+        without,
+    ).with_outputs(
+        SequenceCrawls.HOSTS,
+        SequenceCrawls.SCHEDULE,
+        SequenceCrawls.SLOTS_PAGES,
+        SequenceCrawls.SLOTS_HOSTS,
+        SequenceCrawls.REPORT,
+        main="pages",
+    )
+    shard_rows = tuple[int, pa.RecordBatch]
+    reports = hinted(sequenced[SequenceCrawls.REPORT], ShardReport)
+    counts.append(reports | "ReportCounts" >> each(lambda r: r.counts).with_output_types(dict[str, int]))
+
+    files = [
+        state | "WriteState" >> _WriteShards(attempt, shards, "state"),
+        signals | "WriteSignals" >> _WriteShards(attempt, shards, "state/signals"),
+        siblings | "WriteSiblings" >> _WriteShards(attempt, shards, "slots/siblings"),
+        hinted(sequenced["pages"], shard_rows)
+        | "WritePages" >> _WriteShards(attempt, shards, "pages", settings.output_format),
+        hinted(sequenced[SequenceCrawls.HOSTS], shard_rows)
+        | "WriteHosts" >> _WriteShards(attempt, shards, "hosts", settings.output_format),
+        hinted(sequenced[SequenceCrawls.SCHEDULE], shard_rows)
+        | "WriteSchedule" >> _WriteShards(attempt, shards, "schedule", settings.output_format),
+        hinted(sequenced[SequenceCrawls.SLOTS_PAGES], shard_rows)
+        | "WritePageSlots" >> _WriteShards(attempt, shards, "slots/pages"),
+        hinted(sequenced[SequenceCrawls.SLOTS_HOSTS], shard_rows)
+        | "WriteHostSlots" >> _WriteShards(attempt, shards, "slots/hosts"),
+        read[ReadInputs.REJECTED] | "WriteRejected" >> WriteRejected(attempt, settings.num_shards),
+    ]
+    if settings.sitemaps or previous.has_lastmods:
+        files.append(lastmods | "WriteLastmods" >> _WriteShards(attempt, shards, "state/lastmods"))
+    all_files = files | "GatherFiles" >> beam.Flatten()
+    counters = counts | "GatherCounts" >> beam.Flatten() | "AddCounts" >> Combine(AddCounts())
+    in_store = FileSystems.exists(FileSystems.join(settings.output, LEDGER))
+    guards = Guards(
+        settings.max_rejected_fraction,
+        settings.allow_shrink,
+        settings.as_of_us,
+        bool(settings.state),
+        previous.manifest or {},
+        in_store,
+        replaced_by(settings, previous.manifest if in_store else None),
+    )
+    manifest = (
+        pipeline
+        | "Once" >> beam.Create([None])
+        | "WriteManifest"
+        >> beam.ParDo(
+            WriteManifest(attempt, __version__, settings.published(), guards, layout),
+            AsList(all_files),
+            AsSingleton(counters),
+            AsList(reports),
+            AsSingleton(result),
+            AsSingleton(learned),
+            AsSingleton(plan),
+            without,
+        ).with_output_types(FileInfo)
+    )
+    return {
+        "manifest": manifest,
+        "files": all_files,
+        "counters": counters,
+        "result": result,
+        "rejected": read[ReadInputs.REJECTED],
+    }
+
+
+def replaced_by(settings: Settings, in_force: dict[str, Any] | None) -> dict[str, Any]:
+    """The manifest of the night that must not be replaced by an empty one, if there is any.
+
+    `in_force` is that of the last night where `--output` has only this one. Where the budget is less than a
+    crawl, most nights are empty, as asked for.
+    """
+    if settings.overwrite or settings.budget_per_day * settings.horizon_us < DAY_MICROSECONDS:
+        return {}
+    return schedule_there(settings.output) if in_force is None else in_force
+
+
+def previous_of(settings: Settings) -> Previous:
+    """The night that `--state` names, checked."""
+    half_lives = {
+        "half_life_changes": settings.half_life_changes,
+        "half_life_days": settings.half_life_days,
+    }
+    return find_previous(settings.state, settings.as_of_us, half_lives)
+
+
+def refuse_to_overwrite(settings: Settings, previous: Previous) -> None:
+    """Stop where an input lies in a folder that is emptied or replaced.
+
+    Raises
+    ------
+    OptionsError
+    """
+    folders = tuple(os.path.join(_real(settings.output), name, "") for name in OUTPUTS)
+    read = {
+        i.kind: [f.path for f in match_files(i.patterns, i.kind, i.required)] for i in inputs_of(settings)
+    }
+    read["state"] = [file[1] for file in previous.files]
+    problems = [
+        f"--{option}: {path} lies in --output={settings.output}: the night would delete what it reads; give "
+        "another --output"
+        for option, paths in read.items()
+        for path in [p for p in paths if _real(p).startswith(folders)][:1]
+    ]
+    if problems:
+        raise OptionsError(problems)
+
+
+def _real(path: str) -> str:
+    """The one spelling of a local path; any other as it is."""
+    return path if "://" in path else os.path.realpath(path)
+
+
+def run(argv: Sequence[str] | None = None, wait: bool = True) -> Any:
+    """Run the job with command-line options.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+    wait : bool
+        Return when the job is done, not when its runner has taken it.
+
+    Returns
+    -------
+    PipelineResult
+
+    Raises
+    ------
+    OptionsError, policies.numerics.errors.RecrawlError, transforms.intake.sources.InputError,
+    waiting.RunnerError
+    """
+    options = Options(list(argv) if argv is not None else None)
+    settings = Settings(options)
+    finish_replacing(settings.output)
+    previous = previous_of(settings)
+    for found in inputs_of(settings):  # before anything is written
+        check_inputs(found.kind, found.patterns, found.required, how=found.how)
+    refuse_to_overwrite(settings, previous)
+    layout = choose_layout(inputs_of(settings), previous, settings.num_shards, settings.split_hosts_above)
+    try:
+        pipeline = beam.Pipeline(runner=local_runner(options), options=options)
+    except ValueError as e:
+        raise OptionsError([f"--runner={options.get_all_options().get('runner')}: {e}"]) from None
+    with _writing(settings.output):
+        attempt, before = _begin(settings)
+    beside = attempt.folder != attempt.output
+    committed = False
+
+    def end() -> None:
+        nonlocal committed
+        with stopping.later():
+            committed = settle(attempt, before)
+
+    try:
+        build_pipeline(pipeline, options, previous, layout, attempt)
+        result = waiting.finish(pipeline, wait, given_up=end)
+    except BaseException as error:
+        if attempt.is_in_force():  # no runner has had it yet
+            end()
+        if committed and (isinstance(error, waiting.RunnerError) or stopping.is_interrupt(error)):
+            waiting.say("the night was complete just before")
+            return None
+        if beside and not attempt.is_taken_over():
+            discard(attempt.folder)
+        raise
+    if wait:
+        with suppress(OSError):  # what is left is removed by the next run
+            settle(attempt, before)
+        if beside:
+            discard(attempt.folder, failed=False)
+    return result
+
+
+def _begin(settings: Settings) -> tuple[Attempt, Any]:
+    """A new try at the night, the one in force, and the manifest that is there before it."""
+    output = settings.output
+    check_links(output)
+    fence(output)
+    finish(output)
+    folder = folder_of(output, settings.overwrite)
+    attempt = Attempt(uuid.uuid4().hex, output, folder)
+    prepare_output(folder)
+    before = read_json(FileSystems.join(output, MANIFEST)) if folder != output else None
+    attempt.claim()
+    return attempt, before
+
+
+def finish_replacing(output: str) -> None:
+    """Put a complete night in its place where a run was stopped in the middle of that."""
+    with _writing(output):
+        finish(output)
+
+
+@contextmanager
+def _writing(output: str) -> Iterator[None]:
+    try:
+        yield
+    except LinkError:
+        raise
+    except (OSError, ValueError) as e:
+        raise OptionsError([f"--output={output}: cannot be written: {e}"]) from None
+
+
+def local_runner(options: PipelineOptions) -> Any:
+    """Beam's in-process runner where none, or "DirectRunner", is asked for; else None, and Beam decides.
+
+    Beam's own choice would try to start another engine first. One worker thread per core, unless the options
+    say otherwise: the kernels release the interpreter's lock.
+    """
+    name = str(options.get_all_options().get("runner") or "")
+    if name.lower() not in LOCAL_RUNNERS:
+        return None
+    if "direct_num_workers" not in options.get_all_options(drop_default=True):
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        options.view_as(DirectOptions).direct_num_workers = cores
+    return FnApiRunner()

@@ -1,0 +1,495 @@
+"""What a person sees: progress while the job works, a summary when it is done."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import date
+from typing import Any, TextIO
+
+from transforms.batches.tally import counted
+from transforms.intake.log_ages import days_old
+
+_RUNNER = "apache_beam.runners.portability.fn_api_runner.fn_runner"
+_FLINK = "pipelines.nightly.flink"
+_ELSEWHERE = "pipelines.nightly.submitting"
+QUIET_SECONDS = 60.0
+"""Between two counts that go to a file."""
+Steps = tuple[tuple[str, str], ...]
+# First step of a stage, as the runner names it, and what it means to a person.
+_STEPS: Steps = (
+    ("Read", "reading and sharding the logs"),
+    ("FoldHistory", "folding histories"),
+    ("FitPriors", "learning priors"),
+    ("EstimateParameters", "estimating change and request rates"),
+    ("Begin", "searching the multiplier"),
+    ("ShareOut", "dividing slots"),
+    ("SequenceCrawls", "sequencing crawls and writing them"),
+    ("WriteManifest", "writing the manifest"),
+)
+
+
+class _Progress(logging.Handler):
+    """Turns the runner's stage messages into a few lines; those of a runner elsewhere are lines already."""
+
+    def __init__(self, stream: TextIO, steps: Steps) -> None:
+        super().__init__(logging.DEBUG)
+        self._clock, self._steps = Clock(stream), steps
+        self._next = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        message = record.getMessage()
+        if record.name == _ELSEWHERE:
+            self._clock.say(message)
+        elif message.startswith("Running "):
+            for at in range(len(self._steps) - 1, self._next - 1, -1):
+                if self._steps[at][0] in message:
+                    self._clock.say(self._steps[at][1])
+                    self._next = at + 1
+                    return
+
+
+class Clock:
+    """Lines that say what a run is doing, with the seconds since it began."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._started = self._shown = time.monotonic()
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        print(f"{self._seconds()}  {text}", file=self._stream, flush=True)
+
+    def count(self, done: int, total: int, what: str) -> None:
+        """How far it is: on a terminal a line that the next one takes, elsewhere a line now and then."""
+        line = f"{self._seconds()}  {done} of {total} {what}"
+        if self._stream.isatty():
+            gone = "\r\x1b[K" if done == total else ""
+            print(f"\r\x1b[K{line}{gone}", end="", file=self._stream, flush=True)
+        elif time.monotonic() - self._shown >= QUIET_SECONDS:
+            print(line, file=self._stream, flush=True)
+            self._shown = time.monotonic()
+
+    def _seconds(self) -> str:
+        return f"{time.monotonic() - self._started:7.1f} s"
+
+
+def also_on_stderr(command: str, warnings: Sequence[str]) -> None:
+    """Warnings for whom standard output does not reach, such as cron's mail; they were printed there.
+
+    Where both lead to one terminal, file or pipe they stand there already.
+    """
+    if not _lead_to_one(sys.stdout, sys.stderr):
+        for warning in warnings:
+            print(f"recrawl {command}: WARNING: {warning}", file=sys.stderr)
+
+
+def _lead_to_one(one: TextIO, other: TextIO) -> bool:
+    if one.isatty() and other.isatty():
+        return True
+    try:
+        return os.path.sameopenfile(one.fileno(), other.fileno())
+    except (OSError, ValueError):  # a stream without a file, or a closed one
+        return False
+
+
+@contextmanager
+def progress(stream: TextIO, steps: Steps = _STEPS) -> Iterator[None]:
+    """Show what a run is doing: its stages where it runs in this process, or where Flink tells of them.
+
+    `steps` has the first step of each stage that is shown, and what it means to a person.
+    """
+    handler = _Progress(stream, steps)
+    loggers = [logging.getLogger(name) for name in (_RUNNER, _FLINK, _ELSEWHERE)]
+    before = [(logger, logger.level, logger.propagate) for logger in loggers]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.setLevel(logging.DEBUG)
+        logger.propagate = False
+    try:
+        yield
+    finally:
+        for logger, level, propagate in before:
+            logger.removeHandler(handler)
+            logger.setLevel(level)
+            logger.propagate = propagate
+
+
+_NOTES = {
+    "unmatched": "of unknown pages",
+    "before_known": "from before their page was known",
+    "late": "of days counted before",
+    "after_as_of": "of days not over yet",
+    "too_old": "too old to count",
+    "repeated_times": "of an hour that clocks show twice",
+    "skipped_times": "of an hour that clocks skip",
+}
+_OWN_NOTES = {
+    "signals_late": "not newer than the last visit or signal of their page",
+    "signals_after_as_of": "later than --as_of",
+    "hosts_unmatched": "of hosts without pages",
+}
+_DATES = {
+    "lastmod_moved": "moved",
+    "lastmod_first_seen": "first seen",
+    "lastmod_same": "the same",
+    "lastmod_back": "older than before",
+    "sitemap_repeated": "of pages in several files",
+    "sitemap_unknown_pages": "of unknown pages",
+    "no_lastmod": "missing",
+    "coarse_lastmod": "a year or a month",
+    "bad_lastmod": "unreadable",
+    "future_lastmod": "later than --as_of",
+}
+
+# What one more crawl a day would do, by what pages are weighted with.
+_GAINS = {
+    "clicks": "bring {} more clicks a day to a fresh page",
+    "impressions": "bring {} more impressions a day to a fresh page",
+    "importance": "add {} to the importance of fresh pages",
+    "equal": "keep {} more pages fresh",
+}
+
+
+def weights_of(manifest: dict[str, Any]) -> str:
+    """What pages are weighted with; equal where no page has an importance of its own."""
+    weight_by = str(manifest["weight_by"])
+    alike = manifest.get("weights_alike") or not manifest["options"].get("pages")
+    return "equal" if weight_by == "importance" and alike else weight_by
+
+
+def _n(value: float) -> str:
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.2f}"
+
+
+MAX_SOURCES_SHOWN = 4
+MAX_HOSTS_SHOWN = 3
+MIN_PULL = 0.1  # by so much one host must make a source look worse to be named
+
+
+def _share(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.0%}"
+
+
+def _partly_learned(source: dict[str, Any]) -> bool:
+    return bool(source.get("learned", True) and source.get("hosts_not_learned"))
+
+
+def _trust(source: dict[str, Any]) -> str:
+    """How far a source is trusted, and which host pulls that down."""
+    if not source.get("learned", True):
+        return "not learned yet"
+    precision, others = source["signal_precision"], source.get("signal_precision_of_others")
+    text = f"{_share(precision)} true"
+    if others is not None and precision is not None and others - precision >= MIN_PULL:
+        worst = source["most_false"][0]
+        found = f"{_share(worst['signal_precision'])} true" if worst["learned"] else "not learned yet"
+        text += (
+            f" ({worst['host']}: {worst['signal_rate_per_day']:,.0f} of {source['signal_rate_per_day']:,.0f} "
+            f"signals a day, {found}; others {_share(others)})"
+        )
+    return f"{text}, {_share(source['signal_recall'])} of changes told"
+
+
+def _sources(signals: dict[str, Any]) -> str:
+    """How far each source is trusted, those with most signals first."""
+    sources = sorted(signals["sources"], key=lambda s: (-s["signal_rate_per_day"], s["source"]))
+    said = [
+        f"{s['source']} {_trust(s)} "
+        f"({s['signal_rate_per_day']:,.3g} a day on {counted(s['pages'], 'page')} of "
+        f"{counted(s['hosts'], 'host')}"
+        + (f", not learned yet on {_n(s['hosts_not_learned'])}" if _partly_learned(s) else "")
+        + (f", silent on {_n(s['hosts_silent'])}" if s["hosts_silent"] else "")
+        + ")"
+        for s in sources[:MAX_SOURCES_SHOWN]
+    ]
+    if len(sources) > MAX_SOURCES_SHOWN:
+        said.append(f"{_n(len(sources) - MAX_SOURCES_SHOWN)} more")
+    return "; ".join(said) or "none yet"
+
+
+def _bought(signals: dict[str, Any]) -> str:
+    """What signals are worth, in a line."""
+    text = (
+        f"expected freshness {signals['expected_freshness']:.4f} with signals, "
+        f"{signals['expected_freshness_without']:.4f} without"
+    )
+    saved = signals["crawls_saved_per_day_at_least"]
+    if saved:
+        text += f": as good as {saved:,.3g} more crawls a day, at least"
+    return text
+
+
+def _judged(judged: dict[str, Any]) -> str:
+    """How the night before did, in a line."""
+    if not judged["crawls"]:
+        return "no crawl yet of a scheduled page that shows whether it had changed"
+    text = (
+        f"{counted(judged['crawls'], 'crawl')}: {counted(judged['changes_found'], 'change')} found, "
+        f"{judged['changes_predicted']:,.0f} predicted"
+    )
+    if judged["ratio"] is not None:
+        text += f" (ratio {judged['ratio']:.2f} +- {judged['ratio_95'][1] - judged['ratio']:.2f})"
+    fresh = judged["freshness_of_time"]
+    text += f"; fresh {fresh['realised']:.2f} of the time on these pages, {fresh['predicted']:.2f} predicted"
+    return text + ("; few pages had been seen twice, so by priors" if judged.get("from_priors") else "")
+
+
+def _silent(quiet: dict[str, Any]) -> str:
+    """What was tried in vain, in a line."""
+    n = quiet["pages_silent"]
+    waiting = f"{counted(n, 'page')} wait{'s' * (n == 1)} longer for having been tried in vain"
+    if not quiet["scheduled"]:
+        return waiting
+    scheduled = counted(quiet["scheduled"], "scheduled page")
+    are = "is" if quiet["in_no_log"] == 1 else "are"
+    return f"{_n(quiet['in_no_log'])} of {scheduled} {are} in no log; {waiting}"
+
+
+def _of_hosts(siblings: dict[str, Any]) -> str:
+    """The largest hosts whose pages follow their siblings, in brackets."""
+    names = [found["host"] for found in siblings.get("on", ())[:MAX_HOSTS_SHOWN]]
+    more = siblings["hosts_on"] - len(names)
+    return f" ({', '.join(names)}{f' and {_n(more)} more' if more > 0 else ''})" if names else ""
+
+
+def _never_fetched(counters: dict[str, int]) -> str:
+    """Of how many pages that were crawled no crawl succeeded."""
+    n = counters.get("pages_never_fetched", 0) - counters.get("pages_never_crawled", 0)
+    return f", {_n(n)} crawled without success" if n > 0 else ""
+
+
+def _joined(counters: dict[str, int]) -> list[str]:
+    """Of how many requests the page is known."""
+    for name in ("clicks", "impressions"):
+        if n := counters.get(f"requests_{name}", 0):
+            if not (joined := counters.get(f"requests_{name}_joined", 0)):
+                # What hosts have is of earlier nights: beside this it would sound as if all were well.
+                return [f"none of {_n(n)} {name} are of known pages"]
+            share = joined / n
+            hosts = (
+                f"{_n(counters.get(f'hosts_with_{name}', 0))} of {_n(counters.get('hosts_known', 0))} hosts"
+            )
+            return [f"{share:.1%} of {_n(n)} {name} are of known pages", f"{hosts} have {name}"]
+    return []
+
+
+def _unknown_pages(urls: Sequence[str], counters: dict[str, int]) -> str:
+    """Examples of what was asked for and is no page, in a line, and what is most likely wrong."""
+    text = f"such as {', '.join(urls)}"
+    some = any(counters.get(f"requests_{name}_joined") for name in ("clicks", "impressions"))
+    site = "scheme and host (--requests_site)"
+    if (any if some else all)("?" in url for url in urls):
+        text += "; name parameters that are no part of a page with --tracking_parameters"
+        return text if some else f"{text}, if {site} are right"
+    return text if some else f"{text}; not one is a page: see {site}"
+
+
+def left_out(kind: str, counters: dict[str, int], more: str = "") -> list[str]:
+    """What is of no use, by reason; `more` says that it is not among the rows that were read."""
+    mark = f"{kind}_left_out_"
+    reasons = {k.removeprefix(mark): n for k, n in counters.items() if k.startswith(mark) and n}
+    said = (f"{_n(n)} {k.replace('_', ' ')}" for k, n in sorted(reasons.items(), key=lambda r: (-r[1], r[0])))
+    return [f"{_n(sum(reasons.values()))}{more} left out ({', '.join(said)})"] if reasons else []
+
+
+def _of_sitemaps(counters: dict[str, int]) -> str:
+    """What became of the dates of sitemaps, in a line."""
+    counts = {name: counters.get(name, 0) for name in _DATES}
+    text = "dates: " + ", ".join(
+        f"{_n(n)} {_DATES[name]}" for name, n in counts.items() if n or name == "lastmod_moved"
+    )
+    if counts["lastmod_first_seen"] and not any(counts[f"lastmod_{n}"] for n in ("moved", "same", "back")):
+        text += "; they are noted, those that move are signals from the next night"
+    if n := counters.get("sitemaps_one_lastmod", 0):
+        text += f"; {_n(n)} file{' has' if n == 1 else 's have'} one date for all"
+    if n := counters.get("sitemaps_index", 0):
+        named = _n(counters.get("sitemaps_index_children", 0))
+        text += (
+            f"; {_n(n)} index{' names' if n == 1 else 'es name'} {named} sitemap{'' if named == '1' else 's'}"
+        )
+    return text
+
+
+_FOLDED = (
+    "unchanged",
+    "changed_undated",
+    "changed_dated",
+    "baseline",
+    "failed",
+    "duplicate",
+    "late",
+    "after_as_of",
+    "no_change_evidence",
+    "not_modified_without_baseline",
+)
+"""What an observation was to the history of its page."""
+
+
+def _observations(counters: dict[str, int]) -> str:
+    """What became of the rows of the crawl log, in a line."""
+    read = f"{_n(counters.get('observations_accepted', 0))} read"
+    found = ", ".join(f"{_n(counters[k])} {k.replace('_', ' ')}" for k in _FOLDED if counters.get(k))
+    clocks = [
+        f"{_n(n)} {_NOTES[what]}"
+        for what in ("repeated_times", "skipped_times")
+        if (n := counters.get(f"observations_{what}", 0))
+    ]
+    said = [f"{read}: {found}" if found else read, *clocks, *left_out("observations", counters, " more")]
+    return "; ".join(said)
+
+
+def _newest(day: str | None, options: dict[str, Any]) -> str:
+    """Of which day the newest row of the crawl log is, and its age where it is not of the day before."""
+    if day is None:
+        return ""
+    age = days_old(*(date.fromisoformat(text).toordinal() for text in (day, options["as_of"][:10])))
+    said = f", {counted(age, 'day')} before --as_of" if age else ""
+    return f"; the newest of {day}{said}"
+
+
+def _rejected(counters: dict[str, int], files: list[dict[str, Any]]) -> str:
+    """How many rows were rejected and why, in a line; and what else `rejected/` shows."""
+    # Damaged files stand among the reasons of rows, by the name that rejected/ has for them.
+    reasons = {re.sub("_files_(.*)", r"_rejected_\1_file", k): n for k, n in counters.items()}
+    rejected = {k: n for k, n in reasons.items() if "_rejected_" in k and n and not k.endswith("_empty_file")}
+    text = ", ".join(f"{_n(n)} {k.replace('_rejected_', ' ')}" for k, n in sorted(rejected.items())) or "none"
+    total, shown = sum(rejected.values()), sum(f["rows"] for f in files if f["path"].startswith("rejected/"))
+    noted = {k: n for k, n in counters.items() if "_noted_" in k and n}
+    if (few := shown - sum(noted.values())) < total:
+        text += f"; rejected/ has {counted(few, 'row')} for them"
+    if noted:
+        named = ", ".join(f"{_n(n)} {k.replace('_noted_', ' ')}" for k, n in sorted(noted.items()))
+        text += f"; rejected/ has notes, too, where no row is lost: {named}"
+    return text
+
+
+def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
+    """A screen of text about a night."""
+    counters, options = manifest["counters"], manifest["options"]
+    lines = [f"recrawl nightly, as of {options['as_of']}: {manifest['status']} in {seconds:.1f} s"]
+    if manifest["status"] != "ok":
+        lines.append(f"The schedule is empty: {manifest['status_reason']}")
+    lines.append("")
+
+    def row(name: str, text: str) -> None:
+        lines.append(f"  {name:<20}{text}")
+
+    row(
+        "pages",
+        f"{_n(counters.get('pages_known', 0))} on {counted(counters.get('hosts_known', 0), 'host')}, "
+        f"{_n(counters.get('pages_never_crawled', 0))} never crawled"
+        + _never_fetched(counters)
+        + (
+            f", {_n(counters['pages_volatile'])} volatile (new at every visit: at most a crawl in 30 days)"
+            if counters.get("pages_volatile")
+            else ""
+        )
+        + (
+            f", {_n(counters['pages_soft_404'])} alike on their hosts (soft_404)"
+            if counters.get("pages_soft_404")
+            else ""
+        )
+        + (
+            f", {_n(counters['pages_alternating'])} back and forth between contents (alternating)"
+            if counters.get("pages_alternating")
+            else ""
+        ),
+    )
+    row("observations", _observations(counters) + _newest(manifest.get("newest_log_day"), options))
+    for kind in ("requests", "signals", "sitemaps", "pages", "hosts"):
+        if f"{kind}_accepted" in counters:
+            found = {f"{kind}_{what}": note for what, note in _NOTES.items()}
+            said = [f"{_n(counters[k])} {_OWN_NOTES.get(k, v)}" for k, v in found.items() if counters.get(k)]
+            said += _joined(counters) if kind == "requests" else []
+            read = ", ".join([f"{_n(counters[f'{kind}_accepted'])} read", *said])
+            row(f"{kind} rows", "; ".join([read, *left_out(kind, counters, " more")]))
+            if kind == "requests" and manifest.get("unknown_pages"):
+                row("unknown pages", _unknown_pages(manifest["unknown_pages"], counters))
+    if counters.get("sitemaps_files"):
+        row("sitemaps", _of_sitemaps(counters))
+    signals = manifest.get("signals")
+    if signals is not None and (counters.get("signals") or signals["sources"]):
+        row(
+            "signals",
+            # Of those that wait for the next night nobody has asked whether their page is known.
+            f"{_n(counters.get('signals', 0) - counters.get('signals_after_as_of', 0))} of known pages, "
+            f"{_n(counters.get('signals_counted', 0))} counted; {_sources(signals)}",
+        )
+    row("rejected", _rejected(counters, manifest["files"]))
+    quiet = manifest.get("silence")
+    if quiet and (quiet["in_no_log"] or quiet["pages_silent"]):
+        row("silent", _silent(quiet))
+    judged = manifest.get("judged")
+    if judged and judged["nights"]:
+        row("judged", _judged(judged))
+    siblings = manifest.get("siblings")
+    if siblings and siblings["hosts_on"]:
+        row(
+            "siblings",
+            f"{counted(siblings['pages_on'], 'page')} on {counted(siblings['hosts_on'], 'host')}"
+            f"{_of_hosts(siblings)} follow what was found on others of their host; "
+            f"predictions were {siblings['gain_where_on_nats']:.1f} nats better for it",
+        )
+    lines.append("")
+    row(
+        "budget",
+        f"{_n(manifest['budget_per_day'])} crawls a day; allocated {_n(manifest['allocated_per_day'])}"
+        + (
+            f"; unspent {_n(manifest['unspent_per_day'])} ({manifest['unspent_reason']})"
+            if manifest["unspent_per_day"] > 0
+            else ""
+        ),
+    )
+    search = manifest["search"]
+    weight_by = weights_of(manifest)
+    gain = _GAINS[weight_by].format(f"{manifest['multiplier']:.6g}")
+    row(
+        "multiplier",
+        f"one more crawl a day would {gain} ({search['status']} after {search['rounds']} rounds)",
+    )
+    if manifest["expected_freshness"] is not None:
+        row(
+            "expected freshness",
+            f"{manifest['expected_freshness']:.4f} over all pages"
+            f"{'' if weight_by == 'equal' else f', weighted by {weight_by}'}; "
+            f"{manifest['expected_freshness_uniform']:.4f} if all pages had one rate, as far as hosts allow",
+        )
+    if signals is not None and signals["sources"] and signals["expected_freshness"] is not None:
+        row("signals buy", _bought(signals))
+    at_limit = counters.get("hosts_at_limit", 0)
+    named = ", ".join(h["host"] for h in manifest["hosts_at_limit"][:5])
+    if (
+        options["host_max_per_day"] is None
+        and not options["host_min_gap_seconds"]
+        and options["hosts"] is None
+    ):
+        row("hosts at limit", "no limits given: set --hosts, --host_max_per_day or --host_min_gap_seconds")
+    else:
+        row("hosts at limit", f"{_n(at_limit)}" + (f", tightest: {named}" if named else ""))
+    new = counters.get("slots_new", 0)
+    row(
+        "slots",
+        f"{_n(counters.get('slots_used', 0))} used{f' ({_n(new)} of new pages)' if new else ''}, "
+        f"{_n(counters.get('slots_empty', 0))} empty",
+    )
+    lines.append("")
+    rows_of: dict[str, list[int]] = {}
+    for file in manifest["files"]:
+        entry = rows_of.setdefault(file["path"].split("/")[0], [0, 0])
+        entry[0] += 1
+        entry[1] += file["rows"]
+    for kind, (files, rows) in sorted(rows_of.items()):
+        row(
+            f"{kind}/",
+            f"{counted(rows, 'row')} in {counted(files, 'file')}",
+        )
+    row("folder", folder)
+    if manifest["warnings"]:
+        lines += ["", *(f"WARNING: {text}" for text in manifest["warnings"])]
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""Pictures of experiments. Needs the extra `plots`."""

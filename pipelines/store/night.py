@@ -1,0 +1,476 @@
+"""`recrawl night`: nights on a store, for a scheduler that may start one twice, late, or not at all."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from pipelines.command.errors import OptionsError
+from pipelines.command.exit_codes import EXIT_RUN_OUT
+from pipelines.command.output_folder import LEDGER
+from pipelines.nightly import nightly, report
+from pipelines.nightly import submitting as waiting
+from pipelines.nightly.options import (
+    DAY_MICROSECONDS,
+    NightlyOptions,
+    Settings,
+    format_instant,
+    parse_instant,
+)
+from pipelines.store import partitions
+from pipelines.store.night_gaps import long_after, too_early
+from pipelines.store.partitions import LOGS, Before, Choice, Ledger
+from pipelines.store.store import Night, Store, StoreError, ends_at, latest_of, name_problems, night_id
+from transforms.batches.tally import counted
+from transforms.files.sinks import make_folder, write_json
+
+EXIT_OK, EXIT_EMPTY, EXIT_BUSY = 0, 3, 6
+EXIT_HELP = (
+    "exit codes: 0 committed, or nothing to do; 1 failed; 2 options or configuration wrong; 3 nothing to "
+    "read, or committed with an empty schedule; 4 too many rows rejected; 5 history shrunk; 6 another night "
+    "is running on this store; 7 the schedule in force has run out, of --status. After 1, 2, 4, 5 and 6 the "
+    "schedule of the night before stays in force."
+)
+_OWNED = {
+    "output": "the store has a folder for every night",
+    "state": "the state is that of the last committed night of the store",
+}
+DEFAULT_KEEP, DEFAULT_LATE_DAYS = 14, 2
+# A scheduler's clock may be ahead of this machine's by so much.
+CLOCK_ERROR_US = 300_000_000
+
+
+def now() -> float:
+    """Seconds since 1970. The one clock: it says which night is due, never what is computed."""
+    return time.time()
+
+
+class _Passing:
+    """A parser that takes the options of the nightly job but those that the store owns."""
+
+    def __init__(self, parser: Any) -> None:
+        self._parser = parser
+
+    def add_argument(self, *names: str, **settings: Any) -> None:
+        if names[0].removeprefix("--") in _OWNED:
+            return
+        if names[0] == "--as_of":
+            settings["help"] = "the night's instant (default: the last midnight, UTC)"
+        self._parser.add_argument(*names, **settings)
+
+    def add_argument_group(self, *names: str, **settings: Any) -> _Passing:
+        return _Passing(self._parser.add_argument_group(*names, **settings))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `recrawl night`."""
+    _add_own(parser.add_argument_group("store"))
+    NightlyOptions._add_argparse_args(_Passing(parser))  # type: ignore[arg-type]
+
+
+def _add_own(group: Any) -> None:
+    group.add_argument("--store", help="folder of all nights (required)")
+    group.add_argument(
+        "--keep",
+        default=str(DEFAULT_KEEP),
+        help="committed nights that are kept, the newest ones (default: %(default)s)",
+    )
+    group.add_argument(
+        "--late_days",
+        default=str(DEFAULT_LATE_DAYS),
+        help="days before the last night whose {date} partitions are looked at once more for new files "
+        "(default: %(default)s)",
+    )
+    group.add_argument(
+        "--options_file",
+        action="append",
+        help="file with options, '--name value' or '--name=value' a line, # starts a comment; the command "
+        "line wins",
+    )
+    group.add_argument("--status", action="store_true", help="print the nights of the store and do nothing")
+
+
+@dataclass(frozen=True)
+class NightOptions:
+    """Checked options of the wrapper; `passed` are those of the nightly job and of Beam.
+
+    Attributes
+    ----------
+    store : Store
+    as_of_us : int
+    keep : int
+    late_days : int
+    logs : dict of str to str
+        Patterns of the logs that are given.
+    passed : list of str
+    names_night : bool
+        Whether `--as_of` is given.
+    """
+
+    store: Store
+    as_of_us: int
+    keep: int
+    late_days: int
+    logs: dict[str, str]
+    passed: list[str]
+    names_night: bool
+
+    @property
+    def name(self) -> str:
+        return night_id(self.as_of_us)
+
+    @property
+    def as_of(self) -> str:
+        return format_instant(self.as_of_us)
+
+    def arguments(self, logs: dict[str, str], state: str | None, *more: str) -> list[str]:
+        """Command line of the nightly job."""
+        values = {"as_of": self.as_of, "output": self.store.folder(self.name), "state": state, **logs}
+        return [*self.passed, *more, *(f"--{name}={value}" for name, value in values.items() if value)]
+
+
+def split(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    """What the wrapper takes of a command line, and the rest."""
+    own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    _add_own(own)
+    for name in ("as_of", *LOGS, *_OWNED):
+        own.add_argument(f"--{name}")
+    return own.parse_known_args(list(argv))
+
+
+def parse(argv: Sequence[str]) -> NightOptions:
+    """Check everything that can be checked before the store is touched.
+
+    Raises
+    ------
+    OptionsError
+        Listing every problem.
+    """
+    values, passed = split(argv)
+    problems = [
+        f"--{name} is not an option of night: {why}" for name, why in _OWNED.items() if getattr(values, name)
+    ]
+    if not values.store:
+        problems.append("--store is missing: give the folder of all nights, e.g. --store=/var/lib/recrawl")
+    else:
+        problems += name_problems(values.store)
+        try:
+            FileSystems.get_filesystem(values.store)
+        except ValueError as e:
+            problems.append(f"--store={values.store}: {e}")
+    counts = {
+        name: _count(name, getattr(values, name), low, problems)
+        for name, low in (("keep", 1), ("late_days", 0))
+    }
+    clock_us = int(now()) * 1_000_000
+    as_of_us = clock_us - clock_us % DAY_MICROSECONDS
+    if values.as_of:
+        try:
+            as_of_us = parse_instant(values.as_of)
+            if as_of_us % 1_000_000:
+                problems.append(f"--as_of={values.as_of}: a night of the store is of a whole second")
+            if as_of_us > clock_us + CLOCK_ERROR_US:
+                problems.append(
+                    f"--as_of={values.as_of} is later than now, {format_instant(clock_us)}: its logs are not "
+                    "there yet, and once it is committed no night before it can be run"
+                )
+        except ValueError:
+            pass  # `Settings` complains
+    logs = {kind: getattr(values, kind) for kind in LOGS if getattr(values, kind)}
+    for kind, patterns in logs.items():
+        problems += partitions.check_placeholders(kind, patterns)
+    store = Store(values.store or ".", now)
+    options = NightOptions(store, as_of_us, *counts.values(), logs, passed, bool(values.as_of))
+    if not values.status:
+        arguments = options.arguments(logs, None)
+        arguments += [f"--as_of={values.as_of}"] if values.as_of else []
+        try:
+            Settings(PipelineOptions(arguments))
+        except OptionsError as error:
+            # Of its folder for tonight, what is wrong with the store is said already.
+            problems += [p for p in error.problems if not p.startswith(f"--output={options.store.root}")]
+    if problems:
+        raise OptionsError(problems)
+    return options
+
+
+def _count(name: str, text: str, low: int, problems: list[str]) -> int:
+    if not (text.isdecimal() and low <= int(text) <= 100_000):
+        problems.append(f"--{name}={text}: expected a whole number from {low} to 100000")
+        return low
+    return int(text)
+
+
+def main(argv: Sequence[str], say: Callable[[str], None] = print) -> int:
+    """`recrawl night` with its command line; returns the exit code. Raises as `run` does."""
+    return status(argv, say) if split(argv)[0].status else run(argv, say)
+
+
+def run(argv: Sequence[str], say: Callable[[str], None] = print) -> int:
+    """Run the night that is due, or none; returns the exit code.
+
+    Raises
+    ------
+    OptionsError, StoreBusyError, policies.numerics.errors.RecrawlError, ...
+        As `nightly.run` does. Notes of the exception say what stays in force.
+    """
+    options = parse(argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A file that collects both streams has their lines in order.
+        sys.stdout.reconfigure(line_buffering=True)
+    with _named_disk(options), options.store.lock():
+        return _locked(options, say)
+
+
+@contextmanager
+def _named_disk(options: NightOptions) -> Iterator[None]:
+    """A full disk fails a night as anything else does, also before or after the job itself."""
+    try:
+        yield
+    except OSError as error:
+        if not getattr(error, "__notes__", ()):
+            error.add_note(what_stays(options, _last(options.store)))
+        raise
+
+
+def _last(store: Store) -> Night | None:
+    try:
+        return (store.nights() or [None])[-1]
+    except (OSError, StoreError):
+        return None
+
+
+def _locked(options: NightOptions, say: Callable[[str], None]) -> int:
+    store = options.store
+    store.end_attempts()
+    nights = store.nights()
+    last = nights[-1] if nights else None
+    repair(store, last)
+    if last and options.as_of_us < last.as_of_us:
+        raise OptionsError([too_early(options.as_of, options.as_of_us, nights)])
+    if last and options.as_of_us == last.as_of_us:
+        warnings = [*store.remove_remains(""), *store.keep(options.keep)]
+        say(f"recrawl night: the night of {last.as_of} is committed: nothing to do ({last.folder})")
+        if changed := changed_options(options, last):
+            say(f"recrawl night: it was run with other options; these count from the next night: {changed}")
+        _warn(warnings, say)
+        return EXIT_OK
+    try:
+        return _run_due(options, last, say)
+    except BaseException as error:
+        error.add_note(what_stays(options, last))
+        raise
+
+
+def changed_options(options: NightOptions, last: Night) -> str:
+    """Options that are not those of a committed night: what they are now, and were then."""
+    before = last.manifest()["options"]
+    settings = Settings(PipelineOptions(options.arguments(options.logs, None)))
+    settings.follow(last.manifest())
+    given = settings.published()
+    # The wrapper chooses those of every night.
+    chosen = {"as_of", "as_of_us", "state", "allow_shrink", *LOGS}
+    shown = {"budget_per_day": "budget"}
+    return ", ".join(
+        f"--{shown.get(name, name)} {given[name]} (was {before[name]})"
+        for name in sorted(given.keys() & before.keys() - chosen)
+        if given[name] != before[name]
+    )
+
+
+def repair(store: Store, last: Night | None) -> None:
+    """What a crash after the manifest left undone: the last committed night is the current one."""
+    if last is None:
+        store.unpoint()
+    else:
+        store.point_at(last, last.manifest())
+
+
+def _run_due(options: NightOptions, last: Night | None, say: Callable[[str], None]) -> int:
+    store = options.store
+    warnings = store.remove_remains(options.name)
+    before = _before(last)
+    choices = {
+        kind: partitions.choose(kind, patterns, options.name, options.as_of_us, before, options.late_days)
+        for kind, patterns in options.logs.items()
+    }
+    lines, found = _found(options, last, choices)
+    for line in lines:
+        say(line)
+    early = (
+        [] if last is None else long_after(options.as_of, last, _missed(options, last), options.names_night)
+    )
+    _warn(early, say)
+    observations = choices["observations"]
+    if last is None and not observations.files and not _has_pages(options):
+        say(
+            f"recrawl night: nothing to read: no file matches --observations={options.logs['observations']}. "
+            "Nothing is committed"
+        )
+        return EXIT_EMPTY
+    warnings += found
+
+    folder = store.folder(options.name)
+    ledger = partitions.union((kind, options.logs[kind], choice) for kind, choice in choices.items())
+    for kind, entries in (before.ledger.files if before else {}).items():
+        ledger.files.setdefault(kind, entries)
+    make_folder(folder)
+    write_json(
+        folder,
+        LEDGER,
+        {
+            "as_of": options.as_of,
+            "previous": last.name if last else None,
+            "warnings": [*early, *found],
+            **ledger.as_json(),
+        },
+        sealed=True,
+    )
+    logs = {kind: choice.pattern for kind, choice in choices.items() if choice.files}
+    # Guards compare with a usual day; where no log is there at all, the schedule must still go on.
+    more = [] if observations.fresh or last is None else ["--allow_shrink"]
+    arguments = options.arguments(logs, FileSystems.join(last.folder, "state") if last else None, *more)
+    started = time.monotonic()
+    # What cron mails is what stands on standard error: only what a person should look at.
+    with report.progress(sys.stderr if sys.stderr.isatty() else sys.stdout):
+        nightly.run(arguments)
+    tonight = Night(options.name, folder, options.as_of_us)
+    if not FileSystems.exists(FileSystems.join(folder, "manifest.json")):
+        raise waiting.RunnerError(f"{folder}: the runner is done, but there is no manifest.json")
+    manifest = tonight.manifest()
+    store.check_held()
+    store.point_at(tonight, manifest)
+    warnings += store.keep(options.keep)
+    say(report.summary(manifest, folder, time.monotonic() - started))
+    report.also_on_stderr("night", manifest.get("warnings", []))
+    _warn(warnings, say)
+    return EXIT_OK if manifest.get("status") == "ok" else EXIT_EMPTY
+
+
+def _has_pages(options: NightOptions) -> bool:
+    return bool(Settings(PipelineOptions(options.arguments(options.logs, None))).pages)
+
+
+def _before(last: Night | None) -> Before | None:
+    """The last night, with what it read. Without a list of files it read none that is known."""
+    if last is None:
+        return None
+    found = last.noted()
+    try:
+        ledger = Ledger.from_json(found) if found else Ledger()
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as e:
+        raise last.damaged_ledger(repr(e)) from None
+    return Before(last.name, last.as_of_us, last.manifest(), ledger)
+
+
+def _missed(options: NightOptions, last: Night) -> int:
+    return -(-(options.as_of_us - last.as_of_us) // DAY_MICROSECONDS) - 1
+
+
+def _found(
+    options: NightOptions, last: Night | None, choices: dict[str, Choice]
+) -> tuple[list[str], list[str]]:
+    """What to tell of the files of a night, and what to warn of."""
+    lines, warnings = [f"recrawl night: {options.as_of} in {options.store.root}"], []
+    if last is None:
+        lines[0] += ", the first night"
+    else:
+        missed = _missed(options, last)
+        lines[0] += f", after {last.as_of}"
+        if missed:
+            lines.append(f"  catching up on {counted(missed, 'missed night')}")
+    for kind, choice in choices.items():
+        again = f", {choice.again} of them again" if choice.again else ""
+        lines.append(f"  {kind}: {counted(len(choice.files), 'new file')}{again}")
+        if choice.missing:
+            days = ", ".join(partitions.days_in_words(choice.missing))
+            warnings.append(f"--{kind}: no file for {days}")
+        elif last and not choice.files:
+            warnings.append(f"--{kind}: no new file since the night of {last.as_of}")
+    return lines, warnings
+
+
+def _warn(warnings: list[str], say: Callable[[str], None]) -> None:
+    for warning in warnings:
+        say(f"WARNING: {warning}")
+    report.also_on_stderr("night", warnings)
+
+
+def what_stays(options: NightOptions, last: Night | None) -> str:
+    """What a person needs to know of a night that failed."""
+    if options.name in _committed(options.store):
+        return (
+            f"recrawl night: the night of {options.as_of} is committed, but what follows was not done. Run "
+            "it again: it does the rest"
+        )
+    head = f"recrawl night: the night of {options.as_of} failed and is not committed. "
+    if last is None:
+        return head + "No night is committed yet, so there is no schedule. Mend the cause and run it again"
+    return (
+        head
+        + f"In force stays {_in_force(last)}. Mend the cause and run it again: it then reads all logs "
+        + f"since {last.as_of}"
+    )
+
+
+def _committed(store: Store) -> set[str]:
+    try:
+        return {night.name for night in store.nights()}
+    except (OSError, StoreError):
+        return set()
+
+
+def _in_force(night: Night) -> str:
+    clock_us = int(now()) * 1_000_000
+    try:
+        until_us = ends_at(night, night.manifest())
+    except (StoreError, OSError):  # a failure must not hide the one that it is told beside
+        return f"the schedule of {night.as_of} in {night.folder}, whose manifest cannot be read"
+    if until_us >= clock_us:
+        rest = f"it covers the time until {format_instant(until_us)}"
+    else:
+        rest = f"it has RUN OUT {_span(clock_us - until_us)} ago, at {format_instant(until_us)}"
+    age = _span(max(clock_us - night.as_of_us, 0))
+    return f"the schedule of {night.as_of}, {age} old, in {night.folder}: {rest}"
+
+
+def _span(us: int) -> str:
+    hours = us / 3_600_000_000
+    return f"{hours:.1f} hours" if hours < 48 else f"{hours / 24:.1f} days"
+
+
+def status(argv: Sequence[str], say: Callable[[str], None] = print) -> int:
+    """Print the nights of a store. Needs no lock and changes nothing."""
+    store = parse(argv).store
+    nights = store.nights()
+    for warning in store.damage():
+        say(f"WARNING: {warning}")
+    if not nights:
+        say(f"{store.root}: no committed night")
+        return EXIT_EMPTY
+    say(f"{'night':<18}{'status':<16}{'pages':>14}{'slots':>14}{'freshness':>11}  warnings")
+    for night in nights:
+        manifest = night.manifest()
+        counters, fresh = manifest.get("counters", {}), manifest.get("expected_freshness")
+        say(
+            f"{night.name:<18}{manifest.get('status', '?'):<16}{counters.get('pages_known', 0):>14,}"
+            f"{counters.get('slots_used', 0):>14,}{'' if fresh is None else format(fresh, '.4f'):>11}"
+            f"  {len(manifest.get('warnings', []))}"
+        )
+    last = nights[-1]
+    manifest = last.manifest()
+    say(f"In force: {_in_force(last)}")
+    for warning in [*manifest.get("warnings", []), *last.noted().get("warnings", [])]:
+        say(f"WARNING: {warning}")
+    if store.latest() != latest_of(last, manifest):
+        say("WARNING: latest.json is of another night; the next run mends it")
+    return EXIT_RUN_OUT if ends_at(last, manifest) < int(now()) * 1_000_000 else EXIT_OK

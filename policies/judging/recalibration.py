@@ -1,0 +1,349 @@
+"""Forecasts that learn from what became of forecasts.
+
+A page that changed every day and then stopped keeps its rate for long: evidence is forgotten by changes, and
+there are none. So crawls of pages that have been calm for many times their usual interval find far fewer
+changes than their rates predict, and just after a change rates are off, too. What is wrong with forecasts is
+learned here from forecasts: crawls fall into cells by what the night that planned them knew,
+
+* how long the page had been calm at its last observation, in changes that its rate promised since the last
+  one that was found, and
+* its rate, since sites keep hours of the day and days of the week;
+
+and by whether its signals count, and then whether any came in the interval. The clock of a cell's crawls,
+``u`` changes expected over an interval, is multiplied by the factor ``r`` that would have predicted as many
+changes as crawls found:
+
+    found + s = predicted(r) + s r / r'
+
+over the cell's crawls so far, older ones counting less. ``r'`` is the factor of more cells, and weighs s =
+`STRENGTH` changes: 1 for all crawls of the kind, theirs for those with the same calm, theirs for the cell.
+Crawls of no cell have the factor 1.
+
+Sites differ: pages of one stop for good, those of another pause. What factors did to the forecasts of each
+host is added up as the log of the probability of what was found, with factors minus without. Hosts where that
+is a loss are left without, until it is no more.
+
+Only what is said of a crawl's chances is corrected so; rates, and decisions, are not: a correction of rates
+by this rule does not make better schedules. Sums are over forecasts without factors, so that factors do not
+feed on themselves. Those of one night are whole numbers, which merge in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from policies.estimation.forecast import PROBABILITY_UNIT, Clocks, Forecast
+from policies.history.interval_sums import Intervals
+from policies.history.page_state import NO_TIME, US_PER_DAY, PageState
+from policies.numerics.special import CHUNK
+from policies.numerics.typing_ import BoolArray, FloatArray, Int16Array, Int32Array, IntArray
+from policies.signals.siblings import log_score_gain
+
+CALM_EDGES = (0.03, 0.1, 0.3, 0.6, 1.0, 1.6, 2.5, 4.0, 6.5)
+"""Of the time since the last change found, times the rate. Pages never seen to change come after them."""
+
+RATE_EDGES = (0.03, 0.1, 0.2, 0.3, 0.5, 1.0)
+"""Per day."""
+
+PLAIN, QUIET, HEARD = range(3)
+"""Kinds of crawls: of pages whose signals do not count; of others, without signals and with some."""
+
+FACTORS = tuple(4.0**k for k in range(-4, 3))
+"""What would have been predicted at so many times the clock is summed; `r` stays among them."""
+
+_ONE = FACTORS.index(1.0)
+
+HALF_LIFE_DAYS = 30.0
+STRENGTH = 20.0
+
+GAIN_UNIT = 2.0**-32
+_MOST_NATS = 16.0  # of one crawl: sums of a chunk stay below 2**53 units
+
+_CALM, _RATES = len(CALM_EDGES) + 2, len(RATE_EDGES) + 1
+KINDS, CELLS = 3, _CALM * _RATES
+"""Cells by what the night knew of a page; each for every kind."""
+
+NO_CELL = -1
+_LEAST_CRAWLS = 1e-3  # what has faded to less is left out
+_BISECTIONS = 50
+
+
+def calm_days(state: PageState) -> FloatArray:
+    """How long pages had been calm at their last observation, as `page_cells` takes it: (n,) float64."""
+    last = state.last_change_at_us
+    never = np.where(state.n_changes > 0, -1.0, np.nan)  # of a state that did not keep it: not known
+    return np.where(last == NO_TIME, never, (state.baseline_at_us - last) / US_PER_DAY)
+
+
+def page_cells(calm_days: FloatArray, change_rate_per_day: FloatArray) -> Int16Array:
+    """Cell of each page.
+
+    Parameters
+    ----------
+    calm_days : (n,) float64, days
+        From the last change found to the last observation; NaN if none was ever found, negative where it is
+        not known.
+    change_rate_per_day : (n,) float64
+
+    Returns
+    -------
+    (n,) int16
+        0 .. `CELLS` - 1; `NO_CELL` where the calm is not known.
+    """
+    calm = np.searchsorted(CALM_EDGES, calm_days * change_rate_per_day, side="right")
+    calm[np.isnan(calm_days)] = _CALM - 1
+    cell = calm * _RATES + np.searchsorted(RATE_EDGES, change_rate_per_day, side="right")
+    return np.where(calm_days < 0.0, NO_CELL, cell).astype(np.int16)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CellSums:
+    """Sums over judged crawls of a night. They merge exactly and in any order.
+
+    Attributes
+    ----------
+    crawls, found : (KINDS * CELLS,) int64
+        Crawls, and those that found a change.
+    predicted : (KINDS * CELLS, len(FACTORS)) int64
+        Sums of the probabilities at each factor, units of `policies.estimation.forecast.PROBABILITY_UNIT`.
+    """
+
+    crawls: IntArray
+    found: IntArray
+    predicted: IntArray
+
+    @classmethod
+    def empty(cls) -> CellSums:
+        """No crawl."""
+        none = np.zeros(KINDS * CELLS, np.int64)
+        return cls(none, none, np.zeros((KINDS * CELLS, len(FACTORS)), np.int64))
+
+    def merge(self, other: CellSums) -> CellSums:
+        """The crawls of both."""
+        return CellSums(
+            self.crawls + other.crawls, self.found + other.found, self.predicted + other.predicted
+        )
+
+    def account(self) -> dict[str, float]:
+        """What forecasts by rates alone were worth, for the manifest."""
+        return {
+            "crawls": int(self.crawls.sum()),
+            "changes_found": int(self.found.sum()),
+            "changes_predicted": sum(self.predicted[:, _ONE].tolist()) * PROBABILITY_UNIT,
+        }
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CellSums) and all(
+            np.array_equal(getattr(self, n), getattr(other, n)) for n in ("crawls", "found", "predicted")
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class CellWatch:
+    """Adds up a night's crawls by cell, a run of pages at a time.
+
+    Parameters
+    ----------
+    forecast : Forecast of n pages and m rows
+        Without factors.
+    cell : (m,) int16
+        From `page_cells`.
+    factor : (m, KINDS) float64, optional
+        From `clock_factors`: what they gain is counted, too.
+    host : (m,) int, optional
+        Host of each row, below `n_hosts`; needed with `factor`.
+    n_hosts : int
+    """
+
+    def __init__(
+        self,
+        forecast: Forecast,
+        cell: Int16Array,
+        factor: FloatArray | None = None,
+        host: IntArray | Int32Array | None = None,
+        n_hosts: int = 0,
+    ) -> None:
+        self._forecast, self._cell, self._factor = forecast, cell, factor
+        self._host = np.zeros(len(cell), np.int64) if host is None else host
+        self._gain = np.zeros(n_hosts, np.int64)
+        self.sums = CellSums.empty()
+
+    def gains(self, before: FloatArray) -> FloatArray:
+        """What factors did to the forecasts of each host, after what they did up to the night before.
+
+        Parameters
+        ----------
+        before : (n_hosts,) float64, nats
+
+        Returns
+        -------
+        (n_hosts,) float64, nats
+            What the log of the probability of what crawls found gained, older nights counting less.
+        """
+        gains: FloatArray = before * 0.5 ** (1.0 / HALF_LIFE_DAYS) + self._gain * GAIN_UNIT
+        return gains
+
+    def __call__(self, first_page: int, intervals: Intervals, clocks: Clocks | None = None) -> None:
+        """Count intervals of the pages from `first_page` on; their codes count from there.
+
+        With `clocks`, without factors, by what these expected of each interval.
+        """
+        row = self._forecast.row[intervals.page + first_page]
+        use = row >= 0 if clocks is None else (row >= 0) & clocks.known
+        use[use] = self._cell[row[use]] != NO_CELL
+        rows = np.flatnonzero(use)
+        for start in range(0, len(rows), CHUNK):
+            self._add(row, intervals, clocks, rows[start : start + CHUNK])
+
+    def _add(self, row: Int32Array, intervals: Intervals, clocks: Clocks | None, rows: IntArray) -> None:
+        at = row[rows]
+        cell = self._cell[at].astype(np.int64)
+        forecast, of_row = self._forecast, at
+        if clocks is not None:
+            forecast, of_row = clocks.take(rows).forecast, np.arange(len(rows), dtype=np.int32)
+            cell += CELLS * np.where(clocks.by_time[rows] < 1.0, HEARD, QUIET)
+        days = intervals.gap_us[rows] / US_PER_DAY
+        size = KINDS * CELLS
+        predicted = np.empty((size, len(FACTORS)), np.int64)
+        for j, factor in enumerate(FACTORS):
+            p = -np.expm1(forecast.log_unchanged(of_row, factor * days))
+            # Sums of a chunk stay below 2**53: exact, in floating point too.
+            units = np.rint(p * (1.0 / PROBABILITY_UNIT))
+            predicted[:, j] = np.bincount(cell, units, size)
+        found = np.bincount(cell, intervals.changed[rows], size).astype(np.int64)
+        self.sums = self.sums.merge(CellSums(np.bincount(cell, minlength=size), found, predicted))
+        if self._factor is not None and len(rows):
+            factors = self._factor[at, cell // CELLS]
+            with_it, without = (forecast.log_unchanged(of_row, f * days) for f in (factors, 1.0))
+            gain = log_score_gain(with_it, without, intervals.changed[rows], factors)
+            units = np.rint(np.clip(gain, -_MOST_NATS, _MOST_NATS) * (1.0 / GAIN_UNIT))
+            self._gain += np.bincount(self._host[at], units, len(self._gain)).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """How forecasts have done so far: crawls of all nights, older ones counting less.
+
+    Attributes
+    ----------
+    crawls, found : (KINDS * CELLS,) float64
+    predicted : (KINDS * CELLS, len(FACTORS)) float64
+        Crawls; see `CellSums`.
+    """
+
+    crawls: FloatArray
+    found: FloatArray
+    predicted: FloatArray
+
+    @classmethod
+    def empty(cls) -> Track:
+        """No crawl yet."""
+        size = KINDS * CELLS
+        return cls(np.zeros(size), np.zeros(size), np.zeros((size, len(FACTORS))))
+
+    def add(self, days: float, sums: CellSums) -> Track:
+        """With the crawls of a night that comes `days` after the last one."""
+        weight = 0.5 ** (max(days, 0.0) / HALF_LIFE_DAYS)
+        return Track(
+            self.crawls * weight + sums.crawls,
+            self.found * weight + sums.found,
+            self.predicted * weight + sums.predicted * PROBABILITY_UNIT,
+        )
+
+    def factors(self) -> FloatArray:
+        """Factor of the clock of each cell: (KINDS * CELLS,) float64, within `FACTORS`."""
+        sums = np.column_stack([self.crawls, self.found, self.predicted])
+        sums = sums.reshape(KINDS, _CALM, _RATES, -1)
+        parent = np.ones((KINDS, 1, 1))
+        for over in ((1, 2), (2,), ()):
+            parent = _solve(sums.sum(axis=over, keepdims=True) if over else sums, parent)
+        return parent.reshape(-1)
+
+    def as_json(self) -> dict[str, Any]:
+        """For the manifest: cells with crawls only."""
+        some = np.flatnonzero(self.crawls >= _LEAST_CRAWLS)
+        return {
+            **_EDGES,
+            "cell": some.tolist(),
+            "crawls": self.crawls[some].tolist(),
+            "found": self.found[some].tolist(),
+            "predicted_at": self.predicted[some].tolist(),
+            "factor": self.factors()[some].tolist(),
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Track:
+        """What `as_json` gave; empty if that has other cells, or nothing.
+
+        Raises
+        ------
+        ValueError
+            What is there cannot come from `as_json`.
+        """
+        if not values or any(values.get(name) != edges for name, edges in _EDGES.items()):
+            return cls.empty()
+        track = cls.empty()
+        try:
+            cell = np.array(values["cell"], np.int64)
+            columns = [np.array(values[n], np.float64) for n in ("crawls", "found", "predicted_at")]
+            columns[2] = columns[2].reshape(-1, len(FACTORS))
+        except (KeyError, TypeError, ValueError, OverflowError) as e:
+            raise ValueError(f"a track of forecasts is damaged: {e}; give what Track.as_json made") from None
+        fit = all(len(c) == len(cell) and np.isfinite(c).all() and (c >= 0.0).all() for c in columns)
+        if not fit or (np.diff(cell, prepend=-1) <= 0).any() or (cell >= KINDS * CELLS).any():
+            raise ValueError(
+                f"{len(cell)} cells of a track of forecasts do not fit its sums, or are not ascending from 0 "
+                f"to {KINDS * CELLS - 1}; give what Track.as_json made"
+            )
+        for name, values_of in zip(("crawls", "found", "predicted"), columns, strict=True):
+            getattr(track, name)[cell] = values_of
+        return track
+
+
+_EDGES: dict[str, Any] = {
+    "half_life_days": HALF_LIFE_DAYS,
+    "calm_edges": list(CALM_EDGES),
+    "rate_edges": list(RATE_EDGES),
+    "factors": list(FACTORS),
+}
+
+
+def _solve(sums: FloatArray, parent: FloatArray) -> FloatArray:
+    """Root r of ``found + s = predicted(r) + s r / parent`` for sums (..., 2 + F); `parent` broadcasts."""
+    crawls, found, predicted = sums[..., 0], sums[..., 1], sums[..., 2:]
+    log_factors = np.log(FACTORS)
+    some = np.maximum(crawls, 1e-300)[..., None]
+    # Changes that a crawl would have to expect, in a cell of equals: nearly a power of the factor.
+    events = np.log(np.maximum(-np.log1p(-np.minimum(predicted / some, 1.0 - 1e-12)), 1e-300))
+    parent = np.broadcast_to(parent, crawls.shape)
+    step = log_factors[1] - log_factors[0]
+    low, high = (np.full(crawls.shape, log_factors[end]) for end in (0, -1))
+    for _ in range(_BISECTIONS):
+        middle = 0.5 * (low + high)
+        place = (middle - log_factors[0]) / step
+        left = np.minimum(place.astype(np.int64), len(FACTORS) - 2)[..., None]
+        one, other = (np.take_along_axis(events, left + k, -1)[..., 0] for k in (0, 1))
+        expected = one + (place - left[..., 0]) * (other - one)
+        reached = -np.expm1(-np.exp(expected)) * crawls + STRENGTH * np.exp(middle) / parent
+        more = reached < found + STRENGTH
+        low, high = np.where(more, middle, low), np.where(more, high, middle)
+    return np.where(crawls > 0.0, np.exp(0.5 * (low + high)), parent)
+
+
+def pays(gain: FloatArray) -> BoolArray:
+    """Hosts whose forecasts have factors, by what they have gained: where they have lost nothing."""
+    return gain >= 0.0
+
+
+def clock_factors(cell: Int16Array, factors: FloatArray | None) -> FloatArray:
+    """Factor of each page and kind: (n, KINDS) float64, 1 where there is no cell."""
+    out = np.ones((len(cell), KINDS))
+    if factors is not None:
+        some = np.flatnonzero(cell != NO_CELL)
+        out[some] = factors.reshape(KINDS, CELLS).T[cell[some]]
+    return out

@@ -1,0 +1,223 @@
+"""Where a search for the multiplier stands, and the multipliers that its next round evaluates."""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from policies.optimum.demand import BUDGET_UNITS
+from policies.optimum.result import Status
+from policies.signalled.block import RADIUS
+
+ROUNDS: Final = 6
+"""Rounds after which every search has ended; most end after two or three."""
+
+_WIDTH: Final = 5e-9  # of the bracket, in log multiplier, at the end
+_GAP: Final = 2e-10  # of the certificate, relative to multiplier * budget
+_SURE_WIDTH: Final = 4e-10  # narrow enough for any certificate
+_JUMP_WIDTH: Final = 1e-9  # the same where demand jumps inside, if the certificate allows it
+_SECTIONS: Final = 512  # points of one round that the plan falls back on
+_NEAR: Final = 1e-3  # of an expansion, in log multiplier: a fifth of the pages reach no further
+
+
+@dataclass(frozen=True, slots=True)
+class SearchState:
+    """Where a search stands between two rounds.
+
+    Attributes
+    ----------
+    status : Status
+        RUNNING while `pending` is to be evaluated.
+    low, high : float
+        Bracket of the multiplier. `low_units`, `high_units` is the demand there, None if not evaluated yet.
+    points : tuple of (multiplier, units)
+        All evaluations, ascending.
+    pending : tuple of float
+        Ascending multipliers at which the next round wants the demand.
+    shrink : float
+        Width of the bracket before the last round over its width after it.
+    expanded_at : float
+        Multiplier around which pages with signals are expanded; 0 if there are none.
+    """
+
+    objective: str
+    budget_per_day: float
+    status: Status
+    pages: int
+    constrained: bool
+    scaled_hosts: int
+    floor_units: int
+    most_units: int
+    low: float
+    high: float
+    low_units: int | None = None
+    high_units: int | None = None
+    points: tuple[tuple[float, int], ...] = ()
+    pending: tuple[float, ...] = ()
+    rounds: int = 0
+    shrink: float = math.inf
+    expanded_at: float = 0.0
+
+
+def log_width(state: SearchState) -> float:
+    """Log of the ratio of the bracket's ends."""
+    return math.log(state.high / state.low)
+
+
+def share_low(state: SearchState) -> Fraction:
+    """Weight of the lower end in the combination that spends the budget."""
+    low, high = state.low_units, state.high_units
+    if low is None or high is None or low == high:
+        return Fraction(1)
+    return Fraction(BUDGET_UNITS - high, low - high)
+
+
+def gap(state: SearchState) -> float:
+    """Bound on (optimum - value) / (multiplier * budget) for the combination."""
+    if state.low_units is None or state.high_units is None:
+        return math.inf
+    share = float(share_low(state))
+    jump = (state.low_units - state.high_units) / BUDGET_UNITS
+    return share * (1.0 - share) * jump * (state.high / state.low - 1.0)
+
+
+def has_converged(state: SearchState) -> bool:
+    """Whether both ends are evaluated, close enough, and the certificate is small."""
+    if state.low_units is None or state.high_units is None:
+        return False
+    width = log_width(state)
+    free = 1.0 - state.floor_units / BUDGET_UNITS
+    return width <= _SURE_WIDTH * (1.0 + 1e-6) or (width <= _WIDTH and gap(state) <= _GAP * free)
+
+
+def first_points(state: SearchState, guess: float, starve_all: float) -> tuple[float, ...]:
+    """Multipliers of the first round, around the survey's estimate."""
+    points = _around(guess, [3e-5 * 8.0**j for j in range(_pairs(state))])
+    if state.expanded_at > 0.0:
+        # The estimate is from a sample. Points that the expansion covers cost little, others much.
+        points = _around(guess, [4e-3])
+    if state.constrained:  # the guess knows of no floors, caps and limits
+        if state.expanded_at > 0.0:
+            # Caps and limits push the multiplier down, floors up.
+            ends = [state.low] if state.floor_units == 0 else [state.low, state.high]
+            points += [guess * (end / guess) ** part for end in ends for part in (0.1, 0.6)]
+        else:
+            width = log_width(state)
+            points += [state.low, state.high]
+            points += [state.low * math.exp(width * part) for part in (0.25, 0.5, 0.75)]
+    if state.high >= starve_all * (1.0 - 1e-6):
+        # A tight budget may end at the cliff where the most valuable pages begin to starve.
+        points += [starve_all * (1.0 - _SURE_WIDTH), starve_all]
+    return _plan(state, points)
+
+
+def next_points(state: SearchState) -> tuple[tuple[float, ...], float]:
+    """Multipliers of a later round, around the estimate from the demands so far, and where to expand."""
+    guess, error = _interpolate(state)
+    width = log_width(state)
+    pairs = 1 if width < 1e-6 else max(_pairs(state), 2 if state.constrained else 1)
+    first = outer = max(1e-9, 2.0 * error)
+    if pairs > 1:
+        first = max(1e-9, min(first, 0.01 * width))
+        outer = max(first, min(max(outer, 0.03 * width), 0.25 * width))
+    offsets = [min(first * (outer / first) ** (j / max(pairs - 1, 1)), 0.5 * width) for j in range(pairs)]
+    if state.expanded_at > 0.0 and not state.constrained and width > RADIUS:
+        offsets = [min(x, 0.99 * RADIUS) for x in offsets] + [0.99 * RADIUS]
+    return _plan(state, _around(guess, offsets)), _center(state.expanded_at, guess, error)
+
+
+def _center(expanded_at: float, guess: float, error: float) -> float:
+    """Where to expand: where it was done already, unless it is far off for what is known by now."""
+    if expanded_at == 0.0:
+        return 0.0
+    off = abs(math.log(guess / expanded_at))
+    return guess if off > max(_NEAR, 4.0 * error) else expanded_at
+
+
+def _pairs(state: SearchState) -> int:
+    """Pairs of points a round: more where pages are few and a round's fixed cost counts."""
+    if state.pages > 300_000:
+        return 1
+    return 2 if state.pages > 100_000 else 3 if state.pages > 20_000 else 5
+
+
+def _enough(state: SearchState) -> float:
+    """Width of a bracket inside this one, in log multiplier, that ends the search.
+
+    Where demand jumps the multiplier may lie anywhere in it.
+    """
+    if state.low_units is None or state.high_units is None:
+        return _SURE_WIDTH
+    # `gap` of a narrower bracket: demand jumps by no more there, and share (1 - share) <= 1/4.
+    jump = max((state.low_units - state.high_units) / BUDGET_UNITS, 1e-300)
+    free = 1.0 - state.floor_units / BUDGET_UNITS
+    return max(_SURE_WIDTH, 0.99 * min(_JUMP_WIDTH, 4.0 * _GAP * free / jump))
+
+
+def _around(guess: float, offsets: list[float]) -> list[float]:
+    return [guess * math.exp(-x) for x in offsets] + [guess * math.exp(x) for x in offsets]
+
+
+def _plan(state: SearchState, points: list[float]) -> tuple[float, ...]:
+    """Adds section points where the rounds left could not be sure to finish, and ends not evaluated yet."""
+    width = max(log_width(state), 0.0)
+    left = ROUNDS - state.rounds - 1
+    parts = width / _enough(state)
+    sections = math.ceil(parts / float(_SECTIONS + 1) ** left)
+    if left == 1 and sections > 1:
+        sections = math.ceil(math.sqrt(parts))  # as many as the last round will need
+    is_cheap = state.expanded_at == 0.0 or width <= RADIUS
+    if state.rounds >= 2 and state.shrink < 5.0 and is_cheap:  # demand jumps: interpolation will not do
+        sections = max(sections, math.ceil(parts ** (1.0 / (left + 1))))
+    if sections > 1 or left == 0:
+        points = points + [state.low * math.exp(width * j / sections) for j in range(1, sections)]
+    inside = {x for x in points if state.low <= x <= state.high}
+    if left == 0 or width <= _WIDTH:
+        inside |= {state.low, state.high}
+    known = {point for point, _ in state.points}
+    chosen = sorted(inside - known)
+    return tuple(chosen) if chosen else tuple(sorted({state.low, state.high} - known))
+
+
+def _interpolate(state: SearchState) -> tuple[float, float]:
+    """Estimate of the multiplier, and how far off it may be in log multiplier."""
+    known = [(math.log(p), math.log(units / BUDGET_UNITS)) for p, units in state.points if units > 0]
+    known = _distinct(known)
+    low, high = math.log(state.low), math.log(state.high)
+    near = sorted(known, key=lambda point: abs(point[1]))[:3]
+    bracketed = state.low_units is not None and state.high_units is not None
+    if bracketed and state.low_units and state.high_units:
+        demands = (state.low_units, state.high_units)
+        ends = [(at, math.log(units / BUDGET_UNITS)) for at, units in zip((low, high), demands, strict=True)]
+        near = ends + [point for point in near if point not in ends][:1]
+    if len(near) < 2 or near[0][1] == near[1][1]:
+        return math.exp(0.5 * (low + high)), (high - low) / 8.0
+    secant = _secant(near[0], near[1])
+    estimate, error = secant, 0.01 * abs(near[0][0] - near[1][0])
+    if len(near) == 3:
+        curve = _inverse_quadratic(*near)
+        if low < curve < high:
+            estimate, error = curve, abs(curve - secant)
+    if not bracketed:
+        error = max(error, 0.1 * min(abs(estimate - near[0][0]), abs(estimate - near[1][0])))
+    return math.exp(min(max(estimate, low), high)), error
+
+
+def _distinct(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    return list({units: (at, units) for at, units in points}.values())
+
+
+def _secant(first: tuple[float, float], second: tuple[float, float]) -> float:
+    (x1, y1), (x2, y2) = first, second
+    return x1 - y1 * (x2 - x1) / (y2 - y1)
+
+
+def _inverse_quadratic(*points: tuple[float, float]) -> float:
+    (x1, y1), (x2, y2), (x3, y3) = points
+    if y1 == y2 or y2 == y3 or y1 == y3:
+        return math.nan
+    return (
+        x1 * y2 * y3 / ((y1 - y2) * (y1 - y3))
+        + x2 * y1 * y3 / ((y2 - y1) * (y2 - y3))
+        + x3 * y1 * y2 / ((y3 - y1) * (y3 - y2))
+    )

@@ -1,0 +1,315 @@
+"""Rates and thresholds of pages with signals for many multipliers close to one another.
+
+A search evaluates every page at a dozen multipliers, each nearer to the answer. Solving for the threshold
+costs microseconds; a Taylor series around a first guess costs nanoseconds.
+"""
+
+from dataclasses import dataclass, fields
+from typing import Self
+
+import numpy as np
+
+from policies.numerics.typing_ import BoolArray, ByteArray, FloatArray, IntArray
+from policies.signalled import threshold_clock as signal_clock
+from policies.signalled.pages import (
+    GENERAL,
+    INERT,
+    NOISELESS,
+    SignalPages,
+    blocks,
+    closed,
+    depth_from,
+    depth_of,
+    kind_of,
+    prices,
+    scaled,
+    useful_changes,
+)
+from policies.signalled.threshold_clock import Point
+
+_COLUMNS = tuple(field.name for field in fields(Point))
+
+
+_PASS = 1 << 14  # pairs of page and multiplier evaluated together: their arrays stay in the cache
+_ROWS = 1 << 13
+_SOLVED = 1 << 16  # pairs that are solved together
+_RENEWALS = 2  # series of a page that may serve several multipliers, before each gets its own
+_LEFT = 1 << 19  # pairs that are kept until they are solved
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """Threshold and crawl rate of n pages as functions of the multiplier, near one multiplier.
+
+    Attributes
+    ----------
+    pages : SignalPages
+    kind : (n,) uint8
+        As `signal_pages.kind_of` gives it.
+    multiplier : float
+        Where it was made, in requests per crawl.
+    point : signal_clock.Point
+        Series of each page; reach 0 where there is none: kinds with closed forms, and pages not worth a
+        crawl there.
+    """
+
+    pages: SignalPages
+    kind: ByteArray
+    multiplier: float
+    point: Point
+
+    def rates(self, multiplier: float | FloatArray) -> FloatArray:
+        """Crawls per day that `multiplier` buys, as `signal_value.crawl_rate`; (n,) float64.
+
+        Relative error at most 1e-9 for any multiplier: by the series inside their reach, else solved.
+
+        Raises
+        ------
+        ValueError
+            A negative multiplier, or NaN.
+        """
+        return self._evaluate(multiplier)[1]
+
+    def thresholds(self, multiplier: float | FloatArray) -> FloatArray:
+        """Threshold of the clock at `multiplier`, as `signal_value.threshold`; (n,) float64."""
+        return self._evaluate(multiplier)[0]
+
+    def rates_at(
+        self, multipliers: FloatArray, until: FloatArray | None = None, since: FloatArray | None = None
+    ) -> FloatArray:
+        """`rates` at many multipliers, at a fraction of the cost: (k, n) float64.
+
+        Where the series of a page does not reach, new ones amid its multipliers do, within the same error.
+        What a page gets depends on that page, its limits and the multipliers alone, to the bit.
+
+        Parameters
+        ----------
+        multipliers : (k,) float64, >= 0
+        until, since : (n,) float64, optional
+            Rates at multipliers up to `until`, and from `since` on, do not matter: they are not solved for,
+            and come out as inf and 0 where the series does not tell.
+        """
+        out = np.zeros((multipliers.size, len(self.pages)))
+        searched = (self.kind == GENERAL) | (self.kind == NOISELESS)
+        rows = np.flatnonzero(~searched & (self.kind != INERT))
+        for start in range(0, rows.size, _ROWS):
+            part = rows[start : start + _ROWS]
+            pages, kind = self.pages.take(part), self.kind[part]
+            for j, multiplier in enumerate(multipliers):
+                price = np.broadcast_to(multiplier, part.shape)
+                out[j, part] = closed(pages, kind, depth_of(pages, kind, price))[1]
+        rows = np.flatnonzero(searched)
+        size = max(min(_ROWS, _LEFT // max(multipliers.size, 1)), 1)
+        found: list[tuple[IntArray, IntArray, FloatArray]] = []
+        for start in range(0, rows.size, size):
+            part = rows[start : start + size]
+            out[:, part], left = self._by_series(part, multipliers)
+            for first, goal in left:
+                at, which = np.nonzero(~np.isnan(goal))
+                goal = goal[at, which]
+                at, which = first + at, part[which]
+                for limit, value, beyond in ((until, np.inf, np.less_equal), (since, 0.0, np.greater_equal)):
+                    if limit is not None:
+                        known = beyond(multipliers[at], limit[which])
+                        out[at[known], which[known]] = value
+                        at, which, goal = at[~known], which[~known], goal[~known]
+                found.append((at, which, goal))
+            if found and (start + size >= rows.size or sum(one[0].size for one in found) > _LEFT):
+                columns = [np.concatenate(column) for column in zip(*found, strict=True)]
+                self._solve_left(columns[0], columns[1], columns[2], out)
+                found = []
+        return out
+
+    def _by_series(
+        self, rows: IntArray, multipliers: FloatArray
+    ) -> tuple[FloatArray, list[tuple[int, FloatArray]]]:
+        """`rates_at` for `rows` without closed forms where the series reach: (k, rows) float64.
+
+        Also, for some multipliers from a first one on, the depths that they do not reach, elsewhere NaN.
+        """
+        pages, point = self.pages.take(rows), take(self.point, rows)
+        a, mu, changes = pages.unsignalled_rate_per_day, pages.request_rate_per_day, useful_changes(pages)
+        out = np.empty((multipliers.size, rows.size))
+        step = max(_PASS // rows.size, 1)
+        outside = []
+        for first in range(0, multipliers.size, step):
+            price = multipliers[first : first + step, None]
+            part = out[first : first + step]
+            with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+                goal = depth_from(price * changes, mu)
+                np.divide(a, signal_clock.move_h(point, goal), out=part)
+                left = ~(np.abs(goal - point.depth) <= point.reach)
+            if not np.any(left):
+                continue
+            never, always = goal == np.inf, goal == 0.0
+            part[never] = 0.0
+            part[always] = np.inf
+            left &= ~(never | always)
+            if np.any(left):
+                outside.append((first, np.where(left, goal, np.nan)))
+        return out, outside
+
+    def _solve_left(self, at: IntArray, which: IntArray, goal: FloatArray, out: FloatArray) -> None:
+        """Rates of pages `which` at their depths `goal` into rows `at` of `out`.
+
+        The goals of one page are ascending. A new series in their middle reaches most of the others, too.
+        """
+        order = np.argsort(which, kind="stable")
+        at, which, goal = at[order], which[order], goal[order]
+        for renewal in range(_RENEWALS + 1):
+            first = np.flatnonzero(np.diff(which, prepend=-1))
+            if renewal == _RENEWALS:
+                first = np.arange(at.size)
+            ends = np.append(first, at.size)
+            left = np.zeros(at.size, dtype=np.bool_)
+            for start in range(0, first.size, _SOLVED):
+                count = np.diff(ends[start : start + _SOLVED + 1])
+                middle = first[start : start + _SOLVED] + count // 2
+                rows = which[middle]
+                found = _solve(self.pages.take(rows), take(self.point, rows), goal[middle])
+                a = self.pages.unsignalled_rate_per_day[rows]
+                pairs = slice(int(ends[start]), int(ends[start + count.size]))
+                if count.size < pairs.stop - pairs.start:
+                    mine = np.repeat(np.arange(count.size), count)
+                    found, a = take(found, mine), a[mine]
+                    left[pairs] = ~(np.abs(goal[pairs] - found.depth) <= found.reach)
+                    left[middle] = False
+                with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+                    out[at[pairs], which[pairs]] = a / signal_clock.move_h(found, goal[pairs])
+            if not np.any(left):
+                return
+            at, which, goal = at[left], which[left], goal[left]
+
+    def _evaluate(self, multiplier: float | FloatArray) -> tuple[FloatArray, FloatArray]:
+        price = prices(self.pages, multiplier)
+        u, rate = np.empty(len(self.pages)), np.empty(len(self.pages))
+        for block in blocks(len(self.pages)):
+            u[block], rate[block] = self._block(block, price[block])
+        return u, rate
+
+    def _block(self, block: slice, price: FloatArray) -> tuple[FloatArray, FloatArray]:
+        pages, kind = self.pages.take(block), self.kind[block]
+        depth = depth_of(pages, kind, price)
+        u, rate = closed(pages, kind, depth)
+        rows = np.flatnonzero(((kind == GENERAL) | (kind == NOISELESS)) & np.isfinite(depth) & (depth > 0.0))
+        if rows.size == 0:
+            return u, rate
+        point, goal = take(take(self.point, block), rows), depth[rows]
+        inside = np.abs(goal - point.depth) <= point.reach
+        with np.errstate(over="ignore", invalid="ignore"):
+            clock = signal_clock.move(point, goal)
+            h = signal_clock.move_h(point, goal)
+        outside = np.flatnonzero(~inside)
+        if outside.size:
+            goal = goal[outside]
+            found = _solve(pages.take(rows[outside]), take(point, outside), goal)
+            clock[outside] = signal_clock.move(found, goal)
+            h[outside] = signal_clock.move_h(found, goal)
+        u[rows] = clock
+        rate[rows] = pages.unsignalled_rate_per_day[rows] / h
+        return u, rate
+
+    def take(self, rows: IntArray | slice) -> "Expansion":
+        """The pages of `rows`."""
+        return Expansion(self.pages.take(rows), self.kind[rows], self.multiplier, take(self.point, rows))
+
+
+def expand(pages: SignalPages, multiplier: float, wanted: BoolArray | None = None) -> Expansion:
+    """The series of each page around `multiplier`.
+
+    Parameters
+    ----------
+    pages : SignalPages
+    multiplier : float, > 0
+        Requests per crawl.
+    wanted : (n,) bool, optional
+        Pages that are likely to be asked for near `multiplier`; others get no series.
+
+    Returns
+    -------
+    Expansion
+
+    Raises
+    ------
+    ValueError
+        Rates out of range; multiplier not positive and finite.
+    """
+    pages.check()
+    if not 0.0 < multiplier < np.inf:
+        raise ValueError(f"an expansion needs a multiplier > 0 and finite, got {multiplier!r}")
+    n = len(pages)
+    kind = kind_of(pages)
+    point = Point(*(np.zeros(n) for _ in _COLUMNS))
+    for block in blocks(n):
+        part = pages.take(block)
+        depth = depth_of(part, kind[block], prices(part, multiplier))
+        searched = (kind[block] == GENERAL) | (kind[block] == NOISELESS)
+        if wanted is not None:
+            searched &= wanted[block]
+        rows = np.flatnonzero(searched & np.isfinite(depth) & (depth > 0.0))
+        if rows.size == 0:
+            continue
+        r, kappa = scaled(part.take(rows))
+        found = signal_clock.solve(r, kappa, depth[rows], loose=True)
+        for name in _COLUMNS:
+            getattr(point, name)[block][rows] = getattr(found, name)
+    return Expansion(pages, kind, float(multiplier), point)
+
+
+def _solve(pages: SignalPages, point: Point, goal: FloatArray) -> Point:
+    """Series around the depths `goal` of pages whose own, `point`, do not reach there."""
+    r, kappa = scaled(pages)
+    with np.errstate(over="ignore", invalid="ignore"):
+        start = signal_clock.move(point, goal)
+    # A series is a good start a little outside its reach, and none at all further out.
+    near = np.abs(goal - point.depth) <= np.minimum(20.0 * point.reach, 0.1 * goal)
+    far = np.flatnonzero(~(near & (start > 0.0) & np.isfinite(start)))
+    start[far] = signal_clock.guess(r[far], kappa[far], goal[far])
+    return signal_clock.solve(r, kappa, goal, start, loose=True)
+
+
+class Trail:
+    """Rates at multipliers that close in on an answer, of each page its own: series follow them.
+
+    The rates of a page depend on the multipliers it was asked for before, in their last digits.
+    """
+
+    __slots__ = ("_kind", "_pages", "_point")
+
+    def __init__(self, near: Expansion) -> None:
+        """Starts from `near`, which stays as it is."""
+        self._pages, self._kind = near.pages, near.kind
+        self._point = Point(*(getattr(near.point, name).copy() for name in _COLUMNS))
+
+    @classmethod
+    def of(cls, pages: SignalPages) -> Self:
+        """Starts from nothing."""
+        return cls(Expansion(pages, kind_of(pages), 0.0, Point(*np.zeros((len(_COLUMNS), len(pages))))))
+
+    def rates(self, rows: IntArray, multiplier: FloatArray) -> FloatArray:
+        """Crawls per day of `rows`, distinct ones, at their multipliers >= 0: (k,) float64 both."""
+        out = np.empty(rows.size)
+        for block in blocks(rows.size):
+            out[block] = self._rates(rows[block], multiplier[block])
+        return out
+
+    def _rates(self, rows: IntArray, multiplier: FloatArray) -> FloatArray:
+        pages, kind = self._pages.take(rows), self._kind[rows]
+        goal = depth_of(pages, kind, multiplier)
+        rate = closed(pages, kind, goal)[1]
+        searched = ((kind == GENERAL) | (kind == NOISELESS)) & np.isfinite(goal) & (goal > 0.0)
+        left = searched & ~(np.abs(goal - self._point.depth[rows]) <= self._point.reach[rows])
+        some = np.flatnonzero(left)
+        if some.size:
+            found = _solve(pages.take(some), take(self._point, rows[some]), goal[some])
+            for name in _COLUMNS:
+                getattr(self._point, name)[rows[some]] = getattr(found, name)
+        some = np.flatnonzero(searched)
+        h = signal_clock.move_h(take(self._point, rows[some]), goal[some])
+        rate[some] = pages.unsignalled_rate_per_day[some] / h
+        return rate
+
+
+def take(point: Point, rows: IntArray | slice) -> Point:
+    """The pages of `rows`."""
+    return Point(*(getattr(point, name)[rows] for name in _COLUMNS))

@@ -1,0 +1,260 @@
+"""What fitted signal parameters mean, and several sources as one.
+
+Per source, with weight `k` and rate `g`: precision ``p = 1 - exp(-k)``, true signals ``p g`` and false ones
+``(1 - p) g`` a day; the precision is higher where other sources tell the same changes, see
+`policies.signals.bundles`. A page's change rate is its unsignalled rate and the changes told by any source.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from policies.numerics.typing_ import FloatArray
+from policies.signals.bundles import Bundles, told
+
+JUNK_WEIGHT = 0.05
+"""Sources below this weight do not move the clock of a page: one signal in twenty is true, or fewer."""
+
+_MERGE_STEPS = 40
+_STEP = 1e-20  # of a derivative in the imaginary direction: exact to rounding
+_LARGEST_WEIGHT = 700.0  # a signal is false once in 1e304
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """Quality of signals of n pages and S sources, each with its standard error (NaN if not asked for).
+
+    Attributes
+    ----------
+    precision, precision_error : (n, S) float64
+        Share of signals that mean a change.
+    recall, recall_error : (n, S) float64
+        Share of changes that the source signals; 0 where the page never changes.
+    false_rate_per_day, false_rate_error : (n, S) float64, per day
+    change_rate_per_day, change_rate_error : (n,) float64, per day
+    """
+
+    precision: FloatArray
+    precision_error: FloatArray
+    recall: FloatArray
+    recall_error: FloatArray
+    false_rate_per_day: FloatArray
+    false_rate_error: FloatArray
+    change_rate_per_day: FloatArray
+    change_rate_error: FloatArray
+
+
+def summarise(
+    unsignalled_rate_per_day: FloatArray,
+    signal_weight: FloatArray,
+    signal_rate_per_day: FloatArray,
+    covariance: FloatArray | None = None,
+    signals_seen: FloatArray | None = None,
+    bundles: Bundles | None = None,
+) -> Trust:
+    """Precision, recall, false signals and change rate, with standard errors by the delta method.
+
+    Parameters
+    ----------
+    unsignalled_rate_per_day : (n,) float64, not negative and finite, per day
+    signal_weight : (n, S) float64, not negative; inf where no signal is false
+    signal_rate_per_day : (n, S) float64, not negative and finite, per day
+    covariance : (n, 1 + S, 1 + S) float64, optional
+        Of the logarithms of unsignalled rate and weights: `policies.signals.estimation.PageFit.covariance`.
+    signals_seen : (n, S) float64, optional
+        Weight of the signals behind each rate, whose relative variance is one over it. By default rates are
+        taken as known.
+    bundles : Bundles, optional
+        Of n pages: sources that tell the same changes. By default each tells its own.
+
+    Returns
+    -------
+    Trust
+
+    Raises
+    ------
+    ValueError
+        Numbers out of range.
+    """
+    a, k, g = unsignalled_rate_per_day, signal_weight, signal_rate_per_day
+    _check(a, k, g)
+    n, s = k.shape
+    all_told = told(k, g, bundles)
+    precision, wrong = all_told.precision, all_told.wrong
+    true = precision * g
+    change = a + all_told.true_per_day
+    some = change > 0.0
+    recall = np.where(some[:, None], true / np.where(some, change, 1.0)[:, None], 0.0)
+    false = wrong * g
+    if covariance is None:
+        unknown = np.full((n, s), np.nan)
+        return Trust(precision, unknown, recall, unknown, false, unknown, change, np.full(n, np.nan))
+
+    # Derivatives in log a, log k_s and log g_s, in this order.
+    slope = np.where(k < np.inf, np.where(k < np.inf, k, 0.0) * wrong, 0.0)
+    relative = np.zeros((n, s)) if signals_seen is None else 1.0 / np.maximum(signals_seen, 1e-300)
+    total = np.zeros((1 + 2 * s, n))
+    total[0] = a
+    total[1 : 1 + s], total[1 + s :] = (g * slope).T, true.T
+    errors = [np.empty((n, s)) for _ in range(3)]
+    change_error = _error(total, covariance, relative)
+    for j in range(s):
+        by = np.zeros((3, 1 + 2 * s, n))
+        by[0, 1 + j] = slope[:, j]
+        by[1] = -recall[:, j] * total
+        by[1, 1 + j] += total[1 + j]
+        by[1, 1 + s + j] += true[:, j]
+        by[1] /= np.where(some, change, 1.0)
+        by[2, 1 + j], by[2, 1 + s + j] = -g[:, j] * slope[:, j], false[:, j]
+        for out, derivative in zip(errors, by, strict=True):
+            out[:, j] = _error(derivative, covariance, relative)
+    if bundles is not None:
+        rows = np.flatnonzero((bundles.share > 0.0).any(axis=1))
+        by_row = _bundled_errors(
+            a[rows], k[rows], g[rows], covariance[rows], relative[rows], bundles.take(rows)
+        )
+        change_error[rows] = by_row[-1]
+        for out, values in zip(errors, by_row, strict=False):
+            out[rows] = values
+    return Trust(
+        precision,
+        errors[0],
+        recall,
+        errors[1],
+        false,
+        errors[2],
+        change,
+        change_error,
+    )
+
+
+def _bundled_errors(
+    a: FloatArray,
+    k: FloatArray,
+    g: FloatArray,
+    covariance: FloatArray,
+    relative: FloatArray,
+    bundles: Bundles,
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Standard errors of precision, recall and false signals (n, S), and of the change rate (n,).
+
+    Derivatives are imaginary parts of the functions a tiny imaginary step away.
+    """
+    n, s = k.shape
+    slopes = np.zeros((3 * s + 1, 1 + 2 * s, n))
+    for i in range(1 + 2 * s):
+        rate, weight, sent = (
+            a.astype(complex),
+            np.minimum(k, _LARGEST_WEIGHT).astype(complex),
+            g.astype(complex),
+        )
+        of = rate if i == 0 else weight[:, i - 1] if i <= s else sent[:, i - 1 - s]
+        of *= 1.0 + _STEP * 1j
+        found = told(weight, sent, bundles)
+        change = rate + found.true_per_day
+        true = found.precision * sent
+        recall = true / np.where(change.real > 0.0, change, 1.0)[:, None]
+        values = [*found.precision.T, *recall.T, *(found.wrong * sent).T, change]
+        slopes[:, i] = np.stack([v.imag for v in values]) / _STEP
+    errors = [_error(slope, covariance, relative) for slope in slopes]
+    precision, recall, false = (np.stack(errors[j * s : (j + 1) * s], axis=1) for j in range(3))
+    return precision, recall, false, errors[-1]
+
+
+def merge_sources(
+    unsignalled_rate_per_day: FloatArray,
+    signal_weight: FloatArray,
+    signal_rate_per_day: FloatArray,
+    bundles: Bundles | None = None,
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Several sources of each page as one, for the mathematics of one source.
+
+    Sources of weight below 0.05 are left out; what they alone signal counts as unsignalled. The others become
+    one that tells as many changes a day and has the same mean speed of the page's clock, ``sum g k``. Two
+    that tell the same changes and nothing else become one with as many signals as each and both weights.
+
+    Parameters
+    ----------
+    unsignalled_rate_per_day : (n,) float64, not negative and finite, per day
+    signal_weight : (n, S) float64, not negative; inf where no signal is false
+    signal_rate_per_day : (n, S) float64, not negative and finite, per day
+    bundles : Bundles, optional
+        Of n pages: sources that tell the same changes. By default each tells its own.
+
+    Returns
+    -------
+    unsignalled_rate_per_day, signal_rate_per_day, signal_weight : (n,) float64
+        The change rate ``a + p g`` is that of all sources. Rate and weight are 0 without a source that
+        counts; a single one keeps its numbers to the bit. A weight of inf makes the merged weight inf.
+
+    Raises
+    ------
+    ValueError
+        Numbers out of range.
+    """
+    a, k, g = unsignalled_rate_per_day, signal_weight, signal_rate_per_day
+    _check(a, k, g)
+    n, s = k.shape
+    counts = (k >= JUNK_WEIGHT) & (g > 0.0)
+    # A source that is left out may still join others that tell the same changes.
+    kept = told(np.where(counts, k, 0.0), g, bundles).true_per_day
+    a = a + told(k, np.where(counts, 0.0, g)).true_per_day
+    if bundles is not None:  # what it tells together with those is told by those
+        some = np.flatnonzero((~counts & (g > 0.0)).any(axis=1) & (bundles.share > 0.0).any(axis=1))
+        every = told(k[some], g[some], bundles.take(some)).true_per_day
+        a[some] = unsignalled_rate_per_day[some] + np.maximum(every - kept[some], 0.0)
+    count = np.zeros(n, dtype=np.int64)
+    sum_clock, rate, weight = np.zeros(n), np.zeros(n), np.zeros(n)
+    for j in range(s):
+        keep = counts[:, j]
+        sum_clock[keep] += g[keep, j] * k[keep, j]
+        rate, weight = np.where(keep, g[:, j], rate), np.where(keep, k[:, j], weight)
+        count += keep
+    many = np.flatnonzero(count > 1)
+    if many.size:
+        weight[many] = _weight_of(sum_clock[many] / kept[many])
+        rate[many] = kept[many] / -np.expm1(-weight[many])
+    return a, rate, weight
+
+
+def _weight_of(ratio: FloatArray) -> FloatArray:
+    """Root of ``k / (1 - exp(-k)) = ratio``, ratio > 1."""
+    finite = ratio < np.inf
+    r = np.where(finite, ratio, 2.0)
+    # The root is below both; Newton on a convex function comes down to it without crossing.
+    k = np.minimum(r, 2.0 * (r - 1.0))
+    for _ in range(_MERGE_STEPS):
+        wrong = np.exp(-k)
+        step = (k + r * np.expm1(-k)) / (1.0 - r * wrong)
+        k = np.where(step > 0.0, k - step, k)
+    return np.where(finite, k, np.inf)
+
+
+def _error(derivative: FloatArray, covariance: FloatArray, relative: FloatArray) -> FloatArray:
+    """Standard deviation of a function with this gradient, (n,)."""
+    n, d = len(covariance), covariance.shape[1]
+    variance = np.zeros(n)
+    for i in range(d):
+        for j in range(d):
+            variance += derivative[i] * derivative[j] * covariance[:, i, j]
+    for j in range(d - 1):
+        variance += derivative[d + j] ** 2 * relative[:, j]
+    return np.sqrt(np.maximum(variance, 0.0))
+
+
+def _check(a: FloatArray, k: FloatArray, g: FloatArray) -> None:
+    if k.ndim != 2 or g.shape != k.shape or a.shape != k.shape[:1]:
+        raise ValueError(
+            f"unsignalled rates, weights and signal rates have shapes {a.shape}, {k.shape}, {g.shape}; give "
+            "(n,), (n, S), (n, S)"
+        )
+    for name, values, largest in (
+        ("unsignalled rate", a, np.finfo(np.float64).max),
+        ("signal weight", k, np.inf),
+        ("signal rate", g, np.finfo(np.float64).max),
+    ):
+        if values.size and not (values.min() >= 0.0 and values.max() <= largest):
+            raise ValueError(
+                f"{name}s are {values.min()}..{values.max()}; give numbers >= 0"
+                + ("" if largest == np.inf else ", finite")
+            )

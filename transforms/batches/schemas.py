@@ -1,0 +1,408 @@
+"""The columns of every stage, declared once, with units in their names.
+
+A batch that crosses a stage carries exactly one of these schemas; `check` says in one message what is
+missing, extra or of another type. Times are UTC microseconds.
+"""
+
+import pyarrow as pa
+
+TIME = pa.timestamp("us", tz="UTC")
+
+
+def _schema(kind: str, fields: list[tuple[str, pa.DataType]], **metadata: str) -> pa.Schema:
+    """A schema that carries its own name, so that batches of several kinds can share one shuffle."""
+    return pa.schema(fields, metadata={"recrawl": kind, **metadata})
+
+
+# What the readers hand over, one row an input row. `digest_hash` is the stable 64-bit hash of the digest
+# text, null where there is none (the digest of an empty body counts as none); `digest_form` tells which of
+# them can be compared, see transforms.batches.digests.
+OBSERVATIONS = _schema(
+    "observations",
+    [
+        ("url", pa.string()),
+        ("fetched_at", TIME),
+        ("status", pa.int16()),
+        ("digest_hash", pa.uint64()),
+        ("digest_form", pa.uint32()),
+        ("changed", pa.bool_()),
+        ("not_modified", pa.bool_()),
+        ("last_modified", TIME),
+    ],
+)
+# Counts are fixed point, 2**-20 of a request: sums must not depend on the order of addition.
+COUNT_UNIT = 2**-20
+REQUESTS = _schema(
+    "requests",
+    [("url", pa.string()), ("day", pa.int32()), ("clicks", pa.int64()), ("impressions", pa.int64())],
+)
+SIGNALS = _schema("signals", [("url", pa.string()), ("signalled_at", TIME), ("source", pa.string())])
+# What sitemaps list. `lastmod` is where the year, month, day or instant begins that the sitemap names, null
+# where there is none; `precision` is that of policies.history.lastmods.
+SITEMAPS = _schema("sitemaps", [("url", pa.string()), ("lastmod", TIME), ("precision", pa.int8())])
+# When pages changed, for a replay. `first` is where the page appears.
+CHANGES = _schema(
+    "changes",
+    [("url", pa.string()), ("changed_at", TIME), ("digest_hash", pa.uint64()), ("first", pa.bool_())],
+)
+# Metadata columns of the catalogue follow these, as strings.
+PAGES = _schema(
+    "pages",
+    [
+        ("url", pa.string()),
+        ("importance", pa.float64()),
+        ("min_rate_per_day", pa.float64()),
+        ("max_rate_per_day", pa.float64()),
+    ],
+)
+HOSTS = _schema(
+    "hosts",
+    [
+        ("host", pa.string()),
+        ("max_per_day", pa.float64()),
+        ("min_gap_seconds", pa.float64()),
+        ("group", pa.string()),
+    ],
+)
+
+# A row that could not be used: where it came from, why, and what it looked like.
+REJECTED = _schema(
+    "rejected",
+    [("source", pa.string()), ("row", pa.int64()), ("reason", pa.string()), ("sample", pa.string())],
+)
+
+# What a night carries over, one row a page, sorted by (host_hash, url_hash). Sums are landmark-weighted
+# (see policies.history.history); times are null where nothing happened yet. Weeks count from 1970-01-01.
+STATE = _schema(
+    "state",
+    [
+        ("url", pa.string()),
+        ("host", pa.string()),
+        ("url_hash", pa.uint64()),
+        ("host_hash", pa.uint64()),
+        ("exposure_days", pa.float64()),
+        ("dated_changes", pa.float64()),
+        ("bin_id", pa.list_(pa.int32())),
+        ("bin_weight", pa.list_(pa.float64())),
+        ("bin_days", pa.list_(pa.float64())),
+        ("bin_days_squared", pa.list_(pa.float64())),
+        ("n_intervals", pa.int32()),
+        ("n_changes", pa.int32()),
+        ("baseline_at", TIME),
+        ("last_success_at", TIME),
+        ("last_attempt_at", TIME),
+        ("digest_hash", pa.uint64()),
+        ("digest_form", pa.uint32()),
+        ("replaced_digest_hash", pa.uint64()),
+        ("n_returns", pa.int32()),
+        ("gone", pa.bool_()),
+        ("last_modified_at", TIME),
+        ("last_modified_seen_at", TIME),
+        ("last_change_at", TIME),
+        ("failing_since_at", TIME),
+        ("first_seen_day", pa.int32()),
+        ("request_week", pa.list_(pa.int32())),
+        ("request_clicks", pa.list_(pa.int64())),
+        ("request_impressions", pa.list_(pa.int64())),
+        ("first_request_day", pa.int32()),
+        ("last_request_day", pa.int32()),
+    ],
+)
+# One row for every page of a host that ever sent a signal, sorted by (host_hash, url_hash); see
+# policies.signals.state. Lists have one entry a source, one a bin or one a pair of sources, named by their
+# places in `source`; `bin_signals` has one a bin and source.
+STATE_SIGNALS = _schema(
+    "state_signals",
+    [
+        ("url_hash", pa.uint64()),
+        ("host_hash", pa.uint64()),
+        ("since", TIME),
+        ("exposure_days", pa.float64()),
+        ("dated_changes", pa.float64()),
+        ("watched_days", pa.float64()),
+        ("source", pa.list_(pa.string())),
+        ("pending", pa.list_(pa.int32())),
+        ("unchanged", pa.list_(pa.float64())),
+        ("total", pa.list_(pa.float64())),
+        ("n_unchanged", pa.list_(pa.int32())),
+        ("n_changed", pa.list_(pa.int32())),
+        ("last_signal_at", pa.list_(TIME)),
+        ("recent_hours", pa.list_(pa.uint64())),
+        ("bin_id", pa.list_(pa.int32())),
+        ("bin_signals", pa.list_(pa.uint8())),
+        ("bin_weight", pa.list_(pa.float64())),
+        ("bin_days", pa.list_(pa.float64())),
+        ("bin_days_squared", pa.list_(pa.float64())),
+        ("pair_first", pa.list_(pa.int8())),
+        ("pair_second", pa.list_(pa.int8())),
+        ("near_pending", pa.list_(pa.int32())),
+        ("far_pending", pa.list_(pa.int32())),
+        ("near", pa.list_(pa.float64())),
+        ("far", pa.list_(pa.float64())),
+    ],
+)
+# What nights wrote before signals were used: one row per (page, source), sorted so.
+STATE_SIGNALS_BEFORE = _schema(
+    "state_signals_before",
+    [
+        ("url_hash", pa.uint64()),
+        ("host_hash", pa.uint64()),
+        ("source", pa.string()),
+        ("last_signal_at", TIME),
+        ("pending", pa.int32()),
+        ("in_unchanged", pa.int32()),
+        ("in_changed", pa.int32()),
+    ],
+)
+# One row per page with a usable lastmod in a sitemap, the newest so far, sorted by (host_hash, url_hash).
+STATE_LASTMODS = _schema(
+    "state_lastmods",
+    [("url_hash", pa.uint64()), ("host_hash", pa.uint64()), ("lastmod", TIME), ("precision", pa.int8())],
+)
+# What was scheduled and not yet seen in a log: kept apart from `state`, which depends on the logs alone. With
+# what the night thought of these pages, so that the next one can compare; the five columns on signals are
+# null where none count, see policies.signals.forecast; the cell is that of policies.judging.recalibration.
+# `slots_since_at` is the first of the slots that no log shows, see policies.history.silence.
+SLOTS_PAGES = _schema(
+    "slots_pages",
+    [
+        ("url_hash", pa.uint64()),
+        ("host_hash", pa.uint64()),
+        ("last_slot_at", TIME),
+        ("change_rate_per_day", pa.float32()),
+        ("information", pa.float32()),
+        ("weight", pa.float32()),
+        ("unsignalled_rate_per_day", pa.float32()),
+        ("unsignalled_information", pa.float32()),
+        ("signal_source", pa.list_(pa.string())),
+        ("signal_weight", pa.list_(pa.float32())),
+        ("signal_information", pa.list_(pa.float32())),
+        ("forecast_cell", pa.int16()),
+        ("slots_since_at", TIME),
+    ],
+)
+SLOTS_HOSTS = _schema(
+    "slots_hosts",
+    [
+        ("host_hash", pa.uint64()),
+        ("last_slot_at", TIME),
+        ("signal_window_crawls", pa.float32()),
+        ("forecast_gain", pa.float32()),
+    ],
+)
+# Columns that nights of an older version did not write; they are read as null.
+ADDED_LATER = (
+    "change_rate_per_day",
+    "information",
+    "weight",
+    *SLOTS_PAGES.names[6:],
+    "signal_window_crawls",
+    "forecast_gain",
+    "last_change_at",
+    "digest_form",
+    "replaced_digest_hash",
+    "n_returns",
+    "last_modified_seen_at",
+    "failing_since_at",
+)
+# What became of the predictions, see policies.signals.siblings: one row for each host and day of the last 90
+# with judged crawls, sorted by (host_hash, day). `url_hash` is the host's first page in the shard: where that
+# page goes, the rows go when a host is split anew. `expected` counts in 2**-32 changes, `gain` in 2**-32
+# nats.
+SLOTS_SIBLINGS = _schema(
+    "slots_siblings",
+    [
+        ("url_hash", pa.uint64()),
+        ("host_hash", pa.uint64()),
+        ("day", pa.int32()),
+        ("found", pa.int64()),
+        ("expected", pa.int64()),
+        ("gain", pa.int64()),
+    ],
+)
+
+# A file of the previous night that holds just the rows of one shard: the shard reads it where it needs it.
+PREVIOUS_FILE = _schema(
+    "previous_file", [("folder", pa.string()), ("path", pa.string()), ("sha256", pa.string())]
+)
+
+# Between the stages of one night, one batch each in a ShardTables. Metadata columns follow PAGES_TABLE's as
+# "meta.<name>". Shards that need them have more: "volatile_weight" (see policies.history.volatile),
+# "age_factor" and "since_factor" (see transforms.night.siblings), "weight_share" (see
+# transforms.night.soft_404), all float64; "soft_404" and "alternating" (see policies.history.alternating),
+# bool; "failing_since_at" and "slots_since_at" (see policies.history.silence), times. All have "calm_days",
+# float64: from the last change found to the last observation, see policies.judging.recalibration. `bins` has
+# the undated changes of all pages, `n_bins` rows a page.
+PAGES_TABLE = _schema(
+    "pages_table",
+    [
+        ("url", pa.string()),
+        ("url_hash", pa.uint64()),
+        ("host_code", pa.int32()),
+        ("group_hash", pa.uint64()),
+        ("exposure_days", pa.float64()),
+        ("dated_changes", pa.float64()),
+        ("n_bins", pa.int32()),
+        ("n_intervals", pa.int32()),
+        ("n_changes", pa.int32()),
+        ("last_crawl_at", TIME),
+        ("last_attempt_at", TIME),
+        ("last_slot_at", TIME),
+        ("first_seen_day", pa.int32()),
+        ("clicks", pa.float64()),
+        ("impressions", pa.float64()),
+        ("importance", pa.float64()),
+        ("floor_per_day", pa.float64()),
+        ("cap_per_day", pa.float64()),
+    ],
+)
+BINS_TABLE = _schema(
+    "bins_table", [("weight", pa.float64()), ("days", pa.float64()), ("days_squared", pa.float64())]
+)
+# Signals of a shard that has any: pages of hosts that ever sent one (`row` of the pages table), their sources
+# and their changed intervals. `source` is a row of `sources`, `signature` is that of policies.signals.state.
+SIGNAL_PAGES_TABLE = _schema(
+    "signal_pages_table",
+    [
+        ("row", pa.int32()),
+        ("exposure_days", pa.float64()),
+        ("dated_changes", pa.float64()),
+        ("watched_days", pa.float64()),
+        ("running_days", pa.float64()),
+    ],
+)
+SIGNAL_SOURCES_TABLE = _schema(
+    "signal_sources_table",
+    [
+        ("row", pa.int32()),
+        ("source", pa.int8()),
+        ("pending", pa.int32()),
+        ("unchanged", pa.float64()),
+        ("total", pa.float64()),
+        ("last_signal_at", TIME),
+    ],
+)
+SIGNAL_BINS_TABLE = _schema(
+    "signal_bins_table",
+    [
+        ("row", pa.int32()),
+        ("signature", pa.uint32()),
+        ("weight", pa.float64()),
+        ("days", pa.float64()),
+        ("days_squared", pa.float64()),
+    ],
+)
+SIGNAL_PAIRS_TABLE = _schema(
+    "signal_pairs_table",
+    [
+        ("row", pa.int32()),
+        ("first", pa.int8()),
+        ("second", pa.int8()),
+        ("near", pa.float64()),
+        ("far", pa.float64()),
+    ],
+)
+SOURCES_TABLE = _schema("sources_table", [("name", pa.string())])
+# Shards have "forecast_gain", float64, besides.
+HOSTS_TABLE = _schema(
+    "hosts_table",
+    [
+        ("host", pa.string()),
+        ("host_hash", pa.uint64()),
+        ("n_pages", pa.int32()),
+        ("limit_per_day", pa.float64()),
+        ("max_slots", pa.int64()),
+        ("gap_us", pa.int64()),
+        ("last_slot_at", TIME),
+        ("signal_window_crawls", pa.float64()),
+    ],
+)
+
+# The job's results.
+PAGES_OUT = _schema(
+    "pages_out",
+    [
+        ("url", pa.string()),
+        ("host", pa.string()),
+        ("change_rate_per_day", pa.float64()),
+        ("change_rate_stderr", pa.float64()),
+        ("request_rate_per_day", pa.float64()),
+        ("impression_rate_per_day", pa.float64()),
+        ("n_intervals", pa.int32()),
+        ("n_changes", pa.int32()),
+        ("last_crawl_at", TIME),
+        ("crawl_rate_per_day", pa.float64()),
+        ("expected_freshness", pa.float64()),
+        ("crawl_value", pa.float64()),
+        ("owed", pa.float64()),
+        ("limit", pa.string()),
+        ("boundary", pa.bool_()),
+        ("volatile", pa.bool_()),
+        ("soft_404", pa.bool_()),
+        ("alternating", pa.bool_()),
+        ("weight", pa.float64()),
+        ("signal_rate_per_day", pa.float64()),
+        ("signal_precision", pa.float64()),
+        ("signal_recall", pa.float64()),
+        ("signals_since_crawl", pa.int64()),
+    ],
+)
+# One row a host; of a host that signals, one a source. A host that is split has rows in each of its shards.
+HOSTS_OUT = _schema(
+    "hosts_out",
+    [
+        ("host", pa.string()),
+        ("pages", pa.int64()),
+        ("crawl_rate_per_day", pa.float64()),
+        ("limit_per_day", pa.float64()),
+        ("min_gap_seconds", pa.float64()),
+        ("slots", pa.int64()),
+        ("source", pa.string()),
+        ("signalling_pages", pa.int64()),
+        ("signals", pa.float64()),
+        ("signals_since_crawl", pa.int64()),
+        ("last_signal_at", TIME),
+        ("signal_rate_per_day", pa.float64()),
+        ("signal_precision", pa.float64()),
+        ("signal_precision_stderr", pa.float64()),
+        ("signal_recall", pa.float64()),
+        ("signal_recall_stderr", pa.float64()),
+        ("silent", pa.bool_()),
+    ],
+)
+SCHEDULE = _schema(
+    "schedule",
+    [
+        ("shard", pa.int32()),
+        ("slot", pa.int64()),
+        ("due_at", TIME),
+        ("url", pa.string()),
+        ("host", pa.string()),
+        ("crawl_rate_per_day", pa.float64()),
+        ("reason", pa.string()),
+        ("weight", pa.float64()),
+        ("value", pa.float64()),
+    ],
+)
+
+
+class SchemaError(ValueError):
+    """A batch does not have the columns that its stage was promised."""
+
+
+def kind_of(batch: pa.RecordBatch) -> str:
+    """The name of the schema that a batch was made with."""
+    return (batch.schema.metadata or {}).get(b"recrawl", b"").decode()
+
+
+def check(batch: pa.RecordBatch, expected: pa.Schema, where: str) -> None:
+    """Raise `SchemaError` if the batch's columns are not those of `expected`, in one message."""
+    if batch.schema.equals(expected):
+        return
+    have = {f.name: f.type for f in batch.schema}
+    want = {f.name: f.type for f in expected}
+    problems = [f"missing {n} ({t})" for n, t in want.items() if n not in have]
+    problems += [f"extra {n} ({t})" for n, t in have.items() if n not in want]
+    problems += [f"{n} is {have[n]}, expected {t}" for n, t in want.items() if n in have and have[n] != t]
+    problems = problems or ["the columns are in another order"]
+    raise SchemaError(f"{where}: {'; '.join(problems)}")

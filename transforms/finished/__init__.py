@@ -1,0 +1,4 @@
+"""Nights that are done: read, compared, merged, exported.
+
+Uses the rooms below. Start with `nights`.
+"""

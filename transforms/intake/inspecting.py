@@ -1,0 +1,268 @@
+"""What a file of an input holds, read to its end in bounded memory: rows, span, pages, hosts, evidence."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from transforms import dialects
+from transforms.batches import schemas
+from transforms.batches.errors import InputError, NoColumnError, NoSiteError, UnreadableError
+from transforms.batches.tally import Counts
+from transforms.files.blocks import How
+from transforms.files.inputs import InputFile
+from transforms.files.unpacking import head_of
+from transforms.intake.formats import plan
+from transforms.intake.sources import NOTED, ROWS, read_split
+from transforms.rows.normalise import KINDS
+
+# XML, or URLs and nothing else: sitemaps are of both kinds.
+_SITEMAP = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<|https?://[^\s,;\"]+[ \t\r]*(?:\n|$))", re.IGNORECASE)
+SKETCHED = 1 << 16
+MAX_COLUMNS, MAX_SHOWN = 20, 80
+"""Of a header in an error, and characters of it."""
+"""Distinct values up to which their number is exact; above, its standard error is 1 in 256."""
+EVIDENCE = ("digest_hash", "changed", "not_modified", "last_modified")
+_TIMES = {"observations": "fetched_at", "signals": "signalled_at", "requests": "day", "sitemaps": "lastmod"}
+
+
+class Distinct:
+    """How many distinct hashes there were, from the smallest `SKETCHED` of them."""
+
+    def __init__(self) -> None:
+        self._least = np.zeros(0, np.uint64)
+        self._full = False
+
+    def add(self, hashes: NDArray[np.uint64]) -> None:
+        """Count hashes, (n,) uint64."""
+        self._least = np.union1d(self._least, hashes)
+        if len(self._least) > SKETCHED:
+            self._least, self._full = self._least[:SKETCHED], True
+
+    def merge(self, other: Distinct) -> None:
+        """Count those of another."""
+        self._full |= other._full
+        self.add(other._least)
+
+    def __len__(self) -> int:
+        if not self._full:
+            return len(self._least)
+        return round((SKETCHED - 1) * 2.0**64 / float(self._least[-1]))
+
+
+@dataclass
+class Account:
+    """What a file holds.
+
+    Attributes
+    ----------
+    file, kind, format : str
+    rows : int
+        Accepted, rejected and left out.
+    accepted : int
+    rejected, left_out : Counter
+        By reason. What is left out is sound, and not of use.
+    noted : Counter
+        Of what a part is odd, and which counts all the same, by reason.
+    damaged : list of str
+        Why the file could not be read to its end.
+    no_site : bool
+        The file has paths only; they are counted as of one site.
+    first, last : str or None
+        ISO 8601, UTC.
+    pages, hosts : Distinct
+    evidence : Counter
+        Observations that have a column of `EVIDENCE`; "none" have none and no status that tells.
+    samples : list of (int, str, str)
+        Row, reason and sample of the first rejected rows of each reason.
+    gaps : list of (float, str)
+        Of hosts with a gap between crawls, seconds and host: the least and the greatest.
+    """
+
+    file: str
+    kind: str
+    format: str = ""
+    accepted: int = 0
+    rejected: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
+    noted: Counter[str] = field(default_factory=Counter)
+    damaged: list[str] = field(default_factory=list)
+    no_site: bool = False
+    first: str | None = None
+    last: str | None = None
+    pages: Distinct = field(default_factory=Distinct)
+    hosts: Distinct = field(default_factory=Distinct)
+    evidence: Counter[str] = field(default_factory=Counter)
+    samples: list[tuple[int, str, str]] = field(default_factory=list)
+    gaps: list[tuple[float, str]] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        return self.accepted + self.rejected.total() + self.left_out.total()
+
+
+MAX_SAMPLES = 3
+_SOME_SITE = ("requests_site", "https://site.invalid")
+
+
+def account(file: InputFile, kind: str, how: How | None = None) -> Account:
+    """Read a file and say what it holds.
+
+    Raises
+    ------
+    InputError
+        If it is nothing of this kind.
+    """
+    how = how or How()
+    try:
+        return _account(file, kind, how)
+    except NoSiteError:
+        found = _account(file, kind, replace(how, options=(*how.options, _SOME_SITE)))
+        found.no_site = True
+        return found
+
+
+def _account(file: InputFile, kind: str, how: How) -> Account:
+    found, notes = Account(file.path, kind), Counts()
+    forms: dict[str, None] = {}
+    for split in plan(file, kind, how):
+        forms[split.form] = None
+        for tag, batch in read_split(split, KINDS[kind], notes=notes) if split.form != "empty" else ():
+            if tag == ROWS:
+                _accept(found, batch)
+            else:
+                _reject(found, batch)
+    found.format = ", ".join(forms)
+    mark = f"{kind}_left_out_"
+    for name, n in notes.publish().items():
+        if name.startswith(mark):
+            found.left_out[name.removeprefix(mark)] += n
+        elif name.endswith("_times"):
+            found.noted[name.removeprefix(f"{kind}_")] += n
+    return found
+
+
+def _accept(found: Account, batch: pa.RecordBatch) -> None:
+    found.accepted += batch.num_rows
+    if found.kind != "hosts":
+        found.pages.add(batch.column("url_hash").to_numpy())
+    found.hosts.add(batch.column("host_hash").to_numpy())
+    if found.kind == "hosts":
+        gaps = zip(*(batch.column(n).to_pylist() for n in ("min_gap_seconds", "host")), strict=True)
+        found.gaps = ends(found.gaps + [(gap, host) for gap, host in gaps if gap is not None])
+    times = batch.column(_TIMES[found.kind]) if found.kind in _TIMES else None
+    if times is not None and times.null_count < len(times):
+        if found.kind == "requests":
+            times = pc.multiply(times.cast(pa.int64()), 86_400_000_000).cast(schemas.TIME)
+        span = pc.min_max(times)
+        first, last = (str(span[end].as_py().isoformat()).replace("+00:00", "Z") for end in ("min", "max"))
+        found.first = min(found.first or first, first)
+        found.last = max(found.last or last, last)
+    if found.kind == "observations":
+        none = np.ones(batch.num_rows, np.bool_)
+        for name in EVIDENCE:
+            column = batch.column(name)
+            there = np.asarray(column.is_valid() if name != "not_modified" else pc.fill_null(column, False))
+            found.evidence[name.removesuffix("_hash")] += int(there.sum())
+            none &= ~there
+        told = np.asarray(pc.is_in(batch.column("status"), pa.array([304, 404, 410], pa.int16())))
+        found.evidence["status"] += int(told.sum())
+        found.evidence["none"] += int((none & ~told).sum())
+
+
+def ends(gaps: list[tuple[float, str]]) -> list[tuple[float, str]]:
+    """The least and the greatest of some; none of none."""
+    return [min(gaps), max(gaps)] if gaps else []
+
+
+def _reject(found: Account, batch: pa.RecordBatch) -> None:
+    shown = Counter(reason for _, reason, _ in found.samples)
+    for row in batch.to_pylist():
+        reason = row["reason"]
+        if reason in NOTED:
+            found.noted[reason] += 1
+            continue
+        if reason.endswith("_file"):
+            found.damaged.append(f"{reason.removesuffix('_file')}: {row['sample']}")
+            continue
+        found.rejected[reason] += 1
+        if shown[reason] < MAX_SAMPLES:
+            shown[reason] += 1
+            found.samples.append((row["row"], reason, row["sample"]))
+
+
+def kinds_of(file: InputFile, hows: Mapping[str, How] | None = None) -> list[str]:
+    """Kinds of input that a file can be read as, the likeliest first.
+
+    A format of a crawler, an archive or a server says what it is; a file with recrawl's columns may be more.
+
+    Parameters
+    ----------
+    file : InputFile
+    hows : mapping of str to How, optional
+        By kind how its files are read. A dialect that is named for a kind but does not know the file comes
+        last, before a list of pages.
+
+    Raises
+    ------
+    InputError
+        If no input can read it: what it has, or what is wrong with it.
+    """
+    hows = hows or {}
+    wrong: list[InputError] = []
+    surely: list[str] = []
+    fits: list[str] = []
+    named: list[str] = []
+    text = head_of(file.path) if file.size else b""
+    for kind in ("observations", "requests", "signals", "hosts", "pages"):
+        how = hows.get(kind, How())
+        if how.form not in (dialects.AUTO, dialects.CANONICAL, dialects.detect(kind, file.path, text)):
+            named.append(kind)
+            continue
+        if kind == "pages":
+            fits += named
+        try:
+            splits = plan(file, kind, how)
+            if splits[0].form == "empty":
+                return ["observations"]
+            if splits[0].form not in ("parquet", "avro", "jsonl", "csv", "broken"):
+                surely.append(kind)
+                continue
+            next(read_split(splits[0], KINDS[kind]), None)
+            fits.append(kind)
+        except UnreadableError:
+            raise
+        except InputError as error:
+            wrong.append(error)
+    # A list of URLs may be a list of pages as well.
+    if surely + fits in ([], ["pages"]) and _SITEMAP.match(text):
+        return ["sitemaps", *surely]
+    if not (surely or fits):
+        raise _useless(file.path, wrong)
+    return surely or fits
+
+
+def _useless(path: str, wrong: Sequence[InputError]) -> InputError:
+    """What to say of a file that no input takes, by what each of them said."""
+    for error in wrong:
+        if not isinstance(error, NoColumnError):
+            return error
+    have = next((error.have for error in wrong if isinstance(error, NoColumnError)), ())
+    if len(have) == 1 and (marks := [mark for mark in ";|\t" if mark in have[0]]):
+        return InputError(
+            f"{path}: its header is one column, {have[0][:MAX_SHOWN]!r}. Columns are set apart by commas; "
+            f"rewrite it without {marks[0]!r}, or name a table with tabs .tsv"
+        )
+    more = f" and {len(have) - MAX_COLUMNS} more" if len(have) > MAX_COLUMNS else ""
+    names = ", ".join(have[:MAX_COLUMNS]) + more
+    return InputError(
+        f"{path}: nothing that a night reads. It has the columns {names or 'of no table'}. Say what it is "
+        "with --kind, or name its columns with --observations_columns or --requests_columns (a page is url)"
+    )

@@ -1,0 +1,122 @@
+"""Which hosts are giant, decided before the job starts: by the previous night, else by a look at the logs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+
+from transforms import dialects
+from transforms.batches.urls import HostTable
+from transforms.files.blocks import RawBlock, Split
+from transforms.files.inputs import InputFile, match_files
+from transforms.intake.formats import plan, read
+from transforms.intake.reading import Input
+from transforms.rows.normalise import KINDS, normalise
+from transforms.shards.carrying import Previous
+from transforms.shards.sharding import Layout, choose_parts
+
+SAMPLED_FILES = 16
+SAMPLED_ROWS = 8192  # of each file
+# Bytes of an input for each page, about: on a first night a crawl log has many rows a page, a catalogue one.
+# A host taken for smaller than it is waits for the second night; one split for nothing stays so.
+_BYTES_PER_PAGE = {"observations": 512, "pages": 16}
+# Of a catalogue that is the dump of a store.
+_BYTES_OF_STATE = 512
+
+
+def choose_layout(inputs: Iterable[Input], previous: Previous, num_shards: int, above: int) -> Layout:
+    """Where pages lie tonight.
+
+    Parameters
+    ----------
+    inputs : iterable of Input
+    previous : Previous
+        Its manifest counted the pages of large hosts.
+    num_shards : int
+    above : int
+        Pages of a host above which it is split.
+
+    Returns
+    -------
+    Layout
+
+    Raises
+    ------
+    InputError
+        As reading the inputs does.
+
+    Notes
+    -----
+    Without a previous night some rows of at most `SAMPLED_FILES` files are looked at, each file weighing by
+    its size. That is an estimate, which the second night corrects; the same files give the same layout.
+    """
+    manifest = previous.manifest or {}
+    if "large_hosts" in manifest:
+        pages = {int(h["host_hash"], 16): float(h["pages"]) for h in manifest["large_hosts"]}
+        last = previous.layout
+        before = last.parts if last is not None and last.num_shards == num_shards else {}
+        total = float(manifest["counters"].get("pages_known", 0))
+        return Layout(num_shards, choose_parts(pages, total, num_shards, above, before))
+    share: Counter[int] = Counter()
+    most = 0.0
+    for found in inputs:
+        if found.kind not in _BYTES_PER_PAGE:
+            continue
+        files = match_files(found.patterns, found.kind, found.required)
+        size = sum(f.size for f in files) / _BYTES_PER_PAGE[found.kind]
+        if num_shards > 1 and size > above and found.kind == "pages":
+            size *= _catalogue_share(files, found)
+        if num_shards > 1 and size > above:
+            most = max(most, size)
+            for host, part in _host_shares(files, found).items():
+                share[host] = max(share[host], part)
+    sizes = {host: part * most for host, part in share.items()}
+    return Layout(num_shards, choose_parts(sizes, most, num_shards, above, {}))
+
+
+def _sampled(files: list[InputFile]) -> list[InputFile]:
+    at = np.linspace(0, len(files) - 1, min(len(files), SAMPLED_FILES)).round().astype(int)
+    return [files[i] for i in at.tolist()]
+
+
+def _catalogue_share(files: list[InputFile], found: Input) -> float:
+    """Pages in files of which some are dumps of stores, as a share of those if none was."""
+    some = _sampled(files)
+    known = dialects.dialects()
+    size = sum(f.size for f in some)
+    dumped = sum(f.size for f in some if (found.kind, plan(f, found.kind, found.how)[0].form) in known)
+    return 1.0 - dumped / size * (1.0 - _BYTES_PER_PAGE[found.kind] / _BYTES_OF_STATE) if size else 1.0
+
+
+def _host_shares(files: list[InputFile], found: Input) -> Counter[int]:
+    """Share of the pages that each host has, from a sample."""
+    shares: Counter[int] = Counter()
+    table = HostTable()
+    weight = 0
+    for file in _sampled(files):
+        splits = plan(file, found.kind, found.how)
+        batch = _some_rows(splits[len(splits) // 2], found.kind, table)
+        if batch is None or not batch.num_rows:
+            continue
+        weight += file.size
+        # A page that has many rows is still one page, and cannot be split.
+        pages, first = np.unique(batch.column("url_hash").to_numpy(), return_index=True)
+        hosts, counts = np.unique(batch.column("host_hash").to_numpy()[first], return_counts=True)
+        for host, n in zip(hosts.tolist(), counts.tolist(), strict=True):
+            shares[host] += file.size * n / len(pages)
+    return Counter({host: part / weight for host, part in shares.items()})
+
+
+def _some_rows(split: Split, kind: str, table: HostTable) -> pa.RecordBatch | None:
+    """Rows spread over the first block of a split."""
+    if split.form == "empty":
+        return None
+    block = next((b for b in read(split, KINDS[kind], ()) if isinstance(b, RawBlock)), None)
+    if block is None:
+        return None
+    n = block.batch.num_rows
+    rows = pa.array(np.arange(0, n, max(1, n // SAMPLED_ROWS)))
+    return normalise(KINDS[kind], block.batch.take(rows), split.path, 0, table).rows

@@ -1,0 +1,468 @@
+"""The manifest: what was decided, from what, in which files. Writing it is the night's commit."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from policies.numerics.errors import RecrawlError
+from policies.optimum.search import SearchResult
+from transforms.batches.steps import Step
+from transforms.batches.tally import counted
+from transforms.files.attempts import Attempt
+from transforms.files.replacing import MANIFEST, check_empty, finish, is_done, sweep
+from transforms.files.sinks import FileInfo, write_json
+from transforms.intake.log_ages import age_warnings, newest_day
+from transforms.intake.rejects import damaged_sources
+from transforms.night.dividing import Quotas
+from transforms.night.evidence_warnings import evidence_warnings
+from transforms.night.input_warnings import (
+    option_warnings,
+    sitemap_warnings,
+    stranger_warnings,
+    time_hint,
+    useless_warning,
+)
+from transforms.night.judging import account, drift_warnings, tracked
+from transforms.night.learning import Learned
+from transforms.night.requested_hosts import asked_warnings, lost_warnings, unknown_pages
+from transforms.night.scheduling import MAX_NAMED_HOSTS
+from transforms.night.shard_report import ShardReport
+from transforms.night.silence import SilenceSums, vain_warnings
+from transforms.night.trust_report import TrustSums, flood_warnings, silent_warnings
+from transforms.shards.catalogue import DAY_US
+from transforms.shards.sharding import Layout
+
+KINDS = ("observations", "requests", "signals", "sitemaps", "pages", "hosts")
+# Sitemaps are written by the sites that are crawled: what they get wrong must not stop the night.
+OWN_KINDS = tuple(k for k in KINDS if k != "sitemaps")
+
+LEAST_USELESS = 5
+"""Rejected rows of an input of which more than half were rejected."""
+
+
+class TooManyRejectedError(RecrawlError):
+    """More input rows were rejected than the team allows."""
+
+
+class HistoryShrunkError(RecrawlError):
+    """Known pages or input rows are gone since the previous night."""
+
+
+@dataclass(frozen=True)
+class Guards:
+    """When not to commit.
+
+    Attributes
+    ----------
+    max_rejected_fraction : float
+    allow_shrink : bool
+    as_of_us : int
+        The night, UTC microseconds.
+    has_state : bool
+        Whether a state was given.
+    previous : dict
+        The previous manifest; empty where there is none.
+    given_again : bool
+        Whether files with rows after the night are read again the next night by themselves.
+    replaced : dict
+        The manifest of the night that this one replaces; empty where an empty one may do so.
+    """
+
+    max_rejected_fraction: float
+    allow_shrink: bool
+    as_of_us: int
+    has_state: bool
+    previous: dict[str, Any]
+    given_again: bool = False
+    replaced: dict[str, Any] = field(default_factory=dict)
+
+
+_ROUNDING = 1e-6
+"""Of expected freshness: the search ends a little before the optimum."""
+
+MAX_SHRINK = 0.10
+MAX_NAMED_FILES = 3
+
+
+def input_rows(counters: dict[str, int]) -> int:
+    """Rows of a team's own inputs, accepted and rejected."""
+    return sum(input_rows_of(kind, counters) for kind in OWN_KINDS)
+
+
+def input_rows_of(kind: str, counters: dict[str, int]) -> int:
+    """Rows of one input, accepted and rejected."""
+    return sum(counters.get(f"{kind}_{what}", 0) for what in ("accepted", "rejected"))
+
+
+def check_rejected(counters: dict[str, int], guards: Guards, folder: str = "") -> None:
+    """Raise `TooManyRejectedError` if too large a share of the input of a night in `folder` was rejected."""
+    rows, rejected = input_rows(counters), sum(counters.get(f"{k}_rejected", 0) for k in OWN_KINDS)
+    if rejected > guards.max_rejected_fraction * rows:
+        worst = sorted(
+            ((n, k) for k, n in counters.items() if "_rejected_" in k and not k.startswith("sitemaps_")),
+            key=lambda item: (-item[0], item[1]),
+        )
+        reasons = ", ".join(f"{k.replace('_rejected_', ' ')}: {n:,}" for n, k in worst[:5])
+        raise TooManyRejectedError(
+            f"{rejected:,} of {rows:,} input rows were rejected ({rejected / rows:.2%}), more than "
+            f"--max_rejected_fraction={guards.max_rejected_fraction:g} allows ({reasons}). They are in "
+            f"{folder and folder + '/'}rejected/; mend the input or raise the limit"
+        )
+
+
+def usual_day(rows_by_day: dict[int, int]) -> int:
+    """Rows of a usual day of a log: half of all rows are of days with at least as many. 0 without rows."""
+    half, seen = sum(rows_by_day.values()) / 2, 0
+    for rows in sorted(rows_by_day.values(), reverse=True):
+        seen += rows
+        if seen >= half:
+            return rows
+    return 0
+
+
+def check_shrink(
+    counters: dict[str, int], rows_by_day: dict[int, int], guards: Guards, damaged: Sequence[str] = ()
+) -> None:
+    """Raise `HistoryShrunkError` if more than a tenth of known pages or of input rows is gone.
+
+    A first night reads weeks and the next one a day. So a crawl log whose news mainly follow on the previous
+    night is compared by the rows of a usual day, any other by all its rows. Rows that the state knows already
+    are no news: a file may be given again. Another input that had rows and now has none counts as gone.
+
+    A crawler that follows the schedule makes as many rows as were scheduled, which may be fewer than its old
+    log has: the rows of a usual day are missed only where they are fewer than both.
+    """
+    before = guards.previous
+    if guards.allow_shrink or not before:
+        return
+    old = before.get("counters", {})
+    previous_day = before.get("options", {}).get("as_of_us", 0) // DAY_US
+    rows = sum(rows_by_day.values())
+    newer = {day: n for day, n in rows_by_day.items() if day >= previous_day}
+    known = counters.get("late", 0) + counters.get("duplicate", 0)
+    compared: list[tuple[str, int, int, float | None]] = [
+        ("known pages", counters.get("pages_known", 0), old.get("pages_known", 0), None)
+    ]
+    if 2 * sum(newer.values()) > rows - known:
+        usual = before.get("usual_log_day", 0)
+        compared.append(("crawl-log rows a day", usual_day(newer), usual, scheduled_per_day(before)))
+    else:
+        compared.append(("crawl-log rows", counters.get("observations", 0), old.get("observations", 0), None))
+    for kind in OWN_KINDS[1:]:
+        if f"{kind}_files" in counters:
+            now = counters.get(f"{kind}_accepted", 0)
+            compared.append((f"{kind} rows", min(now, 1), min(old.get(f"{kind}_accepted", 0), 1), None))
+    for what, now, then, scheduled in compared:
+        expected = then if scheduled is None else min(then, scheduled)
+        if now < (1 - MAX_SHRINK) * expected:
+            asked = "" if scheduled is None else f", of {scheduled:,.0f} that were scheduled"
+            look = damaged_files(counters, damaged) or "Look for missing input files"
+            raise HistoryShrunkError(
+                f"history_shrunk: {now:,} {what} tonight, {then:,} last night{asked}: "
+                f"{1 - now / expected:.0%} less, more than {MAX_SHRINK:.0%}. {look}; if this "
+                "is meant, give --allow_shrink"
+            )
+
+
+def scheduled_per_day(manifest: dict[str, Any]) -> float | None:
+    """Crawls a day that a night has scheduled; None where its manifest does not say."""
+    slots = manifest.get("counters", {}).get("slots_used")
+    hours = manifest.get("options", {}).get("horizon_hours")
+    return None if slots is None or not hours else 24 * slots / hours
+
+
+def damaged_files(counters: dict[str, int], names: Sequence[str] = ()) -> str:
+    """What to say of files that could not be read to their end; empty if there are none."""
+    found = []
+    for kind in KINDS:
+        n = sum(counters.get(f"{kind}_files_{what}", 0) for what in ("truncated", "unreadable"))
+        if n:
+            found.append(f"{counted(n, 'file')} of {kind} {'is' if n == 1 else 'are'} damaged")
+    if not found:
+        return ""
+    more = f" and {len(names) - MAX_NAMED_FILES:,} more" if len(names) > MAX_NAMED_FILES else ""
+    named = f": {', '.join(names[:MAX_NAMED_FILES])}{more}" if names else ""
+    return f"{', '.join(found)}, see rejected/{named}"
+
+
+def warnings_of(counters: dict[str, int], guards: Guards, damaged: Sequence[str] = ()) -> list[str]:
+    """What a person should look at, although the night is done."""
+    found = []
+    if guards.has_state and not input_rows_of("observations", counters):
+        found.append("the crawl log has no row tonight: the schedule follows from what was known before")
+    of_no_news = ("failed", "after_as_of", "late", "duplicate")
+    fetched = counters.get("observations", 0) - sum(counters.get(what, 0) for what in of_no_news)
+    if not fetched and counters.get("failed", 0):
+        found.append(
+            f"none of {counters['failed']:,} fetches in the crawl log succeeded: nothing is learned of their "
+            "pages. Look whether the crawler is blocked; the rows' status is that of the answer"
+        )
+    blind = counters.get("no_change_evidence", 0)
+    if blind > fetched / 2:
+        found.append(
+            f"{blind:,} of {fetched:,} fetches cannot show a change: give the crawl log a digest, changed, "
+            "last_modified or not_modified"
+        )
+    found += evidence_warnings(counters, fetched)
+    if text := damaged_files(counters, damaged):
+        found.append(text)
+    for kind in KINDS:
+        rejected, accepted = counters.get(f"{kind}_rejected", 0), counters.get(f"{kind}_accepted", 0)
+        if rejected >= LEAST_USELESS and rejected > accepted:
+            found.append(useless_warning(kind, counters))
+        elif rejected > guards.max_rejected_fraction * (rejected + accepted):
+            found.append(f"{rejected:,} of {rejected + accepted:,} {kind} rows were rejected: see rejected/")
+    found += sitemap_warnings(counters)
+    found += stranger_warnings(counters)
+    if n := counters.get("requests_gsc_truncated", 0):
+        found.append(
+            f"gsc_truncated: {n:,} export{' has' if n == 1 else 's have'} just as many rows as Search "
+            "Console gives at most, 1,000 or 25,000. Pages without a row are taken as asked for hardly ever: "
+            "they get few crawls, and the expected freshness is too good. Give the logs of the web server, "
+            "the bulk export, or the further answers of the API"
+        )
+    logged, searched = (counters.get(f"requests_{by}_clicks", 0) for by in ("web_log", "search_console"))
+    if logged and searched:
+        found.append(
+            f"{logged:,} clicks are of logs of web servers and {searched:,} of exports of Search Console: "
+            "who comes from a search is in both, and counts twice on days that both have. Give one of them "
+            "to --requests and run this night again, from the same --state as now, or without one on a first "
+            "night"
+        )
+    if counters.get("hosts_unmatched", 0):
+        found.append(
+            f"{counters['hosts_unmatched']:,} of {counters['hosts_accepted']:,} rows of --hosts name a host "
+            "without pages; a subdomain is a host of its own"
+        )
+    if counters.get("requests_late", 0) and not counters.get("requests_folded", 0):
+        found.append("all request rows are of days that the state has counted already")
+    if guards.has_state and not guards.previous:
+        found.append("no manifest.json beside the state: that night failed, or only its state was copied")
+    same = guards.previous.get("options", {}).get("as_of_us") == guards.as_of_us
+    if same:
+        found.append(
+            "the state is of this very night: to run a night again, give the state of the night before"
+        )
+    return found
+
+
+class WriteManifest(Step):
+    """Checks the guards and writes `manifest.json`. Input: one element, anything.
+
+    Where the night was made in another folder than `output`, it takes its place there then.
+
+    Raises
+    ------
+    TooManyRejectedError, HistoryShrunkError, EmptyNightError, StoppedError
+        Then there is no manifest: the night is not committed, its files are left for a look.
+    """
+
+    def __init__(
+        self, attempt: Attempt, version: str, options: dict[str, Any], guards: Guards, layout: Layout
+    ) -> None:
+        self._attempt, self._version, self._options, self._guards = attempt, version, options, guards
+        self._layout, self._folder = layout, attempt.folder
+
+    def process(
+        self,
+        _: Any,
+        files: list[FileInfo],
+        counters: dict[str, int],
+        reports: list[ShardReport],
+        result: SearchResult,
+        learned: Learned,
+        quotas: Quotas,
+        without: SearchResult | None,
+    ) -> Iterator[FileInfo]:
+        listed = [f.as_dict() for f in sorted(files, key=lambda f: f.path)]
+        if is_done(self._attempt, listed):
+            return  # by a worker that was lost before it could say so
+        counters = counters | learned.asked.publish()
+        check_rejected(counters, self._guards, self._folder)
+        damaged = damaged_sources(self._folder, files) if damaged_files(counters) else []
+        check_shrink(counters, learned.rows_by_day, self._guards, damaged)
+        manifest = make_manifest(counters, reports, result, learned, quotas, without)
+        yesterday = account(learned.judged, counters, self._guards.previous, self._guards.as_of_us)
+        manifest |= {
+            "judged": yesterday,
+            "recalibration": tracked(learned.judged, self._guards.previous, self._guards.as_of_us).as_json(),
+            "siblings": learned.judged.siblings.account(),
+            "unknown_pages": unknown_pages(counters, learned.asked),
+            "warnings": warnings_of(counters, self._guards, damaged)
+            + age_warnings(
+                counters,
+                learned.rows_by_day,
+                self._guards.as_of_us,
+                self._guards.previous,
+                self._guards.given_again,
+            )
+            + option_warnings(self._options, manifest["signals"])
+            + vain_warnings(manifest["silence"])
+            + silent_warnings(manifest["signals"])
+            + flood_warnings(manifest["signals"])
+            + asked_warnings(counters, learned.weight)
+            + lost_warnings(counters, self._guards.max_rejected_fraction)
+            + drift_warnings(yesterday)
+            + plan_warnings(manifest),
+            "large_hosts": large_hosts(reports, counters.get("pages_known", 0), self._layout),
+            "split_hosts": self._layout.as_json(),
+            "usual_log_day": usual_day(learned.rows_by_day),
+            "newest_log_day": newest_day(learned.rows_by_day),
+            "recrawl_version": self._version,
+            "options": self._options,
+            "files": listed,
+        }
+        check_empty(manifest["status"], manifest["status_reason"], self._guards.replaced)
+        yield write_json(self._folder, MANIFEST, manifest, sealed=True, attempt=self._attempt)
+        with contextlib.suppress(OSError):  # it is committed, and the next run does this again
+            sweep(self._folder)
+        if self._folder != self._attempt.output:
+            finish(self._attempt.output, self._attempt.check)
+
+
+def status_of(counters: dict[str, int], unspent: str | None) -> tuple[str, str]:
+    """How the night ended, and why if there is no schedule: ok, no_input or empty_schedule.
+
+    `unspent` says why the budget is not spent.
+    """
+    if not counters.get("pages_known", 0):
+        rejected, later = (counters.get(n, 0) for n in ("observations_rejected", "after_as_of"))
+        if later:
+            return "no_input", f"all {later:,} usable observations are later than --as_of"
+        if rejected:
+            return "no_input", (
+                f"all {rejected:,} rows of --observations were rejected; rejected/ says why"
+                f"{time_hint('observations', counters)}"
+            )
+        damaged = sum(counters.get(f"observations_files_{what}", 0) for what in ("truncated", "unreadable"))
+        if damaged:
+            return (
+                "no_input",
+                f"no row of --observations can be read: {damaged:,} damaged files; rejected/ says why",
+            )
+        return "no_input", "--observations has no row: no file matches it, or the files are empty"
+    if not counters.get("slots_used", 0):
+        if counters.get("slots", 0):
+            return "empty_schedule", "no page may use a slot: see the limits of hosts and pages"
+        if unspent:
+            return "empty_schedule", f"less than one crawl may be made in the horizon: {unspent}"
+        return "empty_schedule", "the horizon's budget is less than one crawl; it is carried over"
+    return "ok", ""
+
+
+def make_manifest(
+    counters: dict[str, int],
+    reports: list[ShardReport],
+    result: SearchResult,
+    learned: Learned,
+    quotas: Quotas,
+    without: SearchResult | None = None,
+) -> dict[str, Any]:
+    """What the manifest says of the night; `without` is the search without signals."""
+    reports = sorted(reports, key=lambda r: r.shard)
+    weight = math.fsum(r.weight for r in reports)
+
+    crawled = math.fsum(r.crawled_weight for r in reports)
+
+    def share(values: list[float], of: float = weight) -> float | None:
+        return math.fsum(values) / of if of > 0 else None
+
+    hosts = sorted((h for r in reports for h in r.hosts_at_limit), key=lambda h: (-h[0], h[1]))
+    change = learned.change
+    n_pages = counters.get("pages_known", 0)
+    quiet = functools.reduce(SilenceSums.merge, (r.silence for r in reports), SilenceSums())
+    unspent = result.unspent_reason
+    if unspent and quiet.silent:
+        unspent += f"; waiting for the next try after others in vain: {counted(quiet.silent, 'page')}"
+    if unspent and not n_pages:  # of which the search has nothing to say
+        unspent = "no page is known"
+    status, reason = status_of(counters, unspent)
+    return {
+        "status": status,
+        "status_reason": reason,
+        "multiplier": result.multiplier,
+        "budget_per_day": result.budget_per_day,
+        "allocated_per_day": result.allocated_per_day,
+        "unspent_per_day": result.unspent_per_day,
+        "unspent_reason": unspent,
+        "slots": quotas.total,
+        "expected_freshness": share([r.fresh_weight for r in reports]),
+        "expected_freshness_crawled": share([r.crawled_fresh_weight for r in reports], crawled),
+        "expected_freshness_uniform": share([r.uniform_fresh_weight for r in reports]),
+        "weight_by": learned.weight,
+        # Each page weighs 1, as where no importance is given.
+        "weights_alike": learned.weight in ("importance", "equal") and math.isclose(weight, n_pages),
+        "search": asdict(result) | {"status": result.status.value, "bracket": [result.low, result.high]},
+        "prior": {
+            "change_rate_shape": change.shape,
+            "change_rate_mean_per_day": change.mean_per_day,
+            "group_strength": change.group_strength,
+            "clicks": None if learned.clicks is None else asdict(learned.clicks),
+            "impressions": None if learned.impressions is None else asdict(learned.impressions),
+        },
+        "signals": None if without is None else signals_of(reports, without),
+        "silence": quiet.account(),
+        "hosts_at_limit": [{"host": name, "multiplier": value} for value, name in hosts[:MAX_NAMED_HOSTS]],
+        "counters": counters,
+        "carry": {
+            "shards": list(quotas.carry.shards),
+            "total": quotas.carry.total,
+            "giants": {f"{h:016x}": list(owed) for h, owed in sorted(quotas.carry.giants.items())},
+        },
+    }
+
+
+def plan_warnings(manifest: dict[str, Any]) -> list[str]:
+    """What to say of a plan that is worse than none, which only limits or another aim can make of it."""
+    fresh, equal = manifest["expected_freshness"], manifest["expected_freshness_uniform"]
+    if fresh is None or fresh >= equal - _ROUNDING:
+        return []
+    counters = manifest["counters"]
+    bounds = {
+        "cap": "a cap (max_rate_per_day, or volatile or silent)",
+        "floor": "a floor (min_rate_per_day)",
+    }
+    held = [f"{n:,} by {what}" for name, what in bounds.items() if (n := counters.get(f"pages_limit_{name}"))]
+    if (objective := manifest["search"]["objective"]) not in ("periodic", "signals"):
+        held.append(f"and --objective={objective} has another aim")
+    return [
+        f"expected freshness is {fresh:.4f}, below the {equal:.4f} of one rate for all pages, within the "
+        f"limits of hosts. Pages are held from the rates that would be best: {', '.join(held)}. The column "
+        "limit of pages/ names them; look at those with the largest weight"
+    ]
+
+
+def signals_of(reports: list[ShardReport], without: SearchResult) -> dict[str, Any]:
+    """What signals bought, and how far each source is trusted.
+
+    The value of crawls is concave: to be as fresh without signals takes at least the gain over the value of
+    the next crawl there.
+    """
+    weight = math.fsum(r.weight for r in reports)
+    fresh = math.fsum(r.fresh_weight for r in reports)
+    plain = math.fsum(r.fresh_weight_without or 0.0 for r in reports)
+    price = without.multiplier
+    trust = functools.reduce(TrustSums.merge, (r.trust for r in reports), TrustSums())
+    return {
+        "expected_freshness": fresh / weight if weight > 0 else None,
+        "expected_freshness_without": plain / weight if weight > 0 else None,
+        "crawls_saved_per_day_at_least": max(0.0, fresh - plain) / price if price > 0 else None,
+        **trust.account(),
+    }
+
+
+def large_hosts(reports: list[ShardReport], pages: int, layout: Layout) -> list[dict[str, Any]]:
+    """Hosts that are split or fill more than a quarter of a mean shard: they decide what is split next."""
+    sizes: Counter[tuple[int, str]] = Counter()
+    for report in reports:
+        for host_hash, host, n_pages in report.large_hosts:
+            sizes[host_hash, host] += n_pages
+    least = pages / (4 * layout.num_shards)
+    chosen = sorted((-n, host, h) for (h, host), n in sizes.items() if n > least or h in layout.parts)
+    return [{"host": host, "host_hash": f"{h:016x}", "pages": -n} for n, host, h in chosen]

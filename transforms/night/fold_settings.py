@@ -1,0 +1,57 @@
+"""What folding a shard needs to know of the night."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from policies.history.page_state import Forgetting
+from policies.numerics.typing_ import FloatArray
+from transforms.night.learning import RequestClock
+from transforms.shards.catalogue import HostDefaults
+
+
+@dataclass(frozen=True)
+class FoldSettings:
+    """What folding needs to know of the night.
+
+    Attributes
+    ----------
+    as_of_us : int
+        The night's instant, UTC microseconds; later rows are left for the next night.
+    forgetting : Forgetting
+    clock : RequestClock
+    hosts : HostDefaults
+    group_columns : tuple of str
+    num_shards : int
+    split_hosts : frozenset of int
+        Hashes of hosts of which other shards have pages, too.
+    siblings : str
+        One of `transforms.night.siblings.MODES`.
+    multiplier : float, requests per crawl, or None
+        That of the night before.
+    signal_delay_us : int, microseconds
+        Signals less than this after an observation are discarded.
+    sitemap_pages : bool
+        Whether what sitemaps list are pages, as if the catalogue had them.
+    clock_factors : (c,) float64, or None
+        Of the night before, see `policies.judging.recalibration.Track.factors`.
+    lower_soft_404 : bool
+        Whether pages that look like error pages weigh less, see `policies.history.soft_404`.
+    night_before_us : int or None
+        Instant of the night before.
+    """
+
+    as_of_us: int
+    forgetting: Forgetting
+    clock: RequestClock
+    hosts: HostDefaults
+    group_columns: tuple[str, ...] = ()
+    num_shards: int = 1
+    split_hosts: frozenset[int] = frozenset()
+    siblings: str = "auto"
+    multiplier: float | None = None
+    signal_delay_us: int = 0
+    sitemap_pages: bool = False
+    clock_factors: FloatArray | None = None
+    lower_soft_404: bool = False
+    night_before_us: int | None = None

@@ -1,0 +1,490 @@
+"""From folded histories to rates: priors from a sample, then every page of a shard at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from apache_beam.pvalue import AsSingleton
+
+from policies.estimation import estimators as estimation
+from policies.estimation import group_means, prior, requests
+from policies.estimation.estimators import bin_nodes
+from policies.history import request_history, volatile
+from policies.history.evidence import Evidence
+from policies.history.silence import Heard
+from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
+from policies.optimum import search
+from transforms.batches.coders import ShardTables
+from transforms.batches.combining import CombineShards
+from transforms.batches.errors import InputError
+from transforms.batches.steps import Step, each
+from transforms.night.group_tables import GroupTable, MergeGroups
+from transforms.night.judging import Judged
+from transforms.night.requested_hosts import AskedHosts
+from transforms.night.sampling import MergeOverviews, Overview, evidence_of
+from transforms.night.signal_sample import learn_trust
+from transforms.night.silence import silence_of
+from transforms.night.solving import block_to_tables, table_to_signals
+from transforms.night.trusting import LearnedTrust, estimate_signals
+from transforms.shards.catalogue import DAY_US
+
+
+@dataclass(frozen=True)
+class Ordinary:
+    """Change rates of pages that are not volatile, see `policies.history.volatile.ordinary`.
+
+    Attributes
+    ----------
+    mean_per_day : float
+        Mean of such pages in the sample.
+    giants : dict of int to float, changes per day
+        That of split hosts, by the host's hash: a shard has some of their pages only, and who is volatile
+        must not depend on which.
+    """
+
+    mean_per_day: float
+    giants: Mapping[int, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What all pages together say, broadcast to every shard: a few numbers.
+
+    Attributes
+    ----------
+    change : prior.Prior
+    clicks, impressions : requests.RequestPrior or None
+        None where no log has any.
+    rows_by_day : dict of int to int
+    first_request_day, last_request_day : int
+        As in `Overview`.
+    judged : Judged
+        As in `Overview`; for the manifest, like `rows_by_day`.
+    weight : str
+        What a page weighs: clicks, impressions, importance or equal.
+    trust : LearnedTrust or None
+        Of sources of signals; None where they are not to be used.
+    ordinary : Ordinary or None
+        None where no page may be volatile.
+    asked : AskedHosts
+        As in `Overview`; for the manifest.
+    heard : Heard
+        As in `Overview`.
+    """
+
+    change: prior.Prior
+    clicks: requests.RequestPrior | None
+    impressions: requests.RequestPrior | None
+    rows_by_day: dict[int, int]
+    first_request_day: int
+    last_request_day: int
+    weight: str
+    judged: Judged = field(default_factory=Judged)
+    trust: LearnedTrust | None = None
+    ordinary: Ordinary | None = None
+    asked: AskedHosts = field(default_factory=AskedHosts)
+    heard: Heard = field(default_factory=Heard)
+
+
+@dataclass(frozen=True)
+class RequestClock:
+    """How requests are weighted by age: the night's day, and the half-life in days."""
+
+    as_of_day: int
+    half_life_days: float
+
+    def exposure_days(self, learned: Learned | Overview, first_seen_day: np.ndarray) -> FloatArray:
+        """Weighted days in which each page could have been asked for, (n,)."""
+        return request_history.exposure_days(
+            first_seen_day,
+            learned.first_request_day,
+            learned.last_request_day,
+            self.as_of_day,
+            self.half_life_days,
+        )
+
+
+def _sampled_evidence(sample: pa.RecordBatch) -> tuple[Evidence, IntArray]:
+    """The evidence of the pages in a sample, and their groups."""
+
+    def flat(name: str) -> np.ndarray:
+        return sample.column(name).flatten().to_numpy()
+
+    start = np.asarray(sample.column("bin_weight").offsets).astype(np.int64)
+    evidence = Evidence(
+        sample.column("exposure_days").to_numpy(),
+        sample.column("dated_changes").to_numpy(),
+        start - start[0],
+        flat("bin_weight"),
+        flat("bin_days"),
+        flat("bin_days_squared"),
+    )
+    _, group = np.unique(sample.column("group_hash").to_numpy(), return_inverse=True)
+    return evidence, group.astype(np.int64)
+
+
+def _sampled_rates(sample: pa.RecordBatch, change: prior.Prior) -> FloatArray:
+    evidence, group = _sampled_evidence(sample)
+    return prior.estimate(evidence, group, int(group.max(initial=-1)) + 1, change).change_rate_per_day
+
+
+def learn(overview: Overview, clock: RequestClock, weight_by: str, with_signals: bool = False) -> Learned:
+    """Fit the priors to the sample; those of signals only where they are used."""
+    sample = overview.whole_sample
+    evidence, group = _sampled_evidence(sample)
+    clicks = impressions = None
+    if overview.has_clicks or overview.has_impressions:
+        days = clock.exposure_days(overview, sample.column("first_seen_day").to_numpy())
+        if overview.has_clicks:
+            clicks = requests.fit_request_prior(sample.column("clicks").to_numpy(), days)
+        if overview.has_impressions:
+            impressions = requests.fit_request_prior(sample.column("impressions").to_numpy(), days)
+    for name, found in (("clicks", clicks), ("impressions", impressions)):
+        if weight_by == name and found is None:
+            raise InputError(
+                f"--weight_by={name}: neither --requests nor the state has any {name} of a known page; give "
+                "a log of them, or weigh by auto, importance or equal"
+            )
+    weight = weight_by
+    if weight_by == "auto":
+        weight = "clicks" if clicks else "impressions" if impressions else "importance"
+    change = prior.fit_prior(evidence, group)
+    trust = None
+    if with_signals:
+        giants = overview.giant_sample
+        trust = learn_trust(sample, _sampled_rates(sample, change), giants, _sampled_rates(giants, change))
+    return Learned(
+        change,
+        clicks,
+        impressions,
+        overview.rows_by_day,
+        overview.first_request_day,
+        overview.last_request_day,
+        weight,
+        overview.judged,
+        trust,
+        _learn_ordinary(sample, overview.giant_sample, change) if overview.has_volatile else None,
+        overview.asked,
+        overview.heard,
+    )
+
+
+def _learn_ordinary(sample: pa.RecordBatch, giants: pa.RecordBatch, change: prior.Prior) -> Ordinary:
+    rows = volatile.ordinary(_sampled_evidence(sample)[0])
+    rates = _sampled_rates(sample, change)[rows]
+    # The prior's own mean runs off where a host has nothing but volatile pages.
+    mean = math.fsum(rates) / len(rates) if len(rates) else change.mean_per_day
+    host, code = np.unique(giants.column("host_hash").to_numpy(), return_inverse=True)
+    rows, rates = volatile.ordinary(_sampled_evidence(giants)[0]), _sampled_rates(giants, change)
+    means = _ordinary_means(rates[rows], code[rows], len(host), change, mean)
+    return Ordinary(mean, dict(zip(host.tolist(), means.tolist(), strict=True)))
+
+
+def _ordinary_means(
+    rate: FloatArray, host: IntArray, n_hosts: int, change: prior.Prior, mean_per_day: float
+) -> FloatArray:
+    """Mean rates of the ordinary pages of hosts, mixed with the mean of all: (n_hosts,), per day."""
+    mixed = replace(change, mean_per_day=mean_per_day)
+    return prior.mixed_means(rate, host, n_hosts, mixed)
+
+
+_EVIDENCE = ("group_hash", "exposure_days", "dated_changes", "n_bins")
+
+
+def evidence_tables(folded: ShardTables) -> dict[str, pa.RecordBatch]:
+    """What `sampling.evidence_of` needs of a folded shard: the tables "evidence" and "bins"."""
+    return {"evidence": folded.tables["pages"].select(_EVIDENCE), "bins": folded.tables["bins"]}
+
+
+def evidence_of_groups(folded: ShardTables, groups: Collection[int] | None) -> ShardTables:
+    """What a round needs to know of the pages of some groups."""
+    pages, bins = folded.tables["pages"].select(_EVIDENCE), folded.tables["bins"]
+    if groups is not None:
+        chosen = np.isin(pages.column("group_hash").to_numpy(), np.array(sorted(groups), np.uint64))
+        bins = bins.filter(pa.array(np.repeat(chosen, pages.column("n_bins").to_numpy())))
+        pages = pages.filter(pa.array(chosen))
+    return ShardTables(folded.shard, {"pages": pages, "bins": bins})
+
+
+class SumGroups(Step):
+    """One round: rates where the means of groups are those of grid points, added up by group."""
+
+    def process(
+        self, narrow: ShardTables, learned: Learned, table: GroupTable | None
+    ) -> Iterator[GroupTable]:
+        pages = narrow.tables["pages"]
+        evidence = evidence_of(pages, narrow.tables["bins"])
+        group_hash, code = np.unique(pages.column("group_hash").to_numpy(), return_inverse=True)
+        if table is None or table.point is None:
+            points = group_means.first_points(learned.change, len(group_hash))
+        else:
+            points = table.point[:, np.searchsorted(table.group_hash, group_hash)]
+        nodes = bin_nodes(evidence)
+        sums = tuple(group_means.sums_at(evidence, nodes, code, at, learned.change) for at in points)
+        yield GroupTable(group_hash, sums)
+
+
+def end_round(table: GroupTable, learned: Learned, before: GroupTable | None, i: int) -> GroupTable:
+    """Grid points for the round after round `i`, whose sums these are; after the last the means of groups."""
+    change, sums = learned.change, list(table.sums)
+    if before is None or before.point is None:
+        point = group_means.first_points(change, len(table.group_hash))
+    else:
+        point = before.point
+    if i + 1 == len(group_means.STRIDES):
+        return GroupTable(table.group_hash, (), None, group_means.means_among(change, point, sums))
+    return GroupTable(
+        table.group_hash, (), group_means.next_points(change, point, sums, group_means.STRIDES[i + 1])
+    )
+
+
+class LearnGroupMeans(beam.PTransform):
+    """Means of groups that reach over shards: three rounds over all shards, see
+    `policies.estimation.group_means`.
+
+    Parameters
+    ----------
+    learned : PCollection of one Learned
+    groups : collection of int, optional
+        Hashes of the groups to find the means of; all groups if None.
+
+    Between rounds travel 36 bytes a group, shard and grid point; each reads about 60 bytes a page of these
+    groups.
+    """
+
+    def __init__(self, learned: beam.PCollection, groups: Collection[int] | None = None) -> None:
+        super().__init__()
+        self._learned, self._groups = AsSingleton(learned), groups
+
+    def expand(self, folded: beam.PCollection) -> beam.PCollection:
+        table: Any = None
+        narrow = folded | "EvidenceOfGroups" >> each(evidence_of_groups, self._groups).with_output_types(
+            ShardTables
+        )
+        for i in range(len(group_means.STRIDES)):
+            before = AsSingleton(table) if table is not None else None
+            table = (
+                narrow
+                | f"SumGroups[{i}]"
+                >> beam.ParDo(SumGroups(), self._learned, before).with_output_types(GroupTable)
+                | f"AddGroups[{i}]" >> beam.CombineGlobally(MergeGroups()).without_defaults()
+                | f"EndRound[{i}]" >> each(end_round, self._learned, before, i).with_output_types(GroupTable)
+            )
+        return table
+
+
+class LearnPriors(beam.PTransform):
+    """One `Learned` from the overviews of all shards."""
+
+    def __init__(
+        self, clock: RequestClock, weight_by: str, num_shards: int, with_signals: bool = False
+    ) -> None:
+        super().__init__()
+        self._clock, self._weight_by, self._num_shards = clock, weight_by, num_shards
+        self._with_signals = with_signals
+
+    def expand(self, overviews: beam.PCollection) -> beam.PCollection:
+        return (
+            overviews
+            | "MergeOverviews" >> CombineShards(MergeOverviews(), self._num_shards)
+            | "FitPriors"
+            >> each(learn, self._clock, self._weight_by, self._with_signals).with_output_types(Learned)
+        )
+
+
+def _request_rate(counts: pa.Array, days: FloatArray, gamma: requests.RequestPrior | None) -> FloatArray:
+    if gamma is None:
+        return np.full(len(counts), np.nan)
+    return requests.request_rate(gamma, counts.to_numpy(), days)[0]
+
+
+def _weight(
+    pages: pa.RecordBatch, learned: Learned, clicks: FloatArray, impressions: FloatArray
+) -> FloatArray:
+    if learned.weight == "clicks" and learned.clicks:
+        return clicks
+    if learned.weight == "impressions" and learned.impressions:
+        return impressions
+    if learned.weight == "importance":
+        importance = pages.column("importance").to_numpy(zero_copy_only=False)
+        return np.where(np.isnan(importance), 1.0, importance)
+    return np.ones(pages.num_rows)
+
+
+DROPPED = (
+    "exposure_days",
+    "dated_changes",
+    "n_bins",
+    "clicks",
+    "impressions",
+    "importance",
+    "group_hash",
+    "first_seen_day",
+    "volatile_weight",
+    "weight_share",
+)
+
+
+class EstimateParameters(Step):
+    """What the search needs to know of a folded shard, see `transforms.night.solving`.
+
+    The estimates themselves go no further: `SequenceCrawls` makes them again, which costs less than handing
+    every page's row on.
+    """
+
+    def __init__(self, clock: RequestClock, with_hosts: bool) -> None:
+        self._clock, self._with_hosts = clock, with_hosts
+
+    def process(
+        self, folded: ShardTables, learned: Learned, groups: GroupTable | None
+    ) -> Iterator[ShardTables]:
+        yield solver_tables(estimate_shard(folded, learned, groups, self._clock), self._with_hosts)
+
+
+def is_new(pages: pa.RecordBatch) -> BoolArray:
+    """Pages that were neither fetched nor scheduled so far, (n,)."""
+    attempt, slot = (pages.column(f"last_{name}_at").is_valid() for name in ("attempt", "slot"))
+    return pc.invert(pc.or_(attempt, slot)).to_numpy(zero_copy_only=False)
+
+
+def solver_tables(estimated: ShardTables, with_hosts: bool) -> ShardTables:
+    """The solver's view of an estimated shard; `with_hosts` with what giant hosts need."""
+    hosts = estimated.tables["hosts"]
+    more: dict[str, pa.Array] = {}
+    if with_hosts:
+        names = ("host_hash", "max_slots", "gap_us", "last_slot_at", "unit_hash")
+        more = {n: hosts.column(n) for n in names if n in hosts.schema.names}
+        new = is_new(estimated.tables["pages"])
+        host = estimated.tables["pages"].column("host_code").to_numpy()
+        more["n_new"] = pa.array(np.bincount(host[new], minlength=hosts.num_rows))
+    return block_to_tables(estimated.shard, solver_block(estimated), more)
+
+
+def estimate_shard(
+    folded: ShardTables, learned: Learned, groups: GroupTable | None, clock: RequestClock
+) -> ShardTables:
+    """Rates of a folded shard.
+
+    Returns
+    -------
+    ShardTables
+        "pages" with the evidence replaced by change_rate_per_day, information, request_rate_per_day,
+        impression_rate_per_day and weight, volatile pages capped and, where there are any, marked in
+        "volatile"; "hosts" as they were. Where signals are used and the shard has any, "signals", "trust" and
+        "forecasts", see `transforms.night.trusting`; change rates of pages with signals are then of their
+        model.
+    """
+    pages, hosts = folded.tables["pages"], folded.tables["hosts"]
+    evidence = evidence_of(pages, folded.tables["bins"])
+    rate, information = _change_rates(pages, evidence, hosts.num_rows, learned.change, groups)
+    more: dict[str, pa.RecordBatch] = {}
+    signalled = np.zeros(0, np.int64)
+    if learned.trust is not None:
+        found = estimate_signals(folded, rate, learned.trust, clock.as_of_day * DAY_US)
+        if found is not None:
+            signalled = found.row
+            rate[found.row], information[found.row] = found.change_rate_per_day, found.information
+            more = {"signals": found.pages, "trust": found.trust, "forecasts": found.forecasts}
+    clicks = impressions = np.full(pages.num_rows, np.nan)
+    if learned.clicks or learned.impressions:
+        days = clock.exposure_days(learned, pages.column("first_seen_day").to_numpy())
+        clicks = _request_rate(pages.column("clicks"), days, learned.clicks)
+        impressions = _request_rate(pages.column("impressions"), days, learned.impressions)
+    weight = _weight(pages, learned, clicks, impressions)
+    if "weight_share" in pages.schema.names:
+        weight = weight * pages.column("weight_share").to_numpy()
+    columns = {n: pages.column(n) for n in pages.schema.names if n not in DROPPED}
+    columns |= {
+        "change_rate_per_day": pa.array(rate),
+        "information": pa.array(information),
+        "request_rate_per_day": pa.array(clicks),
+        "impression_rate_per_day": pa.array(impressions),
+        "weight": pa.array(weight),
+    }
+    if "volatile_weight" in pages.schema.names:
+        flag = _volatile(folded, weight, evidence, rate, signalled, learned)
+        cap, floor = (pages.column(f"{name}_per_day").to_numpy() for name in ("cap", "floor"))
+        columns |= {"volatile": pa.array(flag), "cap_per_day": pa.array(volatile.capped(flag, cap, floor))}
+    quiet = silence_of(pages, learned.heard)
+    if (quiet.wait_days > 0.0).any():
+        floor, cap = (columns[f"{name}_per_day"].to_numpy(zero_copy_only=False) for name in ("floor", "cap"))
+        floor, cap = quiet.limits(floor, cap)
+        columns |= {"floor_per_day": pa.array(floor), "cap_per_day": pa.array(cap)}
+        if "signals" in more:
+            # Signals would call for a page that is not there.
+            answers = quiet.wait_days[more["signals"].column("row").to_numpy()] <= 0.0
+            more["signals"] = more["signals"].filter(pa.array(answers))
+    return ShardTables(folded.shard, {"pages": pa.RecordBatch.from_pydict(columns), "hosts": hosts, **more})
+
+
+def _volatile(
+    folded: ShardTables,
+    weight: FloatArray,
+    evidence: Evidence,
+    rate: FloatArray,
+    signalled: IntArray,
+    learned: Learned,
+) -> BoolArray:
+    """Which pages are volatile, (n,): candidates whose record neither signals nor their host explain."""
+    pages, hosts = folded.tables["pages"], folded.tables["hosts"]
+    limit = pages.column("volatile_weight").to_numpy()
+    found = weight <= limit
+    found[signalled] = False
+    rows = np.flatnonzero(found)
+    if len(rows):
+        host = pages.column("host_code").to_numpy().astype(np.int64)
+        usual = learned.ordinary or Ordinary(learned.change.mean_per_day)
+        some = volatile.ordinary(evidence)
+        mean = _ordinary_means(rate[some], host[some], hosts.num_rows, learned.change, usual.mean_per_day)
+        if usual.giants:
+            for at, name in enumerate(hosts.column("host_hash").to_pylist()):
+                mean[at] = usual.giants.get(name, mean[at])
+        found[rows] = volatile.surprising(evidence.take(rows), mean[host[rows]])
+    return found
+
+
+def _change_rates(
+    pages: pa.RecordBatch, evidence: Evidence, n_hosts: int, change: prior.Prior, groups: GroupTable | None
+) -> tuple[FloatArray, FloatArray]:
+    """Change rates and their information; pages of no group of `groups` borrow from their host."""
+    rows = np.zeros(0, np.int64)
+    if groups is not None and groups.mean_per_day is not None:
+        rows, of_row = groups.find(pages.column("group_hash").to_numpy())
+        mean = groups.mean_per_day[of_row]
+        if len(rows) == len(evidence):
+            return estimation.rate(evidence, change.shape, mean)
+    code = pages.column("host_code").to_numpy().astype(np.int64)
+    found = prior.estimate(evidence, code, n_hosts, change)
+    rate, information = found.change_rate_per_day, found.information
+    if len(rows):
+        rate[rows], information[rows] = estimation.rate(evidence.take(rows), change.shape, mean)
+    return rate, information
+
+
+def solver_block(estimated: ShardTables) -> search.PageBlock:
+    """The solver's view of an estimated shard: limits that limit nothing are left out."""
+    pages, hosts = estimated.tables["pages"], estimated.tables["hosts"]
+
+    def column(name: str) -> FloatArray:
+        return pages.column(name).to_numpy(zero_copy_only=False)
+
+    floor, cap = column("floor_per_day"), column("cap_per_day")
+    limit = hosts.column("limit_per_day").to_numpy()
+    limited = bool(np.isfinite(limit).any())
+    sizes = hosts.column("n_pages").to_numpy()
+    return search.PageBlock(
+        change_rate_per_day=column("change_rate_per_day"),
+        request_rate_per_day=column("weight"),
+        floor_per_day=floor if (floor > 0).any() else None,
+        cap_per_day=cap if np.isfinite(cap).any() else None,
+        host_start=np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]) if limited else None,
+        host_limit_per_day=limit if limited else None,
+        signals=table_to_signals(estimated.tables.get("signals")),
+    )

@@ -1,0 +1,91 @@
+"""What became of forecasts, in a shard and between nights; see `policies.judging.recalibration`."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from policies.estimation.forecast import Clocks, Forecast
+from policies.history.interval_sums import Intervals
+from policies.judging.recalibration import NO_CELL, PLAIN, QUIET, CellSums, CellWatch, clock_factors, pays
+from policies.numerics.typing_ import FloatArray, Int16Array, IntArray
+from transforms.shards.coding import ShardPages
+
+
+class ShardFactors:
+    """Forecasts of a shard, with the clock factors of the night that made them.
+
+    Parameters
+    ----------
+    slots : Table of `schemas.SLOTS_PAGES`, or None
+    code : (m,) int64 or None
+        Page of each of its rows, -1 where the shard has no such page.
+    slots_hosts : Table of `schemas.SLOTS_HOSTS`, or None
+    pages : ShardPages
+    forecast : Forecast
+        Of the rows of `slots`, by rates alone.
+    factors : array or None
+        From `policies.judging.recalibration.Track.factors`, of the night before.
+    """
+
+    def __init__(
+        self,
+        slots: pa.Table | None,
+        code: IntArray | None,
+        slots_hosts: pa.Table | None,
+        pages: ShardPages,
+        forecast: Forecast,
+        factors: FloatArray | None,
+    ) -> None:
+        self._by_rates = forecast
+        self._before = _gains(slots_hosts, pages)
+        cell: Int16Array = np.zeros(0, np.int16)
+        host: IntArray = np.zeros(0, np.int64)
+        if slots is not None and code is not None:
+            cell = slots.column("forecast_cell").fill_null(NO_CELL).to_numpy()
+            host = (
+                np.where(code >= 0, pages.host_code[code], 0) if len(pages) else np.zeros(len(code), np.int64)
+            )
+        factor = clock_factors(cell, factors)
+        self._watch = CellWatch(forecast, cell, None if factors is None else factor, host, len(self._before))
+        # What a host's forecasts lose by its factors is learned from them, too: where they are not used.
+        self._factor = np.where(pays(self._before)[host][:, None], factor, 1.0) if len(host) else factor
+        self._apply = factors is not None
+
+    @property
+    def forecast(self) -> Forecast:
+        """With factors; of pages whose signals count `of` has them."""
+        return self._by_rates.faster(self._factor[:, PLAIN]) if self._apply else self._by_rates
+
+    def of(self, page: IntArray) -> FloatArray | None:
+        """Factors of intervals of pages with forecasts, without signals and with some: (k, 2)."""
+        if not self._apply:
+            return None
+        found: FloatArray = self._factor[self._by_rates.row[page], QUIET:]
+        return found
+
+    def __call__(self, first_page: int, intervals: Intervals, clocks: Clocks | None = None) -> None:
+        """Count intervals, as `CellWatch` does."""
+        self._watch(first_page, intervals, clocks)
+
+    @property
+    def sums(self) -> CellSums:
+        """Of all intervals so far."""
+        return self._watch.sums
+
+    def gains(self) -> FloatArray:
+        """What factors did to the forecasts of each host up to tonight: (h,) nats, see `pays`."""
+        return self._watch.gains(self._before)
+
+
+def _gains(slots_hosts: pa.Table | None, pages: ShardPages) -> FloatArray:
+    """Gains of the shard's hosts as the night before left them; the least one of the parts of a host."""
+    host_hash = pages.host_hash[pages.host_start[:-1]]
+    gains = np.full(len(host_hash), np.inf)
+    if slots_hosts is not None and len(host_hash):
+        wanted = slots_hosts.column("host_hash").to_numpy()
+        at = np.minimum(np.searchsorted(host_hash, wanted), len(host_hash) - 1)
+        known = host_hash[at] == wanted
+        carried = slots_hosts.column("forecast_gain").to_numpy().astype(np.float64)  # null becomes NaN
+        np.fmin.at(gains, at[known], carried[known])
+    return np.where(np.isinf(gains), 0.0, gains)

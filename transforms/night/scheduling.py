@@ -1,0 +1,500 @@
+"""From rates to tomorrow's schedule: every shard by itself, when slots are divided."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+
+from policies.estimation import estimators as estimation
+from policies.greedy import greedy
+from policies.greedy.value_curves import ValueCurves
+from policies.history import volatile
+from policies.history.page_state import NO_TIME
+from policies.history.silence import Heard
+from policies.judging.recalibration import page_cells
+from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
+from policies.objectives import objectives
+from policies.optimum import search
+from policies.optimum.signalled_delay import lost_waiting
+from policies.sequencing import giants, quotas, sequencing
+from transforms.batches import schemas
+from transforms.batches.coders import ShardTables
+from transforms.batches.steps import Step
+from transforms.batches.tally import Counts
+from transforms.night.dividing import Night, Quotas, limited_giants, limited_units, pages_of
+from transforms.night.group_tables import GroupTable
+from transforms.night.learning import Learned, RequestClock, estimate_shard, is_new, solver_tables
+from transforms.night.shard_report import ShardReport
+from transforms.night.sharing import ByHost, share_limits
+from transforms.night.signal_forecasts import slots_columns
+from transforms.night.signal_slots import SignalClocks, dues
+from transforms.night.signal_use import follow_useful
+from transforms.night.silence import silence_of, silence_sums
+from transforms.night.solving import freshness_without, tables_to_block
+from transforms.night.trust_report import hosts_batch, trust_sums
+from transforms.shards.catalogue import DAY_US, META, UNLIMITED_SLOTS
+from transforms.shards.state import microseconds, times
+
+MAX_NAMED_HOSTS = 20
+FLAGS = ("volatile", "soft_404", "alternating")
+SHIFT_OF_ALL = 10.0
+"""What signals of all hosts together may take beyond what they lately did, in units of what one host may."""
+
+
+class SequenceCrawls(Step):
+    """Rates and slots of one folded shard.
+
+    Outputs
+    -------
+    main : (shard, RecordBatch)
+        `schemas.PAGES_OUT` and metadata columns.
+    `HOSTS` : (shard, RecordBatch)
+        `schemas.HOSTS_OUT`.
+    `SCHEDULE`, `SLOTS_PAGES`, `SLOTS_HOSTS` : (shard, RecordBatch)
+    `REPORT` : ShardReport
+    """
+
+    SCHEDULE, SLOTS_PAGES, SLOTS_HOSTS, REPORT = "schedule", "slots_pages", "slots_hosts", "report"
+    HOSTS = "hosts"
+
+    def __init__(self, night: Night, clock: RequestClock) -> None:
+        self._night, self._clock = night, clock
+
+    def process(
+        self,
+        folded: ShardTables,
+        learned: Learned,
+        groups: GroupTable | None,
+        result: search.SearchResult,
+        plan: Quotas,
+        shares: ByHost | None,
+        without: search.SearchResult | None,
+    ) -> Iterator[Any]:
+        estimated = estimate_shard(folded, learned, groups, self._clock)
+        shard = ScheduledShard(self._night, estimated, result, plan, shares, without, learned.heard)
+        number = estimated.shard
+        yield number, shard.pages()
+        yield beam.pvalue.TaggedOutput(self.HOSTS, (number, shard.hosts()))
+        yield beam.pvalue.TaggedOutput(self.SCHEDULE, (number, shard.schedule()))
+        yield beam.pvalue.TaggedOutput(self.SLOTS_PAGES, (number, shard.slots_pages()))
+        yield beam.pvalue.TaggedOutput(self.SLOTS_HOSTS, (number, shard.slots_hosts()))
+        yield beam.pvalue.TaggedOutput(self.REPORT, shard.report())
+
+
+class ScheduledShard:
+    """The work of `SequenceCrawls`, without Beam.
+
+    `without` is the result of the search without signals; None where signals are not used.
+    """
+
+    def __init__(
+        self,
+        night: Night,
+        estimated: ShardTables,
+        result: search.SearchResult,
+        plan: Quotas,
+        shares: ByHost | None = None,
+        without: search.SearchResult | None = None,
+        heard: Heard | None = None,
+    ) -> None:
+        self._night, self._shard, self._heard = night, estimated.shard, heard or Heard()
+        self._pages, self._hosts = estimated.tables["pages"], estimated.tables["hosts"]
+        objective = objectives.get(night.objective)
+        tables = solver_tables(estimated, shares is not None)
+        if shares is not None:
+            tables = share_limits(tables, shares, night.objective, night.budget_per_day)
+        block, days = tables_to_block(tables), night.horizon_us / DAY_US
+        if without is not None:
+            estimated = follow_useful(estimated, without, days, block)
+            block = tables_to_block(follow_useful(tables, without, days, block))
+        self._allocation = search.allocate(block, objective, result)
+        self._rate = self._allocation.crawl_rate_per_day
+        change, weight = block.change_rate_per_day, block.request_rate_per_day
+        self._change, self._weight = change, weight
+        self._fresh = objective.freshness(self._rate, change)
+        self._fresh_without = None if without is None else freshness_without(block, without)
+        self._trust, self._forecasts = estimated.tables.get("trust"), estimated.tables.get("forecasts")
+        policy = search.signal_policy(block, objective, result, self._allocation)
+        self._clocks = None
+        if policy is not None:
+            self._clocks = SignalClocks.of(estimated.tables["signals"], weight, policy)
+            lost = lost_waiting(self._clocks.pages, policy.threshold, self._rate[policy.row], 0.5 * days)
+            # The same crawls without a look at the signals are the least that there is.
+            self._fresh[policy.row] = np.maximum(policy.freshness - lost, self._fresh[policy.row])
+        self._silence = silence_of(self._pages, self._heard)
+        self._uniform = objective.freshness(_one_rate(block, result), change)
+        for fresh in (self._fresh, self._uniform, self._fresh_without):
+            if fresh is not None:
+                fresh[self._silence.unclaimed] = 0.0
+        attempt = self._attempt = microseconds(self._pages.column("last_attempt_at"))
+        self._slot_before = microseconds(self._pages.column("last_slot_at"))
+        last = np.maximum(attempt, self._slot_before)
+        self._is_new = is_new(self._pages)
+        since = (night.as_of_us - np.where(self._is_new, night.as_of_us, last)) / DAY_US
+        self._since_days = np.where(self._is_new, np.nan, since * self._factor("since_factor"))
+        crawled = microseconds(self._pages.column("last_crawl_at"))
+        age = np.where(crawled == NO_TIME, np.inf, (night.as_of_us - crawled) / DAY_US)
+        age = np.maximum(age, 0.0) * self._factor("age_factor")
+        self._value = objective.crawl_value(change, weight, age)
+        self._by_signal: BoolArray | None = None
+        self._tonight = self._rate
+        self._curves: ValueCurves | None = None
+        self._most: IntArray | None = None
+        self._floor, self._cap = block.floor_per_day, block.cap_per_day
+        if night.sequencer == "greedy":
+            self._curves = ValueCurves.of(objective, change, weight, self._since_days)
+        self._whole: BoolArray | None
+        self._window, self._whole = self._hosts.column("signal_window_crawls").to_numpy(), None
+        if self._clocks is not None:
+            self._value[self._clocks.row] = self._clocks.crawl_value(age)
+            if self._curves is not None:
+                signals = self._clocks.signals_since(last, crawled)
+                self._curves = self._curves.with_signals(self._clocks.row, self._clocks.pages, signals)
+            self._follow_signals(self._clocks, last, crawled, plan)
+        self._sequence = self._sequence_all(plan)
+
+    def _host_start(self) -> IntArray:
+        return np.concatenate([[0], np.cumsum(self._hosts.column("n_pages").to_numpy(), dtype=np.int64)])
+
+    def _follow_signals(
+        self, clocks: SignalClocks, last_us: IntArray, crawled_us: IntArray, plan: Quotas
+    ) -> None:
+        """Who is due, signals counted."""
+        start = self._host_start()
+        apart = np.zeros(len(self._rate), np.bool_)
+        if plan.giants:
+            for row in limited_giants(self._hosts, self._night.layout).tolist():
+                apart[start[row] : start[row + 1]] = True
+        shift = self._night.max_signal_shift * float(plan.slots[self._shard])
+        found = dues(
+            clocks,
+            self._rate,
+            self._since_days,
+            last_us,
+            crawled_us,
+            start,
+            apart,
+            self._window,
+            max(1.0, shift),
+            max(1.0, SHIFT_OF_ALL * shift),
+        )
+        self._since_days, self._by_signal = found.since_days, found.by_signal
+        self._window, self._whole = found.window_crawls, found.whole
+        if found.whole.any():
+            # A host that asks for too much has what it may beyond its share as a higher rate tonight.
+            pages = np.diff(start)
+            by_host = np.add.reduceat(self._rate, start[:-1]) * (pages > 0)
+            share = by_host * (plan.slots[self._shard] / max(by_host.sum(), 1e-300))
+            if self._curves is not None:
+                # By value they would take all that their signals ask for: they may have as much here.
+                most = np.maximum(np.floor(share + found.ahead_crawls), 1.0).astype(np.int64)
+                self._most = np.where(found.whole, most, UNLIMITED_SLOTS)
+                return
+            more = 1.0 + np.where(
+                found.whole & (share > 0.0), found.ahead_crawls / np.maximum(share, 1e-300), 0.0
+            )
+            self._tonight = self._rate * np.repeat(more, pages)
+            self._since_days = found.since_days / np.repeat(more, pages)
+
+    def _factor(self, name: str) -> FloatArray | float:
+        """How much faster than the days the clock of each page ran, for what its siblings found."""
+        return self._pages.column(name).to_numpy() if name in self._pages.schema.names else 1.0
+
+    def _flag(self, name: str) -> BoolArray:
+        if name not in self._pages.schema.names:
+            return np.zeros(self._pages.num_rows, np.bool_)
+        return self._pages.column(name).to_numpy(zero_copy_only=False)
+
+    def _sequence_all(self, plan: Quotas) -> sequencing.Sequence:
+        horizon_us, pages = self._night.horizon_us, self._shard_pages()
+        offsets = quotas.slot_offsets_us(plan.slots, self._shard, horizon_us)
+        rows = limited_giants(self._hosts, self._night.layout) if plan.giants else np.zeros(0, np.int64)
+        if not len(rows):
+            return self._in_order(pages, offsets, np.arange(len(self._rate)))
+        start = np.concatenate([[0], np.cumsum(self._hosts.column("n_pages").to_numpy(), dtype=np.int64)])
+        parts = []
+        whole = np.ones(len(start) - 1, np.bool_)
+        whole[rows] = False
+        rest = np.flatnonzero(np.repeat(whole, np.diff(start)))
+        parts.append((rest, self._in_order(pages.of_hosts(whole), offsets, rest)))
+        for unit, some in limited_units(self._hosts, self._night.layout).items():
+            giant, mine = plan.giants[unit], pages_of(start, some)
+            own = giant.slots.offsets_us(giant.shards.index(self._shard))
+            parts.append((mine, self._in_order(pages.rows(mine), own, mine)))
+        return giants.merge_sequences(parts, len(self._rate))
+
+    def _in_order(
+        self, pages: sequencing.ShardPages, offsets: IntArray, rows: IntArray
+    ) -> sequencing.Sequence:
+        """The night of some pages of the shard; `rows` tells which."""
+        horizon_us = self._night.horizon_us
+        if self._curves is None:
+            return sequencing.sequence(pages, offsets, horizon_us)
+        floor, cap = (None if v is None else v[rows] for v in (self._floor, self._cap))
+        return greedy.sequence(pages, self._curves.take(rows), offsets, horizon_us, floor, cap)
+
+    def _shard_pages(self) -> sequencing.ShardPages:
+        hosts = self._hosts
+        max_slots, gap = hosts.column("max_slots").to_numpy(), hosts.column("gap_us").to_numpy()
+        if self._most is not None:
+            max_slots = np.minimum(max_slots, self._most)
+        limited = bool(((max_slots < UNLIMITED_SLOTS) | (gap > 0)).any())
+        starts = free_at = None
+        whole = self._whole is not None and bool(self._whole.any())
+        if limited or whole:
+            starts = self._host_start()
+        if limited:
+            last = microseconds(hosts.column("last_slot_at"))
+            free_at = np.where(last == NO_TIME, 0, last + gap - self._night.as_of_us)
+        return sequencing.ShardPages(
+            crawl_rate_per_day=self._tonight,
+            days_since_last=self._since_days,
+            is_new=self._is_new,
+            crawl_value=self._value,
+            tie=self._pages.column("url_hash").to_numpy(),
+            host_start=starts,
+            host_max_slots=max_slots if limited else None,
+            host_gap_us=gap if limited else None,
+            host_free_at_us=free_at,
+            by_signal=self._by_signal,
+            host_whole=self._whole if whole else None,
+            host_days_since_last=self._host_days() if whole else None,
+        )
+
+    def _host_days(self) -> FloatArray:
+        """Days since the last slot or attempt of each host."""
+        last = microseconds(self._hosts.column("last_slot_at"))
+        return np.where(last == NO_TIME, np.inf, (self._night.as_of_us - last) / DAY_US)
+
+    def _host(self) -> pa.Array:
+        return self._hosts.column("host").take(self._pages.column("host_code"))
+
+    def pages(self) -> pa.RecordBatch:
+        """One row a page: what was learned, and what was decided."""
+        table = self._pages
+        intervals, changes = table.column("n_intervals").to_numpy(), table.column("n_changes").to_numpy()
+        names = np.asarray(search.LIMIT_NAMES, dtype=object)
+        limit = names[self._allocation.limit]
+        # The lowest of the caps is the one that binds.
+        by_flag = self._flag("volatile") & (self._rate >= volatile.CAP_PER_DAY)
+        limit[by_flag & (limit == "cap")] = "volatile"
+        limit[(self._silence.wait_days > 0.0) & (limit == "cap")] = "silent"
+        limit[self._is_new] = "new"
+        stderr = estimation.standard_error(self._change, table.column("information").to_numpy())
+        columns = {
+            "url": table.column("url"),
+            "host": self._host(),
+            "change_rate_per_day": pa.array(self._change),
+            "change_rate_stderr": pa.array(stderr),
+            "request_rate_per_day": _number(table.column("request_rate_per_day")),
+            "impression_rate_per_day": _number(table.column("impression_rate_per_day")),
+            "n_intervals": table.column("n_intervals"),
+            "n_changes": table.column("n_changes"),
+            "last_crawl_at": table.column("last_crawl_at"),
+            "crawl_rate_per_day": pa.array(self._rate),
+            "expected_freshness": pa.array(self._fresh),
+            "crawl_value": pa.array(self._value),
+            "owed": pa.array(self._owed()),
+            "limit": pa.array(limit, pa.string()),
+            "boundary": pa.array((intervals > 0) & ((changes == 0) | (changes == intervals))),
+            **{name: pa.array(self._flag(name)) for name in FLAGS},
+            "weight": pa.array(self._weight),
+            **self._signals(),
+        }
+        fields = [schemas.PAGES_OUT.field(n) for n in schemas.PAGES_OUT.names]
+        for name in table.schema.names:
+            plain = name[len(META) :]
+            # A catalogue's own "host" or "limit" does not replace ours.
+            if name.startswith(META) and plain not in schemas.PAGES_OUT.names:
+                columns[plain] = table.column(name)
+                fields.append(pa.field(plain, pa.string()))
+        return pa.RecordBatch.from_arrays([columns[f.name] for f in fields], schema=pa.schema(fields))
+
+    def _signals(self) -> dict[str, pa.Array]:
+        """What pages/ says of signals; null where a page has none that count."""
+        n, clocks = len(self._rate), self._clocks
+        if clocks is None:
+            kinds = {f.name: f.type for f in schemas.PAGES_OUT if f.name.startswith("signal")}
+            return {name: pa.nulls(n, kind) for name, kind in kinds.items()}
+        pages, none = clocks.pages, np.ones(n, np.bool_)
+        none[clocks.row] = False
+        change = self._change[clocks.row]
+        precision = -np.expm1(-pages.signal_weight)
+        values = {
+            "signal_rate_per_day": pages.signal_rate_per_day,
+            "signal_precision": precision,
+            "signal_recall": precision * pages.signal_rate_per_day / np.maximum(change, 1e-300),
+            "signals_since_crawl": clocks.signals,
+        }
+        columns = {}
+        for name, some in values.items():
+            full = np.zeros(n, some.dtype)
+            full[clocks.row] = some
+            columns[name] = pa.array(full, mask=none)
+        return columns
+
+    def hosts(self) -> pa.RecordBatch:
+        """One row a host, or one for each of its sources of signals."""
+        start = self._host_start()
+        host = self._pages.column("host_code").to_numpy()
+        page, _ = self._due()
+        slots = np.bincount(host[page], minlength=len(start) - 1)
+        rate = np.bincount(host, weights=self._rate, minlength=len(start) - 1)
+        return hosts_batch(self._hosts, rate, slots, self._trust)
+
+    def _owed(self) -> FloatArray:
+        """Crawls tonight beyond the page's rate times the horizon, give or take one."""
+        return self._sequence.expected - self._rate * (self._night.horizon_us / DAY_US)
+
+    def schedule(self) -> pa.RecordBatch:
+        """One row a used slot, in order of slots."""
+        sequence = self._sequence
+        used = np.flatnonzero(sequence.page >= 0)
+        page = sequence.page[used]
+        take = pa.array(page)
+        reasons = pa.array(sequencing.REASONS, pa.string())
+        return pa.RecordBatch.from_arrays(
+            [
+                pa.array(np.full(len(used), self._shard, np.int32)),
+                pa.array(used.astype(np.int64)),
+                pa.array(sequence.due_offset_us[used] + self._night.as_of_us).cast(schemas.TIME),
+                self._pages.column("url").take(take),
+                self._hosts.column("host").take(self._pages.column("host_code").take(take)),
+                pa.array(self._rate[page]),
+                reasons.take(pa.array(sequence.reason[used].astype(np.int32))),
+                pa.array(self._weight[page]),
+                pa.array(self._value[page]),
+            ],
+            schema=schemas.SCHEDULE,
+        )
+
+    def _due(self) -> tuple[IntArray, IntArray]:
+        """Used slots: page and time, UTC microseconds."""
+        used = self._sequence.page >= 0
+        page, due = self._sequence.page[used], self._sequence.due_offset_us[used]
+        return page.astype(np.int64), due + self._night.as_of_us
+
+    def slots_pages(self) -> pa.RecordBatch:
+        """Last slot of every page that was given one since it was last attempted."""
+        last = np.where(self._slot_before > self._attempt, self._slot_before, NO_TIME)
+        np.maximum.at(last, *self._due())
+        rows = np.flatnonzero(last != NO_TIME)
+        take = pa.array(rows)
+        return pa.RecordBatch.from_arrays(
+            [
+                self._pages.column("url_hash").take(take),
+                self._hosts.column("host_hash").take(self._pages.column("host_code").take(take)),
+                times(last[rows]),
+                pa.array(self._change[rows], pa.float32()),
+                pa.array(self._pages.column("information").to_numpy()[rows], pa.float32()),
+                pa.array(self._weight[rows], pa.float32()),
+                *slots_columns(self._forecasts, rows),
+                self._cells(rows),
+                times(self._silence.slots_since_us[rows]),
+            ],
+            schema=schemas.SLOTS_PAGES,
+        )
+
+    def _cells(self, rows: IntArray) -> pa.Array:
+        """What the night knows of pages beside their rates, for the next night to judge by."""
+        if "calm_days" not in self._pages.schema.names:
+            return pa.nulls(len(rows), pa.int16())
+        return pa.array(page_cells(self._pages.column("calm_days").to_numpy()[rows], self._change[rows]))
+
+    def slots_hosts(self) -> pa.RecordBatch:
+        """Last slot or attempt of every host."""
+        last = microseconds(self._hosts.column("last_slot_at")).copy()
+        page, due = self._due()
+        np.maximum.at(last, self._pages.column("host_code").to_numpy()[page], due)
+        rows = np.flatnonzero(last != NO_TIME)
+        return pa.RecordBatch.from_arrays(
+            [
+                self._hosts.column("host_hash").take(pa.array(rows)),
+                times(last[rows]),
+                pa.array(self._window[rows], pa.float32()),
+                pa.array(self._gain()[rows], pa.float32()),
+            ],
+            schema=schemas.SLOTS_HOSTS,
+        )
+
+    def _gain(self) -> FloatArray:
+        if "forecast_gain" not in self._hosts.schema.names:
+            return self._window * 0.0
+        return self._hosts.column("forecast_gain").to_numpy()
+
+    def report(self) -> ShardReport:
+        """Sums for the manifest."""
+        counts = Counts()
+        sequence, limit = self._sequence, self._allocation.limit
+        used = sequence.page[sequence.page >= 0]
+        counts.add("slots", len(sequence.page))
+        counts.add("slots_used", len(used))
+        counts.add("slots_with_evidence", int((self._pages.column("n_intervals").to_numpy()[used] > 0).sum()))
+        counts.add("pages_new", int(self._is_new.sum()))
+        counts.add("pages_never_crawled", int((self._attempt == NO_TIME).sum()))
+        counts.add("pages_never_fetched", self._pages.column("last_crawl_at").null_count)
+        for name in FLAGS:
+            counts.add(f"pages_{name}", int(self._flag(name).sum()))
+        counts.add("hosts_bursting", 0 if self._whole is None else int(self._whole.sum()))
+        for code, name in enumerate(search.LIMIT_NAMES):
+            counts.add(f"pages_limit_{name}", int((limit == code).sum()))
+        by_reason = np.bincount(sequence.reason, minlength=len(sequencing.REASONS))
+        for name, n in zip(sequencing.REASONS, by_reason, strict=True):
+            counts.add(f"slots_{name}", int(n))
+        multiplier = self._allocation.host_multiplier
+        hosts: tuple[tuple[float, str], ...] = ()
+        if len(multiplier):  # none where no host of the shard has a limit
+            at_limit = np.flatnonzero((multiplier > 0) & self._reported_here())
+            counts.add("hosts_at_limit", len(at_limit))
+            worst = at_limit[np.argsort(-multiplier[at_limit], kind="stable")[:MAX_NAMED_HOSTS]]
+            hosts = tuple((float(multiplier[j]), self._hosts.column("host")[int(j)].as_py()) for j in worst)
+        fresh_weight = self._weight * self._fresh
+        crawled = self._rate > 0.0
+        return ShardReport(
+            self._shard,
+            float(self._weight.sum()),
+            float(self._weight[crawled].sum()),
+            float(fresh_weight.sum()),
+            float(fresh_weight[crawled].sum()),
+            float((self._weight * self._uniform).sum()),
+            hosts,
+            counts.publish(),
+            self._large_hosts(),
+            None if self._fresh_without is None else float((self._weight * self._fresh_without).sum()),
+            trust_sums(self._hosts, self._trust, self._night.layout.parts),
+            silence_sums(self._pages, self._hosts, self._silence, self._heard),
+        )
+
+    def _reported_here(self) -> BoolArray:
+        """Hosts that this shard reports on: a split one is reported by its home only."""
+        host_hash = self._hosts.column("host_hash").to_numpy()
+        return self._night.layout.home(host_hash) == self._shard
+
+    def _large_hosts(self) -> tuple[tuple[int, str, int], ...]:
+        sizes = self._hosts.column("n_pages").to_numpy()
+        host_hash = self._hosts.column("host_hash").to_numpy()
+        split = np.isin(host_hash, np.array(sorted(self._night.layout.parts), np.uint64))
+        rows = np.lexsort((host_hash, -sizes))[:MAX_NAMED_HOSTS]
+        rows = np.union1d(rows, np.flatnonzero(split))
+        return tuple(
+            (int(host_hash[r]), self._hosts.column("host")[int(r)].as_py(), int(sizes[r])) for r in rows
+        )
+
+
+def _one_rate(block: search.PageBlock, result: search.SearchResult) -> FloatArray:
+    """Crawl rates (n,) per day if all pages had one, but for those that their hosts' limits hold below it."""
+    rate = np.full(len(block.change_rate_per_day), result.allocated_per_day / max(result.pages, 1))
+    if block.host_start is not None and block.host_limit_per_day is not None:
+        size = np.diff(block.host_start)
+        rate = np.minimum(rate, np.repeat(block.host_limit_per_day / np.maximum(size, 1), size))
+    return rate
+
+
+def _number(column: pa.Array) -> pa.Array:
+    """NaN, which stands for "no log", as null."""
+    values: FloatArray = column.to_numpy(zero_copy_only=False)
+    return pa.array(values, mask=np.isnan(values))

@@ -1,0 +1,318 @@
+"""Signals of a shard between arrays, files and the tables of a night."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from policies.history.page_state import NO_TIME, ranges
+from policies.numerics.typing_ import FloatArray, IntArray
+from policies.signals.evidence import SignalEvidence
+from policies.signals.state import (
+    MAX_SOURCES,
+    SignalState,
+    SignalSums,
+    choose_sources,
+    counts_of,
+    signature_of,
+)
+from transforms.batches import schemas
+from transforms.batches.coders import KEPT, ShardTables
+from transforms.shards.coding import ShardPages
+from transforms.shards.state import list_column, list_start, microseconds, times
+
+
+def signals_batch(pages: ShardPages, state: SignalState, sources: Sequence[str]) -> pa.RecordBatch:
+    """The `schemas.STATE_SIGNALS` rows of a shard: names, not codes, which other shards do not share."""
+    per_page, per_bin = np.diff(state.source_start), np.diff(state.bin_start)
+    # Signals of each bin: one number for every source of its page, in order.
+    bin_row = state.bin_row()
+    slots = ranges(state.source_start[bin_row], per_page[bin_row])
+    count = counts_of(np.repeat(state.signature, per_page[bin_row]), state.source[slots])
+    count_start = np.zeros(len(state) + 1, np.int64)
+    np.cumsum(per_page * per_bin, out=count_start[1:])
+
+    def by_source(values: Any) -> pa.Array:
+        return list_column(state.source_start, values)
+
+    def by_bin(values: Any) -> pa.Array:
+        return list_column(state.bin_start, values)
+
+    def by_pair(values: Any) -> pa.Array:
+        return list_column(state.pair_start, values)
+
+    row = state.pair_row() * MAX_SOURCES
+    places = state.source_row() * MAX_SOURCES + state.source
+    in_page = [
+        np.searchsorted(places, row + code) - state.source_start[row // MAX_SOURCES]
+        for code in np.divmod(state.pair, MAX_SOURCES)
+    ]
+    columns = {
+        "url_hash": pa.array(pages.url_hash[state.page]),
+        "host_hash": pa.array(pages.host_hash[state.page]),
+        "since": times(state.since_us),
+        "exposure_days": pa.array(state.exposure_days),
+        "dated_changes": pa.array(state.dated_changes),
+        "watched_days": pa.array(state.watched_days),
+        "source": by_source(pa.array(list(sources), pa.string()).take(pa.array(state.source))),
+        "pending": by_source(state.pending),
+        "unchanged": by_source(state.unchanged),
+        "total": by_source(state.total),
+        "n_unchanged": by_source(state.n_unchanged),
+        "n_changed": by_source(state.n_changed),
+        "last_signal_at": by_source(times(state.last_at_us)),
+        "recent_hours": by_source(state.recent),
+        "bin_id": by_bin(state.bin_id),
+        "bin_signals": list_column(count_start, count.astype(np.uint8)),
+        "bin_weight": by_bin(state.bin_weight),
+        "bin_days": by_bin(state.bin_days),
+        "bin_days_squared": by_bin(state.bin_days_squared),
+        "pair_first": by_pair(in_page[0].astype(np.int8)),
+        "pair_second": by_pair(in_page[1].astype(np.int8)),
+        "near_pending": by_pair(state.near_pending),
+        "far_pending": by_pair(state.far_pending),
+        "near": by_pair(state.near),
+        "far": by_pair(state.far),
+    }
+    names = schemas.STATE_SIGNALS.names
+    return pa.RecordBatch.from_arrays([columns[n] for n in names], schema=schemas.STATE_SIGNALS)
+
+
+def read_signals(
+    carried: pa.Table | None, pages: ShardPages, new: Sequence[str]
+) -> tuple[SignalState, list[str], dict[str, int]]:
+    """The arrays of a shard's signal state.
+
+    Parameters
+    ----------
+    carried : Table of `schemas.STATE_SIGNALS`, or None
+    pages : ShardPages
+    new : sequence of str
+        Sources of tonight's signals.
+
+    Returns
+    -------
+    SignalState
+    sources : list of str
+        Name of each code.
+    code : dict of str to int
+        Code of every source, see `policies.signals.state.choose_sources`.
+    """
+    if carried is None or not carried.num_rows:
+        return SignalState.empty(), *choose_sources((), new)
+    batch = carried.combine_chunks().to_batches()[0]
+    page = pages.code(batch.column("url_hash").to_numpy())
+    if (page < 0).any():  # nothing else is known of such a page
+        batch, page = batch.filter(pa.array(page >= 0)), page[page >= 0]
+    named = batch.column("source").flatten().dictionary_encode()
+    names = named.dictionary.to_pylist()
+    sources, code = choose_sources(names, new)
+    codes = np.array([code[name] for name in names], np.int32)
+    start = list_start(batch.column("source"))
+    source = codes[named.indices.to_numpy()]
+    bin_start = list_start(batch.column("bin_id"))
+
+    def flat(name: str) -> Any:
+        return batch.column(name).flatten().to_numpy()
+
+    per_page, per_bin = np.diff(start), np.diff(bin_start)
+    bin_row = np.repeat(np.arange(len(page)), per_bin)
+    slots = ranges(start[bin_row], per_page[bin_row])
+    place = np.repeat(np.arange(len(bin_row)), per_page[bin_row])
+    distinct = len(set(codes.tolist())) == len(codes)
+    if distinct:
+        bits = signature_of(flat("bin_signals").astype(np.int64), source[slots])
+        signature = np.bincount(place, bits, len(bin_row)).astype(np.uint32)
+    else:  # several names became one source: its signals in an interval are those of all
+        number = np.bincount(
+            place * MAX_SOURCES + source[slots], flat("bin_signals"), len(bin_row) * MAX_SOURCES
+        )
+        bits = signature_of(number.astype(np.int64).reshape(-1, MAX_SOURCES), np.arange(MAX_SOURCES))
+        signature = bits.sum(axis=1, dtype=np.uint32)
+    pair_start = list_start(batch.column("pair_first"))
+    begin = np.repeat(start[:-1], np.diff(pair_start))
+    one, two = (source[begin + flat(name)] for name in ("pair_first", "pair_second"))
+    state = SignalState(
+        page=page,
+        since_us=microseconds(batch.column("since")),
+        exposure_days=batch.column("exposure_days").to_numpy(),
+        dated_changes=batch.column("dated_changes").to_numpy(),
+        watched_days=batch.column("watched_days").to_numpy(),
+        source_start=start,
+        source=source,
+        pending=flat("pending"),
+        unchanged=flat("unchanged"),
+        total=flat("total"),
+        n_unchanged=flat("n_unchanged"),
+        n_changed=flat("n_changed"),
+        last_at_us=microseconds(batch.column("last_signal_at").flatten()),
+        recent=flat("recent_hours"),
+        bin_start=bin_start,
+        bin_id=flat("bin_id"),
+        signature=signature,
+        bin_weight=flat("bin_weight"),
+        bin_days=flat("bin_days"),
+        bin_days_squared=flat("bin_days_squared"),
+        pair_start=pair_start,
+        pair=(one * MAX_SOURCES + two).astype(np.int32),
+        near_pending=flat("near_pending"),
+        far_pending=flat("far_pending"),
+        near=flat("near"),
+        far=flat("far"),
+    )
+    order = np.argsort(page, kind="stable")
+    if (order != np.arange(len(order))).any():  # last night had another number of shards
+        state = state.take(order)
+    return (state if distinct else state.regrouped()), sources, code
+
+
+def signal_tables(sums: SignalSums, sources: Sequence[str]) -> dict[str, pa.RecordBatch]:
+    """The tables of a shard's signals; none where no page has any."""
+    if not len(sums.page):
+        return {}
+    row = pa.array(sums.page.astype(np.int32))
+    tables = {
+        "signal_pages": (
+            schemas.SIGNAL_PAGES_TABLE,
+            [row, sums.exposure_days, sums.dated_changes, sums.watched_days, sums.running_days],
+        ),
+        "signal_sources": (
+            schemas.SIGNAL_SOURCES_TABLE,
+            [
+                sums.page[sums.source_row].astype(np.int32),
+                sums.source.astype(np.int8),
+                sums.pending,
+                sums.unchanged,
+                sums.total,
+                times(sums.last_at_us),
+            ],
+        ),
+        "signal_bins": (
+            schemas.SIGNAL_BINS_TABLE,
+            [
+                sums.page[sums.bin_row].astype(np.int32),
+                sums.signature,
+                sums.bin_weight,
+                sums.bin_days,
+                sums.bin_days_squared,
+            ],
+        ),
+        "signal_pairs": (
+            schemas.SIGNAL_PAIRS_TABLE,
+            [
+                sums.page[sums.pair_row].astype(np.int32),
+                (sums.pair // MAX_SOURCES).astype(np.int8),
+                (sums.pair % MAX_SOURCES).astype(np.int8),
+                sums.near,
+                sums.far,
+            ],
+        ),
+        "sources": (schemas.SOURCES_TABLE, [pa.array(list(sources), pa.string())]),
+    }
+    return {
+        name: pa.RecordBatch.from_arrays(
+            [c if isinstance(c, pa.Array) else pa.array(c) for c in columns], schema=schema
+        ).replace_schema_metadata(KEPT)
+        for name, (schema, columns) in tables.items()
+    }
+
+
+@dataclass(frozen=True)
+class ShardSignals:
+    """What a shard knows of signals: m pages of hosts that ever sent one, S sources.
+
+    Attributes
+    ----------
+    row : (m,) int64, ascending
+        Rows of the "pages" table.
+    sources : list of S str, sorted
+    evidence : SignalEvidence of m pages
+        Of ended intervals.
+    pending : (m, S) float64
+        Signals since the last observation.
+    signals : (m, S) float64, weight
+        Signals of ended intervals.
+    watched_days : (m,) float64, days
+        Time in which those would have been heard.
+    running_signals : (m, S) float64
+        Signals of the running interval, from when on somebody has listened.
+    running_days : (m,) float64, days
+        Time in which those would have been heard.
+    last_at_us : (m, S) int64, microseconds, `NO_TIME` if none
+        The last signal counted.
+    pair_page, pair_first, pair_second : (c,) int64
+        Page, 0..m-1, and sources that ever signalled it together or a day apart, first < second.
+    near, far : (c,) float64
+        Pairs of their signals, pending ones as well: see `policies.signals.pairs`.
+    """
+
+    row: IntArray
+    sources: list[str]
+    evidence: SignalEvidence
+    pending: FloatArray
+    signals: FloatArray
+    watched_days: FloatArray
+    running_signals: FloatArray
+    running_days: FloatArray
+    last_at_us: IntArray
+    pair_page: IntArray
+    pair_first: IntArray
+    pair_second: IntArray
+    near: FloatArray
+    far: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+def signal_evidence_of(tables: ShardTables) -> ShardSignals | None:
+    """The signals of a shard, from the tables of `signal_tables`; None where it has none."""
+    named = tables.tables
+    if "signal_pages" not in named:
+        return None
+    pages, by_source, bins = named["signal_pages"], named["signal_sources"], named["signal_bins"]
+    pairs = named["signal_pairs"]
+    sources = named["sources"].column("name").to_pylist()
+    row = pages.column("row").to_numpy().astype(np.int64)
+    at = np.searchsorted(row, by_source.column("row").to_numpy()), by_source.column("source").to_numpy()
+
+    def dense(values: Any, fill: Any = 0.0) -> Any:
+        full = np.full((len(row), len(sources)), fill)
+        full[at] = values
+        return full
+
+    pending = dense(by_source.column("pending").to_numpy())
+    running = pages.column("running_days").to_numpy()
+    signature = bins.column("signature").to_numpy()
+    evidence = SignalEvidence(
+        exposure_days=pages.column("exposure_days").to_numpy(),
+        dated_changes=pages.column("dated_changes").to_numpy(),
+        unchanged_signals=dense(by_source.column("unchanged").to_numpy()),
+        row_page=np.searchsorted(row, bins.column("row").to_numpy()),
+        row_weight=bins.column("weight").to_numpy(),
+        row_days=bins.column("days").to_numpy(),
+        row_days_squared=bins.column("days_squared").to_numpy(),
+        row_signals=np.stack([counts_of(signature, s) for s in range(len(sources))], axis=1).astype(float),
+    )
+    # A running interval of no length is one that nobody listened to: its signals are no rate.
+    heard = np.where((running > 0.0)[:, None], pending, 0.0)
+    return ShardSignals(
+        row,
+        sources,
+        evidence,
+        pending,
+        dense(by_source.column("total").to_numpy()),
+        pages.column("watched_days").to_numpy(),
+        heard,
+        running,
+        dense(microseconds(by_source.column("last_signal_at")), NO_TIME),
+        np.searchsorted(row, pairs.column("row").to_numpy()),
+        pairs.column("first").to_numpy().astype(np.int64),
+        pairs.column("second").to_numpy().astype(np.int64),
+        pairs.column("near").to_numpy(),
+        pairs.column("far").to_numpy(),
+    )

@@ -1,0 +1,458 @@
+"""How far to trust the sources of signals of every host, and what that makes of the pages' parameters.
+
+A shard has whole hosts, so what the pages of a host share is learned there. The prior of hosts comes from the
+sample that all priors come from, and so does what is known of hosts that are split over shards: it must not
+depend on how they are split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from policies.history.page_state import NO_TIME, US_PER_DAY
+from policies.numerics.typing_ import BoolArray, FloatArray, IntArray, UIntArray
+from policies.signals.bundles import Bundles, choose_bundles, told
+from policies.signals.estimation import (
+    PageFit,
+    Pooled,
+    SignalPrior,
+    default_prior,
+    fit_pages,
+    fit_pooled,
+)
+from policies.signals.evidence import SignalEvidence
+from policies.signals.host_signals import (
+    HostRates,
+    credible_signals,
+    expected_rates,
+    hold_to_changes,
+    host_rates,
+    page_rates,
+)
+from policies.signals.pairs import told_together
+from policies.signals.trust import merge_sources, summarise
+from transforms.batches.coders import ShardTables
+from transforms.night.signal_forecasts import forecasts_batch
+from transforms.night.signals import ShardSignals, signal_evidence_of
+
+SILENT_AFTER_SIGNALS = 12.0
+SILENT_AFTER_DAYS = 5.0
+"""A source of which a host should have sent so many signals since its last one, so long ago, sends none any
+more. Sites rest for a long weekend, and signals come in bursts."""
+
+LEAST_RECALL = 0.005
+"""Pages whose signals tell of fewer changes, with none pending, are scheduled as if they had no signals."""
+
+SIGNALS_TABLE = pa.schema(
+    [
+        ("row", pa.int64()),
+        ("unsignalled_rate_per_day", pa.float64()),
+        ("signal_rate_per_day", pa.float64()),
+        ("signal_weight", pa.float64()),
+        ("clock_of_signals", pa.float64()),
+        ("signals_since_crawl", pa.int64()),
+        ("last_signal_us", pa.int64()),
+    ],
+    metadata={"recrawl": "signals_table"},
+)
+"""Pages of a shard whose signals count: several sources as one, see `policies.signals.trust.merge_sources`.
+`clock_of_signals` is the weight of all signals since the last observation."""
+
+TRUST_TABLE = pa.schema(
+    [
+        ("host_code", pa.int32()),
+        ("source", pa.string()),
+        ("pages", pa.int64()),
+        ("signals", pa.float64()),
+        ("signals_since_crawl", pa.int64()),
+        ("signal_rate_per_day", pa.float64()),
+        ("signal_precision", pa.float64()),
+        ("signal_precision_stderr", pa.float64()),
+        ("signal_recall", pa.float64()),
+        ("signal_recall_stderr", pa.float64()),
+        ("last_signal_us", pa.int64()),
+        ("silent", pa.bool_()),
+    ],
+    metadata={"recrawl": "trust_table"},
+)
+"""One row per (host, source) that ever signalled there."""
+
+
+@dataclass(frozen=True)
+class LearnedTrust:
+    """What the sample says of signals, broadcast to every shard.
+
+    Attributes
+    ----------
+    sources : tuple of str, sorted
+    prior : SignalPrior
+        For these sources.
+    giants : dict of int to Pooled
+        What the pages of hosts that are split share, one group each with these sources, by the host's hash.
+    giant_rates : dict of int to HostRates
+        How many signals of these sources they send, one host each.
+    giant_bundles : dict of int to Bundles
+        Which of these sources tell the same changes there, one host each.
+    """
+
+    sources: tuple[str, ...] = ()
+    prior: SignalPrior = field(default_factory=lambda: default_prior(0))
+    giants: Mapping[int, Pooled] = field(default_factory=dict)
+    giant_rates: Mapping[int, HostRates] = field(default_factory=dict)
+    giant_bundles: Mapping[int, Bundles] = field(default_factory=dict)
+
+    def prior_of(self, sources: Sequence[str]) -> SignalPrior:
+        """The prior for a shard's sources."""
+        unknown = default_prior(len(sources))
+        weight, strength = unknown.signal_weight.copy(), unknown.weight_strength.copy()
+        for j, name in enumerate(sources):
+            if name in self.sources:
+                at = self.sources.index(name)
+                weight[j], strength[j] = self.prior.signal_weight[at], self.prior.weight_strength[at]
+        return SignalPrior(self.prior.missed_share, self.prior.missed_strength, weight, strength)
+
+    def giant(self, host_hash: int, sources: Sequence[str]) -> Pooled | None:
+        """What the pages of a split host share, for a shard's sources."""
+        found = self.giants.get(host_hash)
+        if found is None:
+            return None
+        prior = self.prior_of(sources)
+        d = 1 + len(sources)
+        covariance = np.zeros((1, d, d))
+        covariance[0, np.arange(1, d), np.arange(1, d)] = 1.0 / prior.weight_strength
+        weight = prior.signal_weight[None, :].copy()
+        mine = [j for j, name in enumerate(sources) if name in self.sources]
+        theirs = [self.sources.index(sources[j]) for j in mine]
+        weight[0, mine] = found.signal_weight[0, theirs]
+        to, of = np.array([0, *(1 + j for j in mine)]), np.array([0, *(1 + j for j in theirs)])
+        covariance[0][np.ix_(to, to)] = found.covariance[0][np.ix_(of, of)]
+        return Pooled(found.missed_share, weight, covariance)
+
+    def giant_rate(self, host_hash: int, sources: Sequence[str]) -> HostRates | None:
+        """How many signals a split host sends, for a shard's sources."""
+        found = self.giant_rates.get(host_hash)
+        if found is None:
+            return None
+        mine = [j for j, name in enumerate(sources) if name in self.sources]
+        theirs = [self.sources.index(sources[j]) for j in mine]
+
+        def column(values: FloatArray, unknown: float) -> FloatArray:
+            out = np.full((1, len(sources)), unknown)
+            out[0, mine] = values[0, theirs]
+            return out
+
+        return HostRates(
+            column(found.calm, 0.0),
+            column(found.kept, 1.0),
+            column(found.usual, 0.0),
+            column(found.signals, 0.0),
+        )
+
+    def giant_bundle(self, host_hash: int, sources: Sequence[str]) -> Bundles:
+        """Which of a shard's sources tell the same changes on a split host."""
+        out = Bundles.none(1, len(sources))
+        found = self.giant_bundles.get(host_hash)
+        if found is None:
+            return out
+        mine = {self.sources.index(name): j for j, name in enumerate(sources) if name in self.sources}
+        for theirs, j in mine.items():
+            parent = mine.get(int(found.parent[0, theirs]))
+            if parent is not None:
+                out.parent[0, j], out.share[0, j] = parent, found.share[0, theirs]
+        return out
+
+
+@dataclass(frozen=True)
+class Heard:
+    """Signals of n pages and S sources, and how long somebody has listened: see `ShardSignals`.
+
+    Attributes
+    ----------
+    ended, running : (n, S) float64
+    ended_days, running_days : (n,) float64
+    pair_page, pair_first, pair_second : (c,) int64
+    near, far : (c,) float64
+        Pairs of signals of two sources, page by page.
+    """
+
+    ended: FloatArray
+    ended_days: FloatArray
+    running: FloatArray
+    running_days: FloatArray
+    pair_page: IntArray
+    pair_first: IntArray
+    pair_second: IntArray
+    near: FloatArray
+    far: FloatArray
+
+
+def share_of_hosts(
+    evidence: SignalEvidence,
+    heard: Heard,
+    rate: FloatArray,
+    group: IntArray,
+    n_hosts: int,
+    prior: SignalPrior,
+) -> tuple[Pooled, HostRates, Bundles]:
+    """What the pages of hosts share, n pages of which are given.
+
+    Parameters
+    ----------
+    evidence : SignalEvidence
+    heard : Heard
+    rate : (n,) float64, per day
+        Change rates from crawls alone.
+    group : (n,) int64
+        Host of each page, 0..n_hosts-1.
+    n_hosts : int
+    prior : SignalPrior
+    """
+    pooled = fit_pooled(evidence, rate, group, n_hosts, prior)
+    expected = expected_rates(pooled)
+    rates = host_rates(
+        heard.ended, heard.ended_days, heard.running, heard.running_days, rate, group, expected
+    )
+    share = told_together(
+        heard.pair_page,
+        heard.pair_first,
+        heard.pair_second,
+        heard.near,
+        heard.far,
+        heard.ended + heard.running,
+        heard.ended_days + heard.running_days,
+        group,
+        n_hosts,
+    )
+    bundles = choose_bundles(share, rates.signals)
+    return hold_to_changes(pooled, rates.usual, rates.signals, bundles), rates, bundles
+
+
+@dataclass(frozen=True)
+class SignalEstimates:
+    """Parameters of the pages of a shard whose signals count, and the trust in sources.
+
+    Attributes
+    ----------
+    pages : RecordBatch of `SIGNALS_TABLE`
+    trust : RecordBatch of `TRUST_TABLE`
+    forecasts : RecordBatch of `transforms.night.signal_forecasts.FORECASTS_TABLE`
+    change_rate_per_day, information : (r,) float64
+        Change rates of these pages, and what is known of them as in `policies.estimation.estimators.rate`.
+    """
+
+    pages: pa.RecordBatch
+    trust: pa.RecordBatch
+    forecasts: pa.RecordBatch
+    change_rate_per_day: FloatArray
+    information: FloatArray
+
+    @property
+    def row(self) -> IntArray:
+        """Rows of the pages: (r,) int64, ascending."""
+        return self.pages.column("row").to_numpy()
+
+
+def estimate_signals(
+    folded: ShardTables, change_rate_per_day: FloatArray, learned: LearnedTrust, as_of_us: int
+) -> SignalEstimates | None:
+    """What signals say of the pages of a folded shard; None where it has none.
+
+    Parameters
+    ----------
+    folded : ShardTables
+    change_rate_per_day : (n,) float64
+        Change rates of all pages from crawls alone.
+    learned : LearnedTrust
+    as_of_us : int, UTC microseconds
+    """
+    found = signal_evidence_of(folded)
+    if found is None:
+        return None
+    hosts = folded.tables["hosts"]
+    host = folded.tables["pages"].column("host_code").to_numpy()[found.row].astype(np.int64)
+    named, group = np.unique(host, return_inverse=True)
+    group = group.astype(np.int64)
+    rate = np.maximum(change_rate_per_day[found.row], 1e-12)
+    host_hash = hosts.column("host_hash").to_numpy()[named]
+    pooled, rates, bundles = _shared(found, rate, group, host_hash, learned)
+    days = found.watched_days
+    running = credible_signals(
+        found.signals, days, found.running_signals, found.running_days, rate, group, rates
+    )
+    heard_of = found.signals + running
+    signals = page_rates(heard_of, days + found.running_days, rates.usual, rate, group)
+    fit = fit_pages(found.evidence, rate, group, pooled)
+    silent = _silent(found, signals, group, len(named), as_of_us)
+    trust = _trust_table(found, heard_of, pooled, rate, signals, group, named, silent, bundles)
+    unannounced = fit.unsignalled_rate_per_day.copy()
+    weight, of_pages = np.where(silent[group], 0.0, fit.signal_weight), bundles.take(group)
+    if silent.any():  # what silent sources alone tell goes on, without signals
+        every, now = (told(k, signals, of_pages).true_per_day for k in (fit.signal_weight, weight))
+        unannounced += np.maximum(every - now, 0.0)
+    known = _sources_of(found, group, host_hash, learned)[group]
+    return _planned(found, heard_of, fit, unannounced, weight, signals, trust, known, of_pages)
+
+
+def _sources_of(
+    found: ShardSignals, group: IntArray, host_hash: UIntArray, learned: LearnedTrust
+) -> BoolArray:
+    """(h, S) whether a host is known to have a source: a split one has all of the sample."""
+    known = np.zeros((len(host_hash), len(found.sources)), np.bool_)
+    row, source = np.nonzero(found.last_at_us != NO_TIME)
+    known[group[row], source] = True
+    if learned.giants:
+        split = np.isin(host_hash, np.array(sorted(learned.giants), np.uint64))
+        known[split] = np.isin(found.sources, learned.sources)
+    return known
+
+
+def _shared(
+    found: ShardSignals, rate: FloatArray, group: IntArray, host_hash: UIntArray, learned: LearnedTrust
+) -> tuple[Pooled, HostRates, Bundles]:
+    """What the pages of each host share.
+
+    Of a split host a shard has some pages only: what those borrow must not depend on which.
+    """
+    heard = Heard(
+        found.signals,
+        found.watched_days,
+        found.running_signals,
+        found.running_days,
+        found.pair_page,
+        found.pair_first,
+        found.pair_second,
+        found.near,
+        found.far,
+    )
+    pooled, rates, bundles = share_of_hosts(
+        found.evidence, heard, rate, group, len(host_hash), learned.prior_of(found.sources)
+    )
+    split = np.isin(host_hash, np.array(sorted(learned.giants), np.uint64))
+    for at in np.flatnonzero(split).tolist():
+        name = int(host_hash[at])
+        giant, sent = learned.giant(name, found.sources), learned.giant_rate(name, found.sources)
+        if giant is not None:
+            for column in ("missed_share", "signal_weight", "covariance"):
+                getattr(pooled, column)[at] = getattr(giant, column)[0]
+        if sent is not None:
+            for column in ("calm", "kept", "usual", "signals"):
+                getattr(rates, column)[at] = getattr(sent, column)[0]
+        both = learned.giant_bundle(name, found.sources)
+        bundles.parent[at], bundles.share[at] = both.parent[0], both.share[0]
+    return pooled, rates, bundles
+
+
+def _silent(
+    found: ShardSignals, signals: FloatArray, group: IntArray, n_hosts: int, as_of_us: int
+) -> BoolArray:
+    """(h, S) whether a source has stopped: a feed that broke must not make its pages look fresh."""
+    silent = np.zeros((n_hosts, len(found.sources)), np.bool_)
+    for j in range(len(found.sources)):
+        last = np.full(n_hosts, NO_TIME)
+        np.maximum.at(last, group, found.last_at_us[:, j])
+        expected = np.bincount(group, weights=signals[:, j], minlength=n_hosts)
+        days = (as_of_us - np.where(last == NO_TIME, as_of_us, last)) / US_PER_DAY
+        silent[:, j] = (expected * days > SILENT_AFTER_SIGNALS) & (days > SILENT_AFTER_DAYS)
+    return silent
+
+
+def _planned(
+    found: ShardSignals,
+    heard_of: FloatArray,
+    fit: PageFit,
+    unannounced: FloatArray,
+    moving: FloatArray,
+    signals: FloatArray,
+    trust: pa.RecordBatch,
+    known: BoolArray,
+    bundles: Bundles,
+) -> SignalEstimates:
+    unsignalled, rate, weight = merge_sources(unannounced, moving, signals, bundles)
+    true = -np.expm1(-weight) * rate
+    change = unsignalled + true
+    clock = np.zeros(len(found))
+    for j in range(len(found.sources)):
+        clock += fit.signal_weight[:, j] * found.pending[:, j]
+    pending = found.pending.sum(axis=1)
+    rows = np.flatnonzero((true > LEAST_RECALL * change) | ((pending > 0) & (rate > 0.0)))
+    spread = summarise(
+        fit.unsignalled_rate_per_day[rows],
+        moving[rows],
+        signals[rows],
+        fit.covariance[rows],
+        np.maximum(heard_of[rows], 0.5),
+        bundles.take(rows),
+    )
+    relative = spread.change_rate_error / np.maximum(spread.change_rate_per_day, 1e-300)
+    columns = {
+        "row": found.row[rows],
+        "unsignalled_rate_per_day": unsignalled[rows],
+        "signal_rate_per_day": rate[rows],
+        "signal_weight": weight[rows],
+        "clock_of_signals": clock[rows],
+        "signals_since_crawl": pending[rows].astype(np.int64),
+        "last_signal_us": found.last_at_us[rows].max(axis=1, initial=NO_TIME),
+    }
+    arrays = [pa.array(columns[n]) for n in SIGNALS_TABLE.names]
+    pages = pa.RecordBatch.from_arrays(arrays, schema=SIGNALS_TABLE)
+    used = PageFit(fit.unsignalled_rate_per_day[rows], fit.signal_weight[rows], fit.covariance[rows])
+    forecasts = forecasts_batch(found.row[rows], found.sources, known[rows], unannounced[rows], used)
+    information = 1.0 / np.maximum(np.square(relative), 1e-12)
+    return SignalEstimates(pages, trust, forecasts, change[rows], information)
+
+
+def _trust_table(
+    found: ShardSignals,
+    heard_of: FloatArray,
+    pooled: Pooled,
+    rate: FloatArray,
+    signals: FloatArray,
+    group: IntArray,
+    named: IntArray,
+    silent: BoolArray,
+    bundles: Bundles,
+) -> pa.RecordBatch:
+    """Trust in each source of each host, from what its pages share."""
+    n_hosts, n_sources = pooled.signal_weight.shape
+
+    def add(values: FloatArray) -> FloatArray:
+        return np.bincount(group, weights=values, minlength=n_hosts).astype(np.float64, copy=False)
+
+    sent = np.stack([add(signals[:, j]) for j in range(n_sources)], axis=1)
+    heard = np.stack([add(heard_of[:, j]) for j in range(n_sources)], axis=1)
+    trust = summarise(
+        pooled.missed_share * add(rate),
+        pooled.signal_weight,
+        sent,
+        pooled.covariance,
+        np.maximum(heard, 0.5),
+        bundles,
+    )
+    parts = []
+    for j, source in enumerate(found.sources):
+        last = np.full(n_hosts, NO_TIME)
+        np.maximum.at(last, group, found.last_at_us[:, j])
+        rows = np.flatnonzero(last != NO_TIME)
+        columns = {
+            "host_code": named,
+            "source": np.full(n_hosts, source, dtype=object),
+            "pages": np.bincount(group[found.last_at_us[:, j] != NO_TIME], minlength=n_hosts),
+            "signals": heard[:, j],
+            "signals_since_crawl": add(found.pending[:, j]).astype(np.int64),
+            "signal_rate_per_day": sent[:, j],
+            "signal_precision": trust.precision[:, j],
+            "signal_precision_stderr": trust.precision_error[:, j],
+            "signal_recall": trust.recall[:, j],
+            "signal_recall_stderr": trust.recall_error[:, j],
+            "last_signal_us": last,
+            "silent": silent[:, j],
+        }
+        arrays = [pa.array(columns[f.name][rows], f.type) for f in TRUST_TABLE]
+        parts.append(pa.RecordBatch.from_arrays(arrays, schema=TRUST_TABLE))
+    whole = pa.concat_batches(parts)
+    order = np.argsort(whole.column("host_code").to_numpy(), kind="stable")
+    return whole.take(pa.array(order))

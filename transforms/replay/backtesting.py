@@ -1,0 +1,412 @@
+"""Policies compared on one history: who spends the same number of crawls best.
+
+All policies of a repetition see the same changes and free crawls, and are scored by the same weights. A run
+is one element of a Beam pipeline; its result depends on nothing but the world and its `Trial`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from policies.history.page_state import US_PER_DAY
+from policies.numerics.typing_ import FloatArray
+from policies.rules.crawler_rules import RULES, SitemapDriven
+from policies.simulation import intervals, metrics
+from transforms.batches.hashing import stable_hash
+from transforms.batches.steps import Step
+from transforms.replay.bandit_nights import BanditNights
+from transforms.replay.closed_loop import ClosedLoop, Crawls, Planner
+from transforms.replay.job_nights import JobFold, JobNights, JobOptions
+from transforms.replay.night_modes import LearnedTrust, Mode
+from transforms.replay.rate_nights import (
+    EVEN,
+    RANDOM,
+    Averages,
+    Estimates,
+    JobEstimates,
+    KnownRates,
+    NoEstimates,
+    RateNights,
+    Uncensored,
+)
+from transforms.replay.replaying import Replayed
+from transforms.replay.worlds import World
+
+EQUAL, ZIPF = "equal", "zipf"
+
+
+@dataclass(frozen=True)
+class Weighting:
+    """How runs are scored, and what policies take for the weights of pages.
+
+    Attributes
+    ----------
+    name : str
+        "equal", "zipf", or a name of `World.weights`.
+    repetition : int
+        Of Zipf weights another draw of which pages are popular.
+    seed : int
+        Of the free crawls and first phases.
+    """
+
+    name: str
+    repetition: int = 0
+    seed: int = 0
+
+    def weight(self, world: World) -> FloatArray:
+        """Weights of all pages, (n,)."""
+        if self.name == EQUAL:
+            return np.ones(len(world))
+        if self.name == ZIPF:
+            return metrics.zipf_weights(len(world), self.repetition + 1)
+        return world.weights[self.name]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run: a policy at a budget, crawls per page and day, scored by one or more weightings of a seed."""
+
+    policy: str
+    budget: float
+    weightings: tuple[Weighting, ...]
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What came of a run under one weighting.
+
+    Attributes
+    ----------
+    policy : str
+    budget : float
+        Crawls per page and day that it was to spend.
+    weights : str
+    repetition : int
+    pages : int
+    crawls : int
+        Paid crawls in the scored nights.
+    spent : float
+        The same per page and day.
+    found : float
+        Share of these that found a change.
+    accuracy : float
+        Time-averaged weighted freshness: fresh requests over requests.
+    offer_freshness : float
+        The same with equal weights.
+    harmonic_cost : float
+        Mean over requests of 1 + 1/2 + ... + 1/k, k the changes since the crawl.
+    fresh, held : (scored nights,) float64
+        Weighted days of fresh copies, and of pages, of each day.
+    """
+
+    policy: str
+    budget: float
+    weights: str
+    repetition: int
+    pages: int
+    crawls: int
+    spent: float
+    found: float
+    accuracy: float
+    offer_freshness: float
+    harmonic_cost: float
+    fresh: FloatArray
+    held: FloatArray
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a policy is made for."""
+
+    world: World
+    budget: float
+    weight: FloatArray
+    seed: int
+    score_from_us: int
+    key: int
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A policy that can be backtested.
+
+    Attributes
+    ----------
+    what : str
+        In a line.
+    weighs : bool
+        Whether it knows what pages weigh; else one run serves for all weightings.
+    run : callable
+        From `Setting` to `Crawls`.
+    needs : str
+        What a world must have: "signals", "metadata", "impressions" or nothing; "weights": weights that score
+        and are not all equal.
+    reference : bool
+        Whether it knows what no crawler can know.
+    """
+
+    what: str
+    run: Callable[[Setting], Crawls]
+    weighs: bool = True
+    needs: str = ""
+    reference: bool = False
+
+
+def _follow(planner: Callable[[Setting], Planner], setting: Setting) -> Crawls:
+    return ClosedLoop(setting.world, planner(setting), setting.seed).run().crawls
+
+
+def _job(mode: type[Mode], siblings: str, groups: bool, s: Setting, sequencer: str = "lds") -> Planner:
+    columns = tuple(sorted(s.world.metadata)) if groups else ()
+    options = JobOptions(siblings, group_columns=columns, sequencer=sequencer)
+    return JobNights(s.world, mode(s.world), s.budget, s.weight, options, foretell=False)
+
+
+def _told_no_weights(planner: Callable[[Setting], Planner], s: Setting) -> Planner:
+    return planner(replace(s, weight=np.ones(len(s.world))))
+
+
+def _learned(s: Setting) -> Estimates:
+    return JobEstimates(JobFold(s.world, Mode(s.world), s.weight, JobOptions(siblings="off")))
+
+
+def _averages(s: Setting) -> Estimates:
+    return Averages(s.world)
+
+
+def _no_estimates(s: Setting) -> Estimates:
+    return NoEstimates()
+
+
+def _known(s: Setting) -> Estimates:
+    return KnownRates(s.world, s.score_from_us, s.world.end_us)
+
+
+def _uncensored(s: Setting) -> Estimates:
+    return Uncensored(s.world)
+
+
+def _rates(name: str, estimates: Callable[[Setting], Estimates], order: str, s: Setting) -> Planner:
+    return RateNights(s.world, estimates(s), name, s.budget, s.weight, order, s.key)
+
+
+def _kab(name: str, s: Setting) -> Planner:
+    return BanditNights(s.world, _learned(s), name.upper(), s.budget, s.weight, s.key)
+
+
+def _as_crawls(world: World, found: intervals.CrawlTimes) -> Crawls:
+    version = world.history.version(found.page, found.at_us)
+    again = np.diff(found.page, prepend=-1) == 0
+    changed = again & (np.diff(version, prepend=-1) != 0)
+    return Crawls(found.page, found.at_us, changed, np.where(found.free, np.nan, 0.0))
+
+
+def _rule(name: str, s: Setting) -> Crawls:
+    found = intervals.rule_at_budget(s.world.history, RULES[name], s.budget, s.score_from_us, s.seed)
+    return _as_crawls(s.world, found.crawls)
+
+
+def _sitemap(s: Setting) -> Crawls:
+    log = s.world.signals
+    said = intervals.Sitemap(log.page, log.seen_us, log.dated_us, s.world.signalled)
+    found = intervals.sitemap_at_budget(
+        s.world.history, SitemapDriven(), said, s.budget, s.score_from_us, s.seed
+    )
+    return _as_crawls(s.world, found.crawls)
+
+
+def _policy(
+    what: str,
+    planner: Callable[[Setting], Planner],
+    weighs: bool = True,
+    needs: str = "",
+    reference: bool = False,
+) -> Policy:
+    return Policy(what, partial(_follow, planner), weighs, needs, reference)
+
+
+POLICIES: dict[str, Policy] = {
+    "recrawl": _policy("the nightly job with its defaults", partial(_job, Mode, "auto", False)),
+    "recrawl+siblings": _policy(
+        "with --siblings=on: what pages of a host found tells of each other", partial(_job, Mode, "on", False)
+    ),
+    "recrawl+groups": _policy(
+        "with --group_columns: all metadata columns", partial(_job, Mode, "auto", True), needs="metadata"
+    ),
+    "recrawl+signals": _policy(
+        "with change signals", partial(_job, LearnedTrust, "auto", False), needs="signals"
+    ),
+    "recrawl+equal": _policy(
+        "with --weight_by=equal: it is not told what pages weigh, by which it is scored",
+        partial(_told_no_weights, partial(_job, Mode, "auto", False)),
+        weighs=False,
+        needs="weights",
+    ),
+    "recrawl+greedy": _policy(
+        "with --sequencer=greedy: the page whose crawl is worth most",
+        partial(_job, Mode, "auto", False, sequencer="greedy"),
+    ),
+    "uniform": _policy("all pages alike", partial(_rates, "uniform", _no_estimates, EVEN), weighs=False),
+    "change-weighted": _policy(
+        "in proportion to learned change rates", partial(_rates, "change-weighted", _learned, EVEN), False
+    ),
+    "click-weighted": _policy(
+        "in proportion to weights", partial(_rates, "click-weighted", _no_estimates, EVEN)
+    ),
+    "impression-weighted": _policy(
+        "in proportion to impressions",
+        partial(_rates, "impression-weighted", _no_estimates, EVEN),
+        needs="impressions",
+    ),
+    "lambdacrawl": _policy(
+        "LambdaCrawl: rates for crawls at random instants", partial(_rates, "lambdacrawl", _learned, RANDOM)
+    ),
+    "lambdacrawl-discrete": _policy(
+        "LambdaCrawl in steps of a day", partial(_rates, "lambdacrawl-discrete", _learned, RANDOM)
+    ),
+    "harmonic": _policy(
+        "optimal for the harmonic cost, at random instants", partial(_rates, "harmonic", _learned, RANDOM)
+    ),
+    "periodic-history": _policy(
+        "periodic optimum of 30-day averages of changes found", partial(_rates, "periodic", _averages, EVEN)
+    ),
+    **{
+        f"kab{k}": _policy(f"bandit over {k} rate policies, steps of two hours", partial(_kab, f"KAB{k}"))
+        for k in (2, 3, 4, 5)
+    },
+    **{
+        name: Policy("a crawler's rule, intervals scaled to the budget", partial(_rule, name), weighs=False)
+        for name in RULES
+    },
+    "sitemap": Policy(
+        "what sitemaps call modified, time between runs scaled to the budget",
+        _sitemap,
+        weighs=False,
+        needs="signals",
+    ),
+    "uncensored": _policy(
+        "reference: told every change up to its own last crawl",
+        partial(_rates, "periodic", _uncensored, EVEN),
+        reference=True,
+    ),
+    "known-rates": _policy(
+        "reference: told the change rates of the scored nights",
+        partial(_rates, "periodic", _known, EVEN),
+        reference=True,
+    ),
+}
+
+
+NEEDS = {
+    "signals": "--signals",
+    "metadata": "--pages with columns of metadata",
+    "impressions": "--requests with impressions",
+    "weights": "weights that differ, from --requests, --pages or --weights=zipf",
+}
+
+
+def available(world: World, names: Iterable[str], scorings: Iterable[Weighting]) -> list[str]:
+    """Those of some policies for which a world, and the weights that score, have what they need."""
+    has = {
+        "": True,
+        "signals": len(world.signals) > 0,
+        "metadata": bool(world.metadata),
+        "impressions": "impressions" in world.weights,
+        "weights": any(w.name != EQUAL for w in scorings),
+    }
+    return [name for name in names if has[POLICIES[name].needs]]
+
+
+def lacking(world: World, names: Iterable[str], scorings: Iterable[Weighting]) -> dict[str, str]:
+    """What each of the policies that are not `available` needs."""
+    names = list(names)
+    allowed = available(world, names, scorings)
+    return {name: NEEDS[POLICIES[name].needs] for name in names if name not in allowed}
+
+
+def weightings(names: Sequence[str], draws: int, repetitions: int) -> list[Weighting]:
+    """All weightings: of Zipf weights a number of draws, of others one for each seed."""
+    found = []
+    for name in names:
+        if name == ZIPF:
+            found += [Weighting(name, draw, draw % repetitions) for draw in range(draws)]
+        else:
+            found += [Weighting(name, seed, seed) for seed in range(repetitions)]
+    return found
+
+
+def trials(
+    policies: Iterable[str], budgets: Iterable[float], scorings: Sequence[Weighting]
+) -> Iterator[Trial]:
+    """All runs. A policy that does not know weights is run once for each seed."""
+    budgets = list(budgets)
+    for name in policies:
+        for budget in budgets:
+            if POLICIES[name].weighs:
+                yield from (Trial(name, budget, (w,)) for w in scorings)
+                continue
+            for seed in sorted({w.seed for w in scorings}):
+                yield Trial(name, budget, tuple(w for w in scorings if w.seed == seed))
+
+
+def scored_from(world: World, warm_up: float) -> int:
+    """The night with which scoring begins, UTC microseconds: this share of the nights is warm-up."""
+    return int(world.start_us + round(warm_up * len(world.nights())) * US_PER_DAY)
+
+
+def play(world: World, trial: Trial, warm_up: float = 0.4) -> list[Scored]:
+    """Make one run and score it.
+
+    Raises
+    ------
+    ValueError
+        For a budget of less than one crawl, or a share of warm-up that leaves no night.
+    """
+    begin = scored_from(world, warm_up)
+    first = trial.weightings[0]
+    name = f"{trial.policy}:{trial.budget!r}:{first.name}:{first.repetition}"
+    setting = Setting(world, trial.budget, first.weight(world), first.seed, begin, stable_hash(name))
+    crawls = POLICIES[trial.policy].run(setting)
+    return [score(world, trial, w, crawls, begin) for w in trial.weightings]
+
+
+def score(world: World, trial: Trial, weighting: Weighting, crawls: Crawls, begin_us: int) -> Scored:
+    """Score the crawls of a run from a night on."""
+    past, weight = world.history, weighting.weight(world)
+    edges = np.arange(begin_us, world.end_us + 1, US_PER_DAY)
+    end = int(edges[-1])
+    fresh, held = (v[:, 0] for v in metrics.by_period(past, crawls.page, crawls.at_us, edges, weight))
+    held_days = past.held_days(begin_us, end)
+    plain = metrics.fresh_days(past, crawls.page, crawls.at_us, begin_us, end)
+    cost = metrics.harmonic_cost(past, crawls.page, crawls.at_us, begin_us, end)
+    paid = ~crawls.free & (crawls.at_us >= begin_us) & (crawls.at_us < end)
+    number = int(np.count_nonzero(paid))
+    return Scored(
+        trial.policy,
+        trial.budget,
+        weighting.name,
+        weighting.repetition,
+        len(world),
+        number,
+        number / past.paid_days(begin_us, end),
+        float(crawls.changed[paid].mean()) if number else 0.0,
+        float(fresh.sum() / held.sum()),
+        float(metrics.weighted(plain, held_days)),
+        float((weight * cost).sum() / (weight * held_days).sum()),
+        fresh,
+        held,
+    )
+
+
+class PlayTrials(Step):
+    """Makes runs on the world, a side input. Input: `Trial`; output: `Scored`, one for each weighting."""
+
+    def __init__(self, warm_up: float) -> None:
+        self._warm_up = warm_up
+
+    def process(self, trial: Trial, replayed: Replayed) -> Iterator[Scored]:
+        yield from play(replayed.world, trial, self._warm_up)
