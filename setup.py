@@ -29,6 +29,8 @@ TEST = [
 PLOTS = ["matplotlib>=3.10,<4"]
 LINT = ["mypy>=2.4,<3", "ruff>=0.17,<0.18"]
 
+PACKAGES = ("recrawl", "pipelines", "transforms", "policies")
+
 setup(
     name="recrawl",
     version="0.1.0",
@@ -37,9 +39,7 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11,<3.14",
-    packages=find_packages(
-        include=["pipelines", "pipelines.*", "transforms", "transforms.*", "policies", "policies.*"]
-    ),
+    packages=find_packages(include=[f"{name}{below}" for name in PACKAGES for below in ("", ".*")]),
     install_requires=DEPENDENCIES,
     extras_require={
         "test": TEST,
@@ -53,8 +53,8 @@ setup(
     },
     entry_points={
         "console_scripts": [
-            "recrawl = pipelines.door.cli:main",
-            "recrawl-worker = pipelines.nightly.worker_boot:main",
+            "recrawl = recrawl.__main__:main",
+            "recrawl-worker = recrawl.worker:main",
         ]
     },
 )

@@ -1,8 +1,1 @@
 """Whole jobs: options, wiring and the command line."""
-
-from importlib.metadata import PackageNotFoundError, version
-
-try:
-    __version__ = version("recrawl")
-except PackageNotFoundError:  # run from a source tree that is not installed
-    __version__ = "0+source"

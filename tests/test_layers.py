@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("policies", "transforms", "pipelines")
+PACKAGES = ("policies", "transforms", "pipelines", "recrawl")
 MAX_LINES, MAX_TEST_LINES = 500, 650
 
 # What the mathematics may import: arrays, and what is pure in the standard library.
@@ -16,9 +16,23 @@ ALLOWED_IN_POLICIES = {
     "itertools", "math", "numpy", "operator", "policies", "scipy", "types", "typing", "zlib",
 }  # fmt: skip
 FORBIDDEN = {
-    "transforms": {"pipelines", "benchmarks", "tests"},
+    "transforms": {"pipelines", "recrawl", "benchmarks", "tests"},
     "pipelines": {"benchmarks", "tests"},
+    "recrawl": {"benchmarks", "tests", "transforms", "policies"},
 }
+ROOMS = {
+    "policies": (
+        "numerics", "history", "estimation", "objectives", "signals", "signalled", "optimum", "judging",
+        "sequencing", "greedy", "rules", "simulation",
+    ),
+    "transforms": (
+        "batches", "files", "rows", "dialects", "shards", "intake", "night", "replay", "finished",
+    ),
+    "pipelines": (
+        "pictures", "command", "nightly", "store", "look", "corpus", "experiments", "door",
+    ),
+}  # fmt: skip
+"""The rooms of each layer, from the ground up: a room uses itself and those before it, and no other."""
 
 
 def modules(*packages: str) -> list[Path]:
@@ -48,6 +62,53 @@ def test_policies_import_arrays_and_nothing_else(path: Path) -> None:
 def test_imports_run_one_way(package: str) -> None:
     wrong = {name(p): found for p in modules(package) if (found := set(imported(p)) & FORBIDDEN[package])}
     assert not wrong
+
+
+def names(path: Path) -> Iterator[str]:
+    """Full names of all that a module imports, wherever in it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@pytest.mark.parametrize("layer", ROOMS)
+def test_rooms_are_the_declared_ones_and_use_each_other_one_way(layer: str) -> None:
+    order = ROOMS[layer]
+    assert {p.parent.relative_to(ROOT / layer).parts[:1] for p in modules(layer)} == {
+        (),
+        *((r,) for r in order),
+    }
+    assert [p.name for p in (ROOT / layer).glob("*.py")] == ["__init__.py"]
+    wrong = []
+    for path in modules(layer):
+        room = path.relative_to(ROOT / layer).parts[0]
+        allowed = order[: order.index(room) + 1] if room in order else ()
+        for full in names(path):
+            used = full.split(".")
+            if used[0] == layer and used[1] not in allowed and not (room not in order and len(used) == 2):
+                wrong.append(f"{name(path)} uses {full}")
+    assert not wrong
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    known = {".".join(p.relative_to(ROOT).with_suffix("").parts): p for p in modules(*PACKAGES)}
+    used = {
+        m: {f for full in names(p) for f in (full, full.rpartition(".")[0]) if f in known} - {m}
+        for m, p in known.items()
+    }
+    while free := [m for m, of in used.items() if not of & used.keys()]:
+        for m in free:
+            del used[m]
+    assert not used, f"circles among {sorted(used)}"
+
+
+@pytest.mark.parametrize("layer", ROOMS)
+def test_every_room_says_what_it_is_for(layer: str) -> None:
+    for room in ROOMS[layer]:
+        tree = ast.parse((ROOT / layer / room / "__init__.py").read_text(encoding="utf-8"))
+        assert len((ast.get_docstring(tree) or "").split()) >= 6, room
 
 
 @pytest.mark.parametrize("path", modules("policies"), ids=name)

@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from pipelines.door import cli
-from pipelines.nightly import worker_boot
+from recrawl import __main__, worker
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -64,7 +64,7 @@ def test_every_package_is_importable_and_named(metadata: dict[str, Any]) -> None
     packages = metadata["packages"]
     on_disk = {
         ".".join(p.parent.relative_to(ROOT).parts)
-        for top in ("pipelines", "transforms", "policies")
+        for top in ("recrawl", "pipelines", "transforms", "policies")
         for p in (ROOT / top).rglob("__init__.py")
     }
     assert set(packages) == on_disk
@@ -74,11 +74,8 @@ def test_every_package_is_importable_and_named(metadata: dict[str, Any]) -> None
 
 def test_the_command_is_what_setup_says(metadata: dict[str, Any]) -> None:
     scripts = metadata["entry_points"]["console_scripts"]
-    assert scripts == [
-        "recrawl = pipelines.door.cli:main",
-        "recrawl-worker = pipelines.nightly.worker_boot:main",
-    ]
-    assert callable(cli.main) and callable(worker_boot.main)
+    assert scripts == ["recrawl = recrawl.__main__:main", "recrawl-worker = recrawl.worker:main"]
+    assert callable(__main__.main) and callable(worker.main)
 
 
 def test_metadata_has_one_place() -> None:

@@ -20,7 +20,7 @@ from tests.templates.launching import launch, needs_client
 from tests.test_project import ROOT, setup_arguments
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-PACKAGES = ("pipelines", "transforms", "policies")
+PACKAGES = ("recrawl", "pipelines", "transforms", "policies")
 
 
 @pytest.fixture(scope="module")
@@ -76,11 +76,11 @@ def installed(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(folder: Path, *command: object) -> str:
+def run(folder: Path, *command: object, **environment: str) -> str:
     done = subprocess.run(
         [str(c) for c in command],
         cwd=folder,
-        env={"PATH": "/usr/bin:/bin", "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
+        env={"PATH": "/usr/bin:/bin", "PIP_DISABLE_PIP_VERSION_CHECK": "1", **environment},
         capture_output=True,
         text=True,
         timeout=200,
@@ -126,6 +126,30 @@ def test_the_job_runs_from_there_and_gives_the_same_bytes(installed: Path, tmp_p
 def test_it_is_the_version_of_this_repository(installed: Path):
     printed = run(installed, installed / "bin" / "recrawl", "--version")
     assert printed.split() == ["recrawl", setup_arguments()["version"]]
+
+
+@pytest.mark.parametrize("start", ["bin/recrawl", "-m recrawl"])
+def test_packages_of_others_by_the_same_names_are_not_run(installed: Path, tmp_path: Path, start: str):
+    """As in a repository of Airflow, which has its own on PYTHONPATH; a worker is a process of its own."""
+    for name in ("pipelines", "policies"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise SystemExit('not recrawl')\n")
+    (tmp_path / "transforms.py").write_text("raise SystemExit('not recrawl')\n")
+    python = installed / "bin" / "python"
+    command = [installed / start] if start.startswith("bin") else [python, *start.split()]
+    made = ["synthesize", "--pages=60", "--days=20", "--start=2026-06-01", "--seed=7", "--output=corpus"]
+    run(tmp_path, *command, *made, PYTHONPATH=str(tmp_path))
+    replay = ["backtest", "--observations=corpus/logs/*.parquet", "--policies=uniform,lambdacrawl"]
+    more = ["--output=compared", "--workers=2", "--no_plots", "--budgets=0.5"]
+    printed = run(tmp_path, *command, *replay, *more, PYTHONPATH=str(tmp_path))
+    assert "lambdacrawl" in printed and (tmp_path / "compared" / "results.parquet").is_file()
+
+
+def test_a_package_of_others_that_is_loaded_already_is_named(installed: Path, tmp_path: Path):
+    (tmp_path / "transforms.py").write_text("")
+    code = "import transforms\ntry: import recrawl\nexcept ImportError as e: print(e)"
+    printed = run(tmp_path, installed / "bin" / "python", "-c", code)
+    assert f"{tmp_path}/transforms.py" in printed and "import recrawl before it" in printed
 
 
 @needs_client

@@ -1,4 +1,4 @@
-"""The command line: `recrawl COMMAND`, or `python -m pipelines.door.cli COMMAND`.
+"""The command line: `recrawl COMMAND`, or `python -m recrawl COMMAND`.
 
 Help and version take no time: what a command needs is imported when it runs.
 """
@@ -12,7 +12,6 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from pipelines import __version__
 from pipelines.command import printing, stopping
 from pipelines.command.exit_codes import (
     BY_SIGNAL,
@@ -23,6 +22,7 @@ from pipelines.command.exit_codes import (
     EXIT_SHRUNK,
     EXIT_USAGE,
 )
+from pipelines.command.version import __version__
 
 __all__ = (
     "EXIT_EMPTY",
@@ -158,7 +158,3 @@ def _complain(message: str, _: int) -> None:
 def _print_notes(error: BaseException) -> None:
     for note in getattr(error, "__notes__", ()):
         print(note, file=sys.stderr)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

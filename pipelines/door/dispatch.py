@@ -40,8 +40,22 @@ _DESCRIPTIONS = {
 _LOCAL = ("convert", "diff", "export", "inspect", "reproduce", "synthesize")
 
 
+_ROOMS = {
+    "convert": "look",
+    "inspect": "look",
+    "export": "look",
+    "diff": "look",
+    "night": "store",
+    "synthesize": "corpus",
+    "backtest": "experiments",
+    "frontier": "experiments",
+    "simulate": "experiments",
+    "reproduce": "experiments",
+}
+
+
 def _module(command: str) -> Any:
-    return importlib.import_module(f"pipelines.{command}")
+    return importlib.import_module(f"pipelines.{_ROOMS[command]}.{command}")
 
 
 def add_arguments(command: str, parser: argparse.ArgumentParser) -> None:

@@ -14,9 +14,9 @@ import pyarrow as pa
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.pvalue import AsList
 
-from pipelines import __version__
 from pipelines.command import output_folder
 from pipelines.command.errors import OptionsError
+from pipelines.command.version import __version__
 from pipelines.experiments import simulate_report
 from pipelines.experiments.experiment import Checks, near, run_here, show_pictures, write_table
 from pipelines.experiments.result_schemas import OVER_TIME, SIMULATION

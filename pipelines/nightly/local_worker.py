@@ -21,7 +21,7 @@ def environment() -> SubprocessSDKEnvironment:
 
     `exec` makes them children of this process, without a shell between, which would outlive it.
     """
-    command = f"exec {shlex.quote(sys.executable)} -m pipelines.nightly.local_worker {os.getpid()}"
+    command = f"exec {shlex.quote(sys.executable)} -m recrawl.worker local {os.getpid()}"
     return SubprocessSDKEnvironment.from_command_string(f"trap '' INT; {command}")
 
 
@@ -40,7 +40,3 @@ def main(parent: int) -> None:
             time.sleep(2 * stopping.POLL_SECONDS)  # of a parent that is gone nothing is said
             sys.stderr = stderr
             raise
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]))

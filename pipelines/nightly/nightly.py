@@ -15,10 +15,10 @@ from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.pvalue import AsList, AsSingleton
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
-from pipelines import __version__
 from pipelines.command import stopping
 from pipelines.command.errors import OptionsError
 from pipelines.command.output_folder import LEDGER
+from pipelines.command.version import __version__
 from pipelines.nightly import submitting as waiting
 from pipelines.nightly.options import DAY_MICROSECONDS, LOCAL_RUNNERS, Settings
 from pipelines.nightly.views import Options

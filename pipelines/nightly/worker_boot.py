@@ -26,17 +26,17 @@ from pipelines.command.exit_codes import BY_SIGNAL
 LOG_FOLDER = "RECRAWL_WORKER_LOGS"
 TIMEOUT_SECONDS = 60.0
 LINGER_SECONDS = 2.0
-_MODULE = "apache_beam.runners.worker.sdk_worker_main"
 # PR_SET_PDEATHSIG: Prism ends its processes by SIGKILL, which none can pass on.
-_CHILD = f"""
-import ctypes, runpy, signal, sys
+_CHILD = """
+import ctypes, signal, sys
 if sys.platform == "linux":
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-runpy.run_module("{_MODULE}", run_name="__main__")
+from recrawl import worker
+sys.exit(worker.run("beam", []))
 """
 # A worker that had nothing to say leaves no log. Runners end one by SIGTERM: then Python runs no `atexit`.
 _TIDY = f"""
-import atexit, os, runpy, signal, sys
+import atexit, os, signal, sys
 log = sys.argv.pop()
 def tidy():
     if os.path.exists(log) and not os.path.getsize(log):
@@ -46,7 +46,8 @@ def end(number, _):
     os._exit({BY_SIGNAL} + number)
 atexit.register(tidy)
 signal.signal(signal.SIGTERM, end)
-runpy.run_module("{_MODULE}", run_name="__main__")
+from recrawl import worker
+sys.exit(worker.run("beam", []))
 """
 
 
@@ -144,7 +145,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if info.metadata.get("runner") == "prism":
         return _attend(arguments.id, environment)
     # One process: a signal of the runner reaches the worker itself, and nothing is orphaned.
-    program = ["-m", _MODULE] if log is None else ["-c", _TIDY, str(log)]
+    program = ["-m", "recrawl.worker", "beam"] if log is None else ["-c", _TIDY, str(log)]
     os.execve(sys.executable, [sys.executable, "-u", *program], environment)
 
 
@@ -161,7 +162,3 @@ def _attend(worker: str, environment: Mapping[str, str]) -> int:
         print(f"recrawl-worker {worker}: the worker ended {how}", file=sys.stderr, flush=True)
         time.sleep(LINGER_SECONDS)
     return 128 - code if code < 0 else code
-
-
-if __name__ == "__main__":
-    sys.exit(main())

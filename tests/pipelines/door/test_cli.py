@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import __version__
+from pipelines.command.version import __version__
 from pipelines.door import cli, explaining
 from pipelines.nightly.options import NightlyOptions
 from tests.pipelines.jobs import at, command, crawls, nightly, write_rows

@@ -90,7 +90,8 @@ def _boot(endpoint: str, logs: Path, output: int) -> subprocess.CompletedProcess
     command = [
         sys.executable,
         "-m",
-        "pipelines.nightly.worker_boot",
+        "recrawl.worker",
+        "boot",
         "--id='w/1'",
         f"--provision_endpoint={endpoint}",
     ]

@@ -1,0 +1,41 @@
+"""The door: `recrawl COMMAND`, `python -m recrawl COMMAND`, and what starts its workers.
+
+recrawl's layers are packages of plain names, which other projects use as well: every Airflow repository has a
+`pipelines` or a `transforms`. Importing this package makes sure that these names mean recrawl's own, wherever
+PYTHONPATH and the working directory lead.
+"""
+
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from types import ModuleType
+
+LAYERS = ("pipelines", "transforms", "policies")
+ROOT = str(Path(__file__).resolve().parent.parent)
+
+
+class _OwnLayers:
+    """Finds recrawl's layers beside this package, and nothing else."""
+
+    @staticmethod
+    def find_spec(
+        name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        return PathFinder.find_spec(name, [ROOT]) if name in LAYERS else None
+
+
+def _come_first() -> None:
+    for name in LAYERS:
+        there = sys.modules.get(name)
+        file = getattr(there, "__file__", None) or ""
+        if there is not None and Path(file).resolve().parent.parent != Path(ROOT):
+            raise ImportError(
+                f"a module {name} is loaded from {file or 'somewhere else'}, and recrawl has one of that "
+                "name: import recrawl before it, or run `recrawl` as a command"
+            )
+    if _OwnLayers not in sys.meta_path:
+        sys.meta_path.insert(0, _OwnLayers)
+
+
+_come_first()
