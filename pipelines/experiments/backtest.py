@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import apache_beam as beam
-import numpy as np
 import pyarrow as pa
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.pvalue import AsList, AsSingleton
@@ -20,7 +19,7 @@ from pipelines.command.errors import OptionsError
 from pipelines.command.version import __version__
 from pipelines.experiments import backtest_report
 from pipelines.experiments.experiment import Checks, near, run_here, show_pictures, write_table
-from pipelines.experiments.result_schemas import BACKTEST, DAYS
+from pipelines.experiments.result_schemas import days_table, results_table
 from pipelines.nightly import report
 from pipelines.nightly.options import format_instant
 from transforms.batches import schemas
@@ -402,30 +401,6 @@ class WriteResults(Step):
             "options": self._settings.published() | {"against": _against(self._settings, replayed)},
         }
         yield write_json(output, "results.json", about)
-
-
-def results_table(scored: Sequence[Scored]) -> pa.Table:
-    """One row a run and weighting."""
-    rows = [{n: getattr(s, n, None) for n in BACKTEST.names} for s in scored]
-    for row, s in zip(rows, scored, strict=True):
-        row["budget_per_day"] = s.budget * s.pages
-    return pa.Table.from_pylist(rows, BACKTEST)
-
-
-def days_table(scored: Sequence[Scored], begin_us: int) -> pa.Table:
-    """One row a run, weighting and scored day."""
-    size = [len(s.fresh) for s in scored]
-    day = begin_us + np.concatenate([np.arange(n) for n in size]) * 86_400_000_000
-    columns = {
-        "policy": np.repeat(np.array([s.policy for s in scored], object), size),
-        "budget": np.repeat([s.budget for s in scored], size),
-        "weights": np.repeat(np.array([s.weights for s in scored], object), size),
-        "repetition": np.repeat(np.array([s.repetition for s in scored], np.int32), size),
-        "day": pa.array(day).cast(schemas.TIME),
-        "fresh": np.concatenate([s.fresh for s in scored]),
-        "held": np.concatenate([s.held for s in scored]),
-    }
-    return pa.table([pa.array(columns[f.name], f.type) for f in DAYS], schema=DAYS)
 
 
 def build_pipeline(

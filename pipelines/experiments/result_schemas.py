@@ -1,12 +1,16 @@
-"""Columns of the tables that `recrawl backtest`, `frontier` and `simulate` write."""
+"""Columns and rows of the tables that `recrawl backtest`, `frontier` and `simulate` write."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
+from transforms.batches import schemas
 from transforms.batches.schemas import TIME
+from transforms.replay.backtesting import Scored
 
 _SCORES = [
     ("accuracy", pa.float64()),
@@ -86,3 +90,27 @@ OVER_TIME: Final = pa.schema(
     ]
 )
 """over_time.parquet of a simulation: the same in parts of the time."""
+
+
+def results_table(scored: Sequence[Scored]) -> pa.Table:
+    """One row a run and weighting."""
+    rows = [{n: getattr(s, n, None) for n in BACKTEST.names} for s in scored]
+    for row, s in zip(rows, scored, strict=True):
+        row["budget_per_day"] = s.budget * s.pages
+    return pa.Table.from_pylist(rows, BACKTEST)
+
+
+def days_table(scored: Sequence[Scored], begin_us: int) -> pa.Table:
+    """One row a run, weighting and scored day."""
+    size = [len(s.fresh) for s in scored]
+    day = begin_us + np.concatenate([np.arange(n) for n in size]) * 86_400_000_000
+    columns = {
+        "policy": np.repeat(np.array([s.policy for s in scored], object), size),
+        "budget": np.repeat([s.budget for s in scored], size),
+        "weights": np.repeat(np.array([s.weights for s in scored], object), size),
+        "repetition": np.repeat(np.array([s.repetition for s in scored], np.int32), size),
+        "day": pa.array(day).cast(schemas.TIME),
+        "fresh": np.concatenate([s.fresh for s in scored]),
+        "held": np.concatenate([s.held for s in scored]),
+    }
+    return pa.table([pa.array(columns[f.name], f.type) for f in DAYS], schema=DAYS)
