@@ -60,7 +60,7 @@ def run(scale: float = 1.0) -> list[Row]:
         folder = Path(name)
 
         def corpus(where: str, observations: int, *arguments: object) -> str:
-            command("pipelines.door.cli", "synthesize", "--pages", pages, "--observations", observations,
+            command("recrawl", "synthesize", "--pages", pages, "--observations", observations,
                     *arguments, "--output", folder / where)  # fmt: skip
             return f"{folder}/{where}/logs/*.parquet"
 
@@ -72,7 +72,7 @@ def run(scale: float = 1.0) -> list[Row]:
         giant = corpus("giant", OBSERVATIONS_PER_PAGE * pages, "--giant_host_fraction", 0.3)
         next_day = corpus("next", pages, "--days", 1, "--start", "2026-07-01")
         job = "pipelines.door.cli nightly"
-        start = command("pipelines.door.cli", "--version")
+        start = command("recrawl", "--version")
         plain = night("benchmarks.without_beam", even, "plain", "--as_of", "2026-07-01")
         whole = night(job, even, "whole", "--as_of", "2026-07-01")
         skewed = night(job, giant, "skewed", "--as_of", "2026-07-01")

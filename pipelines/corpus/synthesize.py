@@ -343,11 +343,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """`python -m pipelines.corpus.synthesize`."""
+    """Run the command alone; returns the exit code."""
     parser = argparse.ArgumentParser(prog="recrawl synthesize")
     add_arguments(parser)
     return run(parser.parse_args(argv))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

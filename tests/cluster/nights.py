@@ -15,7 +15,8 @@ FLINK_SECONDS = 1200.0  # the same on Flink, with three further tries of a part 
 SILENCE = 20.0  # seconds: more than a worker takes to start
 _IMPATIENT = f"""
 import sys
-from pipelines import cli, waiting
+from pipelines.door import cli
+from pipelines.nightly import submitting as waiting
 waiting.SILENCE_SECONDS = {SILENCE}
 sys.exit(cli.main())
 """
@@ -34,7 +35,7 @@ def second_options(first: Night, output: Path) -> list[str]:
 
 def start(*arguments: str, impatient: bool = False) -> subprocess.Popen[str]:
     """Start `recrawl nightly`."""
-    program = ["-c", _IMPATIENT] if impatient else ["-m", "pipelines.door.cli"]
+    program = ["-c", _IMPATIENT] if impatient else ["-m", "recrawl"]
     return subprocess.Popen(
         [sys.executable, *program, "nightly", *arguments],
         stdout=subprocess.PIPE,

@@ -72,7 +72,7 @@ class Elsewhere:
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start `recrawl` in a process of its own, which sends its job here."""
         return subprocess.Popen(
-            [sys.executable, "-m", "pipelines.door.cli", *arguments, *self.options],
+            [sys.executable, "-m", "recrawl", *arguments, *self.options],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

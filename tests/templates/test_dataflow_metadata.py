@@ -99,7 +99,8 @@ LEAST = {"observations": "gs://l/*", "budget": "1", "as_of": "2026-07-01", "outp
 def actions() -> dict[str, argparse.Action]:
     parser = argparse.ArgumentParser(add_help=False)
     NightlyOptions._add_argparse_args(parser)
-    return {a.dest: a for a in parser._actions}
+    # Dataflow has no use for the address of a Flink cluster.
+    return {a.dest: a for a in parser._actions if a.dest != "flink_rest"}
 
 
 def help_of(action: argparse.Action) -> str:

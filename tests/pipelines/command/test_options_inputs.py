@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pipelines.command import options_inputs
-from tests.transforms.files import OBSERVATIONS, URL, write_file
+from tests.transforms.read_files import OBSERVATIONS, URL, write_file
 from transforms.batches.errors import InputError
 from transforms.files.blocks import How
 from transforms.intake.sources import check_inputs, plan_files, read_split

@@ -14,7 +14,7 @@ import pytest
 
 from tests.pipelines.jobs import at, crawls, write_rows
 
-RECRAWL = [sys.executable, "-m", "pipelines.door.cli"]
+RECRAWL = [sys.executable, "-m", "recrawl"]
 
 
 def log(folder: Path) -> Path:

@@ -94,7 +94,7 @@ def test_version():
 def test_help_and_version_import_nothing_that_takes_time(words):
     """Beam, NumPy and Arrow take seconds."""
     program = (
-        "import sys; from pipelines import cli\n"
+        "import sys; from pipelines.door import cli\n"
         f"try: cli.main({words})\n"
         "finally: print({'apache_beam', 'numpy', 'pyarrow', 'scipy'} & set(sys.modules))"
     )

@@ -14,7 +14,7 @@ from tests.transforms.dialects.test_nutch import DUMP as NUTCH
 from tests.transforms.dialects.test_scrapy import FEED as SCRAPY
 from tests.transforms.dialects.test_stores import DUMP as STORMCRAWLER
 from tests.transforms.dialects.test_stores import FRONTIER
-from tests.transforms.files import OBSERVATIONS, write_file
+from tests.transforms.read_files import OBSERVATIONS, write_file
 
 FILES = {
     "nutch": ("observations", NUTCH),

@@ -135,9 +135,7 @@ def test_the_screen_names_what_was_written(tmp_path, capsys, night, name):
 def test_more_shards_than_open_files(tmp_path, limit, code):
     """The soft limit is raised; the hard one is named, with what to do."""
     write_night(tmp_path / "night", [[crawl(f"https://shop.test/{i}", i)] for i in range(220)])
-    run = (
-        f"ulimit {limit} && exec '{sys.executable}' -m pipelines.door.cli export night --to urls --output out"
-    )
+    run = f"ulimit {limit} && exec '{sys.executable}' -m recrawl export night --to urls --output out"
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(["bash", "-c", run], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == code, done.stderr

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow  # twelve starts of recrawl
 ROOT = Path(__file__).resolve().parents[3]
 CRAWLERS = ("Nutch", "StormCrawler", "Heritrix", "Scrapy", "URLFrontier", "Web archives")
 DUMPED, HOUR = "2026-07-01T00:10:20Z", "2026-07-01T05"
-RECRAWL = f'exec "{sys.executable}" -m pipelines.door.cli "$@"'
+RECRAWL = f'exec "{sys.executable}" -m recrawl "$@"'
 # Each call of a stand-in is one more file of arguments.
 CALLED = 'printf "%s\\n" "$@" > "$CALLS/$(basename "$0").$(ls "$CALLS" | wc -l)"'
 # What the bulk API answers goes where curl is told to lay it.

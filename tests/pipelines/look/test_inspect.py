@@ -15,7 +15,7 @@ from pipelines.door.cli import main
 from pipelines.look.inspect_report import LEFT_OUT
 from tests.pipelines.jobs import crawls, nightly
 from tests.transforms.dialects.test_nutch import DUMP as NUTCH
-from tests.transforms.files import OBSERVATIONS, write_file
+from tests.transforms.read_files import OBSERVATIONS, write_file
 from transforms.intake.inspecting import SKETCHED, Distinct
 from transforms.rows.bots import REASONS
 

@@ -170,7 +170,7 @@ def test_time_zone_and_hash_seed(inputs, plain, tmp_path):
     }
     environment = os.environ | {"TZ": "America/Los_Angeles", "PYTHONHASHSEED": "77"}
     done = subprocess.run(
-        [sys.executable, "-m", "pipelines.nightly.nightly", *(f"--{k}={v}" for k, v in options.items())],
+        [sys.executable, "-m", "recrawl", "nightly", *(f"--{k}={v}" for k, v in options.items())],
         cwd=ROOT,
         env=environment,
         capture_output=True,

@@ -161,7 +161,8 @@ def test_a_worker_that_had_nothing_to_say_leaves_no_log(said, tmp_path):
     command = [
         sys.executable,
         "-m",
-        "pipelines.nightly.worker_boot",
+        "recrawl.worker",
+        "boot",
         "--id=w",
         f"--provision_endpoint=127.0.0.1:{port}",
     ]

@@ -131,9 +131,11 @@ def passes(name: str, arguments: tuple, calls: int) -> bool:
 KILLED = """
 import os, signal, sys
 import apache_beam
-from pipelines import cli, night, nightly
+from pipelines.door import cli
+from pipelines.nightly import nightly
+from pipelines.store import night
 from pipelines.store.store import Store
-from transforms import commit
+from transforms.night import commit
 owner, name = eval(sys.argv[1]), sys.argv[2]
 real, calls = getattr(owner, name), []
 def killing(*arguments, **more):
@@ -184,7 +186,8 @@ def test_kill_9(place, current, case):
 
 WAITING = """
 import sys
-from pipelines import cli, nightly
+from pipelines.door import cli
+from pipelines.nightly import nightly
 def wait(argv, wait=True):
     print("running", flush=True)
     sys.stdin.readline()

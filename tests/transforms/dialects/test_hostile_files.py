@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.transforms.files import URL, read_file, reasons
+from tests.transforms.read_files import URL, read_file, reasons
 from transforms.batches.errors import InputError
 from transforms.dialects import avro, json_records
 
@@ -208,7 +208,7 @@ def test_types_of_columns_before_it(tmp_path):
 
 CODE = """
 import resource, sys
-from tests.transforms.files import read_file
+from tests.transforms.read_files import read_file
 read_file(sys.argv[1]), read_file(sys.argv[2], "pages")
 resource.setrlimit(resource.RLIMIT_CPU, (int(resource.getrusage(resource.RUSAGE_SELF).ru_utime) + 12,) * 2)
 print(*(len(read_file(path, kind)[0]) for path in sys.argv[3:] for kind in ("observations", "pages")))

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.transforms.files import read_file, reasons, write_file
+from tests.transforms.read_files import read_file, reasons, write_file
 from transforms.dialects.indexnow import MAX_URLS, hide_keys
 from transforms.files import unpacking
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from policies.history.lastmods import DAY, INSTANT, NONE
-from tests.transforms.files import reasons
+from tests.transforms.read_files import reasons
 from transforms.batches.errors import InputError
 from transforms.batches.tally import Counts
 from transforms.dialects import sitemaps

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.transforms.files import URL, read_file, reasons, write_file
+from tests.transforms.read_files import URL, read_file, reasons, write_file
 from transforms.batches.hashing import stable_hash
 from transforms.dialects import textformats
 from transforms.files import unpacking

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.transforms.files import OBSERVATIONS, URL, read_file, reasons, write_file
+from tests.transforms.read_files import OBSERVATIONS, URL, read_file, reasons, write_file
 from transforms.batches import values
 from transforms.batches.errors import InputError
 from transforms.dialects import parquet

@@ -11,7 +11,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that
 
 from pipelines.door import explaining
-from tests.transforms.files import OBSERVATIONS, URL, write_file
+from tests.transforms.read_files import OBSERVATIONS, URL, write_file
 from transforms.batches import schemas
 from transforms.batches.errors import InputError
 from transforms.batches.tally import committed
