@@ -131,6 +131,7 @@ def run(scale: float = 1.0) -> list[Row]:
                 f"--hosts={name}/made/hosts.csv",
                 f"--budget={pages / 3}",
                 f"--num_shards={SHARDS}",
+                "--split_hosts_above=10000",  # as the default does at ten times the pages
                 "--as_of=2026-07-01",
                 f"--output={name}/night",
             ]

@@ -12,7 +12,7 @@ from apache_beam.transforms.window import GlobalWindows
 
 from transforms.batches.steps import Step, each
 
-# The largest such value, a sample of pages, has 2 MB: 64 of them fit a worker, and a record of Flink.
+# The largest such value, a sample of pages, has 5 MB: 64 of them fit a worker, and a record of Flink.
 MAX_PARTS = 64
 
 
