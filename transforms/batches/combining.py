@@ -66,9 +66,9 @@ class CombineShards(beam.PTransform):
         keys = -(-2 * self._num_shards // MAX_PARTS)
         some = (
             values
-            | "Spread" >> each(_keyed, keys).with_output_types(tuple[int, values.element_type or Any])
+            | "Spread" >> each(_spread, self._combine, keys).with_output_types(tuple[int, Any])
             | "GatherSome" >> beam.GroupByKey()
-            | "Some" >> each(_add, self._combine).with_output_types(values.element_type or Any)
+            | "Some" >> each(_merge, self._combine).with_output_types(values.element_type or Any)
         )
         return some | "All" >> whole
 
@@ -90,16 +90,10 @@ class _OfBundle(Step):
             yield GlobalWindows.windowed_value((0, self._total))
 
 
-def _keyed(value: Any, keys: int) -> tuple[int, Any]:
-    return zlib.crc32(pickle.dumps(value)) % keys, value
+def _spread(value: Any, combine: beam.CombineFn, keys: int) -> tuple[int, Any]:
+    key = zlib.crc32(pickle.dumps(value)) % keys
+    return key, combine.add_input(combine.create_accumulator(), value)
 
 
 def _merge(group: tuple[int, Iterable[Any]], combine: beam.CombineFn) -> Any:
     return combine.extract_output(combine.merge_accumulators(group[1]))
-
-
-def _add(group: tuple[int, Iterable[Any]], combine: beam.CombineFn) -> Any:
-    total = combine.create_accumulator()
-    for value in group[1]:
-        total = combine.add_input(total, value)
-    return combine.extract_output(total)

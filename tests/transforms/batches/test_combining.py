@@ -1,12 +1,17 @@
 """Every CombineFn of the job keeps the laws."""
 
+import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pytest
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.util import assert_that, equal_to
 
 from policies.estimation.group_means import GroupSums
 from tests.laws import check_combine_laws
 from transforms.batches.coders import ShardTables
+from transforms.batches.combining import Combine, CombineShards
+from transforms.batches.tally import AddCounts
 from transforms.night import sampling
 from transforms.night.group_tables import GroupTable, MergeGroups
 from transforms.night.sampling import MergeOverviews, Overview, merge_samples, sample_shard
@@ -156,3 +161,25 @@ def test_group_tables():
     for i, (limbs, count) in enumerate((first, second)):
         assert sum(count) == sum(int(t.sums[i].count.sum()) for t in tables)
         assert limbs[3][3] == sum(int(t.sums[i].limbs[3, t.group_hash == 9].sum()) for t in tables)
+
+
+@pytest.mark.parametrize("num_shards", [1, 65])
+@pytest.mark.parametrize("n", [0, 1, 200])
+def test_one_value_of_all_as_beam_combines_them(num_shards, n):
+    """None where there is nothing: a default would be taken for what shards said."""
+    values = [{f"rows_{i % 7}": i} for i in range(n)]
+    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+        given = pipeline | beam.Create(values)
+        whole = given | "Beam" >> beam.CombineGlobally(AddCounts()).without_defaults()
+        assert_that(given | "Combine" >> Combine(AddCounts()), equal_to([_sums(values)] if n else []))
+        shards = given | "CombineShards" >> CombineShards(AddCounts(), num_shards)
+        assert_that(shards, equal_to([_sums(values)] if n else []), label="shards")
+        assert_that(whole, equal_to([_sums(values)] if n else []), label="beam")
+
+
+def _sums(values):
+    total = {}
+    for value in values:
+        for name, n in value.items():
+            total[name] = total.get(name, 0) + n
+    return total
