@@ -6,8 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks.rows import Row, show
-from policies.estimation import estimators as estimation
-from policies.estimation import prior, requests
+from policies.estimation import estimators, prior, requests
 from policies.history.evidence import from_intervals
 
 OBSERVATIONS = 20
@@ -35,7 +34,7 @@ def run(scale: float = 1.0) -> list[Row]:
 
     return [
         per_page("rates and group means", lambda: prior.estimate(evidence, group, n_groups, learned), 1100.0),
-        per_page("rates only", lambda: estimation.rate(evidence, learned.shape, learned.mean_per_day), None),
+        per_page("rates only", lambda: estimators.rate(evidence, learned.shape, learned.mean_per_day), None),
         per_page(
             "prior, per sampled page",
             lambda: prior.fit_prior(evidence.take(sample), group[sample]),

@@ -22,8 +22,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from policies.estimation import estimators as estimation
-from policies.estimation import prior
+from policies.estimation import estimators, prior
 from policies.estimation.forecast import Forecast, forecast
 from policies.history.evidence import Evidence, empty, forgetting_weights, from_intervals
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
@@ -107,7 +106,7 @@ def fit(history: History) -> dict[str, Forecast]:
     weights = forgetting_weights(page, changed, HALF_LIFE_CHANGES)
     faded = from_intervals(page, gap, changed, weight=weights, n_pages=n)
 
-    one = estimation.mle(np.zeros_like(page), gap, changed, n_pages=1)
+    one = estimators.mle(np.zeros_like(page), gap, changed, n_pages=1)
     everywhere = float(one.change_rate_per_day[0])
     result = {"global": _gamma(np.full(n, everywhere), np.full(n, 1e9))}
 
@@ -117,9 +116,9 @@ def fit(history: History) -> dict[str, Forecast]:
     mean_gap = observed / np.maximum(count, 1.0)
     top = np.log(2.0 * count + 1.0) / mean_gap
     low = 0.5 / observed
-    lam, h = estimation.clipped_mle(plain, low, np.maximum(top, low))
+    lam, h = estimators.clipped_mle(plain, low, np.maximum(top, low))
     result["mle"] = _gamma(np.where(known, lam, everywhere), np.where(known, np.maximum(h, 0.5), 1e9))
-    lam = np.maximum(estimation.cho_garcia_molina(count, changes, mean_gap), 1e-9)
+    lam = np.maximum(estimators.cho_garcia_molina(count, changes, mean_gap), 1e-9)
     result["cho"] = _gamma(np.where(known, lam, everywhere), np.where(known, changes + 0.5, 1e9))
 
     for name, group in history.groups.items():

@@ -443,7 +443,7 @@ def run_pipeline(settings: Settings, beam_arguments: Sequence[str], **parts: Any
 
     Raises
     ------
-    OptionsError, policies.numerics.errors.RecrawlError, waiting.RunnerError
+    OptionsError, policies.numerics.errors.RecrawlError, submitting.RunnerError
     """
     for found in settings.inputs:
         if found.kind == "changes":

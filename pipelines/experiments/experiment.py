@@ -19,8 +19,7 @@ from apache_beam.options.pipeline_options import DirectOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from pipelines.command import output_folder, stopping
-from pipelines.nightly import local_worker
-from pipelines.nightly import submitting as waiting
+from pipelines.nightly import local_worker, submitting
 from pipelines.nightly.nightly import local_runner
 from pipelines.nightly.options import parse_instant
 from pipelines.nightly.views import Options
@@ -118,7 +117,7 @@ def run_here(
 
     Raises
     ------
-    OptionsError, policies.numerics.errors.RecrawlError, waiting.RunnerError
+    OptionsError, policies.numerics.errors.RecrawlError, submitting.RunnerError
     """
     output_folder.check(output)
     options = Options(list(beam_arguments))
@@ -131,7 +130,7 @@ def run_here(
     build(pipeline)
     # A job elsewhere has to be cancelled, which takes its time.
     with stopping.at_once() if runner is not None else nullcontext():
-        waiting.finish(pipeline, remedy="Results are not complete; run it again")
+        submitting.finish(pipeline, remedy="Results are not complete; run it again")
 
 
 def write_table(folder: str, name: str, table: pa.Table) -> FileInfo:

@@ -19,7 +19,7 @@ from pipelines.command import stopping
 from pipelines.command.errors import OptionsError
 from pipelines.command.output_folder import LEDGER
 from pipelines.command.version import __version__
-from pipelines.nightly import submitting as waiting
+from pipelines.nightly import submitting
 from pipelines.nightly.options import DAY_MICROSECONDS, LOCAL_RUNNERS, Settings
 from pipelines.nightly.views import Options
 from policies.history.page_state import Forgetting
@@ -389,7 +389,7 @@ def run(argv: Sequence[str] | None = None, wait: bool = True) -> Any:
     Raises
     ------
     OptionsError, policies.numerics.errors.RecrawlError, transforms.intake.sources.InputError,
-    waiting.RunnerError
+    submitting.RunnerError
     """
     options = Options(list(argv) if argv is not None else None)
     settings = Settings(options)
@@ -415,12 +415,12 @@ def run(argv: Sequence[str] | None = None, wait: bool = True) -> Any:
 
     try:
         build_pipeline(pipeline, options, previous, layout, attempt)
-        result = waiting.finish(pipeline, wait, given_up=end)
+        result = submitting.finish(pipeline, wait, given_up=end)
     except BaseException as error:
         if attempt.is_in_force():  # no runner has had it yet
             end()
-        if committed and (isinstance(error, waiting.RunnerError) or stopping.is_interrupt(error)):
-            waiting.say("the night was complete just before")
+        if committed and (isinstance(error, submitting.RunnerError) or stopping.is_interrupt(error)):
+            submitting.say("the night was complete just before")
             return None
         if beside and not attempt.is_taken_over():
             discard(attempt.folder)

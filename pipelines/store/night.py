@@ -17,8 +17,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from pipelines.command.errors import OptionsError
 from pipelines.command.exit_codes import EXIT_RUN_OUT
 from pipelines.command.output_folder import LEDGER
-from pipelines.nightly import nightly, report
-from pipelines.nightly import submitting as waiting
+from pipelines.nightly import nightly, report, submitting
 from pipelines.nightly.options import (
     DAY_MICROSECONDS,
     NightlyOptions,
@@ -345,7 +344,7 @@ def _run_due(options: NightOptions, last: Night | None, say: Callable[[str], Non
         nightly.run(arguments)
     tonight = Night(options.name, folder, options.as_of_us)
     if not FileSystems.exists(FileSystems.join(folder, "manifest.json")):
-        raise waiting.RunnerError(f"{folder}: the runner is done, but there is no manifest.json")
+        raise submitting.RunnerError(f"{folder}: the runner is done, but there is no manifest.json")
     manifest = tonight.manifest()
     store.check_held()
     store.point_at(tonight, manifest)

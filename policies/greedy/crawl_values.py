@@ -28,7 +28,7 @@ from policies.numerics import special
 from policies.numerics.typing_ import BoolArray, FloatArray
 from policies.objectives.objectives import TINY_RATE
 from policies.signalled import terms as signal_terms
-from policies.signalled import threshold_clock as signal_clock
+from policies.signalled import threshold_clock
 from policies.signalled import value as signal_value
 from policies.signalled.pages import (
     FULL_RECALL,
@@ -207,7 +207,7 @@ def _general(
     if terms is not None:
         value, h = _first_terms(r, kappa, np.minimum(run, 1e4), np.minimum(signals, 1e15), terms)
         return mu / a * value, h / a
-    near = run + kappa * signals < signal_clock.NEVER_FRESH
+    near = run + kappa * signals < threshold_clock.NEVER_FRESH
     found = signal_terms.evaluate(r, kappa, np.where(near, run, 0.0), np.where(near, signals, 0.0))
     best = mu / pages.change_rate_per_day
     return np.where(near, mu / a * found.value, best), np.where(near, found.h / a, np.inf)
@@ -286,7 +286,7 @@ def _clock_of_terms(pages: SignalPages, price: FloatArray, early: FloatArray, te
     """
     mu, a = pages.request_rate_per_day, pages.unsignalled_rate_per_day
     none = np.zeros(len(pages))
-    least = np.exp(-signal_clock.NEVER_FRESH)
+    least = np.exp(-threshold_clock.NEVER_FRESH)
 
     def at(fresh: FloatArray) -> tuple[FloatArray, FloatArray]:
         value, interval = _general(pages, -np.log(fresh) / a, none, terms)

@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 
 from policies.numerics.typing_ import BoolArray, ByteArray, FloatArray, IntArray
-from policies.signalled import threshold_clock as signal_clock
+from policies.signalled import threshold_clock
 from policies.signalled.pages import (
     GENERAL,
     INERT,
@@ -48,7 +48,7 @@ class Expansion:
         As `signal_pages.kind_of` gives it.
     multiplier : float
         Where it was made, in requests per crawl.
-    point : signal_clock.Point
+    point : threshold_clock.Point
         Series of each page; reach 0 where there is none: kinds with closed forms, and pages not worth a
         crawl there.
     """
@@ -137,7 +137,7 @@ class Expansion:
             part = out[first : first + step]
             with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
                 goal = depth_from(price * changes, mu)
-                np.divide(a, signal_clock.move_h(point, goal), out=part)
+                np.divide(a, threshold_clock.move_h(point, goal), out=part)
                 left = ~(np.abs(goal - point.depth) <= point.reach)
             if not np.any(left):
                 continue
@@ -175,7 +175,7 @@ class Expansion:
                     left[pairs] = ~(np.abs(goal[pairs] - found.depth) <= found.reach)
                     left[middle] = False
                 with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-                    out[at[pairs], which[pairs]] = a / signal_clock.move_h(found, goal[pairs])
+                    out[at[pairs], which[pairs]] = a / threshold_clock.move_h(found, goal[pairs])
             if not np.any(left):
                 return
             at, which, goal = at[left], which[left], goal[left]
@@ -197,14 +197,14 @@ class Expansion:
         point, goal = take(take(self.point, block), rows), depth[rows]
         inside = np.abs(goal - point.depth) <= point.reach
         with np.errstate(over="ignore", invalid="ignore"):
-            clock = signal_clock.move(point, goal)
-            h = signal_clock.move_h(point, goal)
+            clock = threshold_clock.move(point, goal)
+            h = threshold_clock.move_h(point, goal)
         outside = np.flatnonzero(~inside)
         if outside.size:
             goal = goal[outside]
             found = _solve(pages.take(rows[outside]), take(point, outside), goal)
-            clock[outside] = signal_clock.move(found, goal)
-            h[outside] = signal_clock.move_h(found, goal)
+            clock[outside] = threshold_clock.move(found, goal)
+            h[outside] = threshold_clock.move_h(found, goal)
         u[rows] = clock
         rate[rows] = pages.unsignalled_rate_per_day[rows] / h
         return u, rate
@@ -250,7 +250,7 @@ def expand(pages: SignalPages, multiplier: float, wanted: BoolArray | None = Non
         if rows.size == 0:
             continue
         r, kappa = scaled(part.take(rows))
-        found = signal_clock.solve(r, kappa, depth[rows], loose=True)
+        found = threshold_clock.solve(r, kappa, depth[rows], loose=True)
         for name in _COLUMNS:
             getattr(point, name)[block][rows] = getattr(found, name)
     return Expansion(pages, kind, float(multiplier), point)
@@ -260,12 +260,12 @@ def _solve(pages: SignalPages, point: Point, goal: FloatArray) -> Point:
     """Series around the depths `goal` of pages whose own, `point`, do not reach there."""
     r, kappa = scaled(pages)
     with np.errstate(over="ignore", invalid="ignore"):
-        start = signal_clock.move(point, goal)
+        start = threshold_clock.move(point, goal)
     # A series is a good start a little outside its reach, and none at all further out.
     near = np.abs(goal - point.depth) <= np.minimum(20.0 * point.reach, 0.1 * goal)
     far = np.flatnonzero(~(near & (start > 0.0) & np.isfinite(start)))
-    start[far] = signal_clock.guess(r[far], kappa[far], goal[far])
-    return signal_clock.solve(r, kappa, goal, start, loose=True)
+    start[far] = threshold_clock.guess(r[far], kappa[far], goal[far])
+    return threshold_clock.solve(r, kappa, goal, start, loose=True)
 
 
 class Trail:
@@ -305,7 +305,7 @@ class Trail:
             for name in _COLUMNS:
                 getattr(self._point, name)[rows[some]] = getattr(found, name)
         some = np.flatnonzero(searched)
-        h = signal_clock.move_h(take(self._point, rows[some]), goal[some])
+        h = threshold_clock.move_h(take(self._point, rows[some]), goal[some])
         rate[some] = pages.unsignalled_rate_per_day[some] / h
         return rate
 

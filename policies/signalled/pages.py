@@ -9,7 +9,7 @@ import numpy as np
 from policies.numerics import special
 from policies.numerics.typing_ import ByteArray, FloatArray, IntArray
 from policies.objectives.objectives import TINY_RATE
-from policies.signalled import threshold_clock as signal_clock
+from policies.signalled import threshold_clock
 
 INERT, NO_SIGNALS, GENERAL, NOISELESS, FULL_RECALL, PERFECT = range(6)
 
@@ -157,7 +157,7 @@ def closed(pages: SignalPages, kind: ByteArray, depth: FloatArray) -> tuple[Floa
     rate[rows] = g[rows]
     rows = np.flatnonzero(np.isfinite(depth) & (kind == FULL_RECALL))
     if rows.size:
-        u[rows], m = signal_clock.full_recall_threshold(pages.signal_weight[rows], y[rows])
+        u[rows], m = threshold_clock.full_recall_threshold(pages.signal_weight[rows], y[rows])
         rate[rows] = g[rows] / m
     assert u.shape == rate.shape == (n,)
     return u, rate

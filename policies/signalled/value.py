@@ -29,7 +29,7 @@ from policies.numerics import special
 from policies.numerics.typing_ import FloatArray
 from policies.objectives.objectives import TINY_RATE
 from policies.signalled import terms as signal_terms
-from policies.signalled import threshold_clock as signal_clock
+from policies.signalled import threshold_clock
 from policies.signalled.expansion import Expansion, expand
 from policies.signalled.pages import (
     FULL_RECALL,
@@ -143,7 +143,7 @@ def _state_value(pages: SignalPages, days: FloatArray, signals: FloatArray, term
         out[rows] = mu[rows] / a[rows] * value
         return out
     with np.errstate(over="ignore"):
-        near = run[rows] + kappa * n < signal_clock.NEVER_FRESH
+        near = run[rows] + kappa * n < threshold_clock.NEVER_FRESH
     out[rows[~near]] = best[rows[~near]]
     part = rows[near]
     value = signal_terms.evaluate(r[near], kappa[near], run[part], n[near]).value
@@ -155,9 +155,9 @@ def _full_recall_value(pages: SignalPages, signals: FloatArray, terms: int | Non
     """V / mu where a = 0: (1/g) sum_{i < n} (e^(-kappa i) - e^(-kappa n)), or its first terms."""
     kappa, g = pages.signal_weight, pages.signal_rate_per_day
     count = np.minimum(signals, 1e300 if terms is None else float(terms))
-    left = np.exp(-np.minimum(kappa * count, signal_clock.NEVER_FRESH))
+    left = np.exp(-np.minimum(kappa * count, threshold_clock.NEVER_FRESH))
     more = -np.expm1(-kappa * (np.minimum(signals, 1e300) - count))
-    value: FloatArray = (signal_clock.full_recall_value(kappa, kappa * count) + count * left * more) / g
+    value: FloatArray = (threshold_clock.full_recall_value(kappa, kappa * count) + count * left * more) / g
     return value
 
 
@@ -248,7 +248,7 @@ def _block_curve(pages: SignalPages, u: FloatArray) -> tuple[FloatArray, FloatAr
         kappa = pages.signal_weight[rows]
         m = signals_to_reach(kappa, u[rows])
         days[rows] = m / g[rows]
-        value[rows] = signal_clock.full_recall_between(kappa, m, u[rows]) / g[rows]
+        value[rows] = threshold_clock.full_recall_between(kappa, m, u[rows]) / g[rows]
     rows = np.flatnonzero(open_ & ((kind == GENERAL) | (kind == NOISELESS)))
     if rows.size:
         r, kappa = scaled(pages.take(rows))
@@ -310,6 +310,6 @@ def _solve(pages: SignalPages, multiplier: float | FloatArray) -> tuple[FloatArr
         rows = np.flatnonzero(((kind == GENERAL) | (kind == NOISELESS)) & np.isfinite(depth) & (depth > 0.0))
         if rows.size:
             r, kappa = scaled(part.take(rows))
-            u[block][rows], h = signal_clock.solution(r, kappa, depth[rows])
+            u[block][rows], h = threshold_clock.solution(r, kappa, depth[rows])
             rate[block][rows] = part.unsignalled_rate_per_day[rows] / h
     return u, rate

@@ -16,8 +16,8 @@ SILENCE = 20.0  # seconds: more than a worker takes to start
 _IMPATIENT = f"""
 import sys
 from pipelines.door import cli
-from pipelines.nightly import submitting as waiting
-waiting.SILENCE_SECONDS = {SILENCE}
+from pipelines.nightly import submitting
+submitting.SILENCE_SECONDS = {SILENCE}
 sys.exit(cli.main())
 """
 

@@ -13,8 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from apache_beam.pvalue import AsSingleton
 
-from policies.estimation import estimators as estimation
-from policies.estimation import group_means, prior, requests
+from policies.estimation import estimators, group_means, prior, requests
 from policies.estimation.estimators import bin_nodes
 from policies.history import request_history, volatile
 from policies.history.evidence import Evidence
@@ -459,12 +458,12 @@ def _change_rates(
         rows, of_row = groups.find(pages.column("group_hash").to_numpy())
         mean = groups.mean_per_day[of_row]
         if len(rows) == len(evidence):
-            return estimation.rate(evidence, change.shape, mean)
+            return estimators.rate(evidence, change.shape, mean)
     code = pages.column("host_code").to_numpy().astype(np.int64)
     found = prior.estimate(evidence, code, n_hosts, change)
     rate, information = found.change_rate_per_day, found.information
     if len(rows):
-        rate[rows], information[rows] = estimation.rate(evidence.take(rows), change.shape, mean)
+        rate[rows], information[rows] = estimators.rate(evidence.take(rows), change.shape, mean)
     return rate, information
 
 

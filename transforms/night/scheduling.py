@@ -9,7 +9,7 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
-from policies.estimation import estimators as estimation
+from policies.estimation import estimators
 from policies.greedy import greedy
 from policies.greedy.value_curves import ValueCurves
 from policies.history import volatile
@@ -284,7 +284,7 @@ class ScheduledShard:
         limit[by_flag & (limit == "cap")] = "volatile"
         limit[(self._silence.wait_days > 0.0) & (limit == "cap")] = "silent"
         limit[self._is_new] = "new"
-        stderr = estimation.standard_error(self._change, table.column("information").to_numpy())
+        stderr = estimators.standard_error(self._change, table.column("information").to_numpy())
         columns = {
             "url": table.column("url"),
             "host": self._host(),

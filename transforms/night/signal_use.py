@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from policies.optimum import search
-from policies.optimum import signalled_delay as signal_delay
+from policies.optimum import search, signalled_delay
 from policies.optimum.page_block import PageBlock
 from transforms.batches.coders import ShardTables
 from transforms.night.solving import tables_to_block
@@ -30,5 +29,5 @@ def follow_useful(
     if signals is None:
         return tables
     block = block or tables_to_block(tables)
-    useful = signal_delay.followed(block, without.multiplier, 0.5 * horizon_days)
+    useful = signalled_delay.followed(block, without.multiplier, 0.5 * horizon_days)
     return ShardTables(tables.shard, {**tables.tables, "signals": signals.filter(pa.array(useful))})

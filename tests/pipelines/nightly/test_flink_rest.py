@@ -14,8 +14,7 @@ import pytest
 from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
 
 from pipelines.door import cli
-from pipelines.nightly import flink, report
-from pipelines.nightly import submitting as waiting
+from pipelines.nightly import flink, report, submitting
 from pipelines.nightly.options import NightlyOptions
 from tests.pipelines.flink_rest import Cluster, cluster
 from tests.pipelines.jobs import at, crawls, nightly, write_rows
@@ -166,10 +165,10 @@ def test_a_lost_job_server_is_not_the_end_of_its_job(there, tmp_path, monkeypatc
         options=PipelineOptions([f"--flink_master={there.rest}", "--job_name=mine"]),
     )
     fenced: list[str] = []
-    with pytest.raises(waiting.RunnerError, match=r"lost the job server: unavailable: gone\. Nothing is"):
-        waiting.finish(pipeline, given_up=lambda: fenced.append(there.jobs["a" * 32]["state"]))
+    with pytest.raises(submitting.RunnerError, match=r"lost the job server: unavailable: gone\. Nothing is"):
+        submitting.finish(pipeline, given_up=lambda: fenced.append(there.jobs["a" * 32]["state"]))
     assert fenced == ["RUNNING"]  # before anything takes time
     assert there.jobs["a" * 32]["state"] == "CANCELED"
     there.jobs.clear()
-    with pytest.raises(waiting.RunnerError, match="may still be at work"):
-        waiting.finish(pipeline)
+    with pytest.raises(submitting.RunnerError, match="may still be at work"):
+        submitting.finish(pipeline)

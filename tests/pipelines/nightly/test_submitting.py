@@ -13,7 +13,7 @@ from apache_beam.runners.portability.prism_runner import PrismRunner
 
 from pipelines.command.errors import OptionsError
 from pipelines.door import cli, explaining
-from pipelines.nightly import submitting as waiting
+from pipelines.nightly import submitting
 from pipelines.nightly.options import Settings
 from tests.pipelines import jobs, memory_files
 from tests.pipelines.jobs import crawls, nightly, write_rows
@@ -92,7 +92,7 @@ def test_a_dead_worker_is_told_from_its_runners_words():
     text = (
         "Pipeline job-7 failed in state FAILED: panic in bundle: send on closed channel, stage: x\nError: y"
     )
-    said = waiting._explained(text, RuntimeError(text))
+    said = submitting._explained(text, RuntimeError(text))
     assert said is not None and "worker of the runner died (send on closed channel)" in said
     assert "\n" not in said
 
@@ -100,14 +100,14 @@ def test_a_dead_worker_is_told_from_its_runners_words():
 @pytest.mark.parametrize("words", ["CANCELLED: call already cancelled", "call is closed"])
 def test_flinks_words_of_a_dead_worker(words):
     text = f"RuntimeException: Error received from SDK harness\nStatusRuntimeException: {words}\n\tat x"
-    said = waiting._explained(text, RuntimeError(text))
+    said = submitting._explained(text, RuntimeError(text))
     assert said is not None and f"worker of the runner died ({words})" in said
 
 
 def test_errors_in_this_process_pass_as_they_are():
-    assert waiting._explained("division by zero", ZeroDivisionError("division by zero")) is None
+    assert submitting._explained("division by zero", ZeroDivisionError("division by zero")) is None
     with pytest.raises(ZeroDivisionError):
-        waiting.finish(_pipeline(None, lambda: 1 / 0))
+        submitting.finish(_pipeline(None, lambda: 1 / 0))
 
 
 def _pipeline(runner, run, *options: str):
@@ -143,10 +143,10 @@ class _Job:
 
 
 def test_silence_ends_a_job(monkeypatch):
-    monkeypatch.setattr(waiting, "SILENCE_SECONDS", 0.01)
+    monkeypatch.setattr(submitting, "SILENCE_SECONDS", 0.01)
     job = _Job(grows=20)
-    with pytest.raises(waiting.RunnerError, match="no sign of life"):
-        waiting.finish(_pipeline(PrismRunner(), lambda: job))
+    with pytest.raises(submitting.RunnerError, match="no sign of life"):
+        submitting.finish(_pipeline(PrismRunner(), lambda: job))
     assert job._looks == 21  # as long as they grew, it was let be, and no longer
 
 
@@ -159,7 +159,7 @@ def test_an_interrupt_cancels_the_job_elsewhere():
 
     job.wait_until_finish = interrupted
     with pytest.raises(KeyboardInterrupt):
-        waiting.finish(_pipeline(beam.runners.runner.PipelineRunner(), lambda: job))
+        submitting.finish(_pipeline(beam.runners.runner.PipelineRunner(), lambda: job))
     assert job.cancelled.is_set()
 
 
@@ -168,7 +168,7 @@ def test_the_command_explains_a_runners_error_by_its_cause():
     inner = RuntimeError(
         "... policies.numerics.errors.InfeasibleError: floors are above it [while running 'x']\n"
     )
-    outer = waiting.RunnerError("the runner's job failed")
+    outer = submitting.RunnerError("the runner's job failed")
     outer.__cause__ = inner
     assert explaining.explain(outer) == ("floors are above it", cli.EXIT_USAGE)
     outer.__cause__ = RuntimeError("something else")

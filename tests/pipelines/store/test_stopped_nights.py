@@ -14,7 +14,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from pipelines.command import stopping
 from pipelines.nightly import nightly as nightly_module
-from pipelines.nightly import submitting as waiting
+from pipelines.nightly import submitting
 from tests.pipelines.jobs import Night, at, command, crawls, nightly, write_rows
 from tests.pipelines.memory_files import MemoryFiles
 from tests.pipelines.orphans import SECONDS, Elsewhere, elsewhere, gate
@@ -170,13 +170,13 @@ def test_a_night_of_a_store(end, there, tmp_path, monkeypatch):
 
 def test_a_night_that_is_complete_when_it_is_stopped_is_committed(there, clean, tmp_path, monkeypatch):
     """What a person is told is what is so."""
-    wait = waiting._wait
+    wait = submitting._wait
 
     def interrupted(*arguments) -> None:
         wait(*arguments)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(waiting, "_wait", interrupted)
+    monkeypatch.setattr(submitting, "_wait", interrupted)
     night = _again(clean, tmp_path / "night", *there.options)
     assert night.code == 0 and night.digests() == clean.digests()
     assert "the night was complete just before" in night.complaints

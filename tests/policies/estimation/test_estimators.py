@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import binom
 
-from policies.estimation import estimators as estimation
+from policies.estimation import estimators
 from policies.estimation.estimators import (
     cho_garcia_molina,
     clipped_mle,
@@ -60,7 +60,7 @@ def score(evidence: Evidence, i: int, lam: float, shape: float, mean: float) -> 
     return total - lam * (evidence.exposure_days[i] + shape / mean), total
 
 
-def golden_fit(case: dict) -> estimation.RateFit:
+def golden_fit(case: dict) -> estimators.RateFit:
     shape, prior_rate = case.get("prior_shape_rate") or (1.0, 0.0)
     if case["kind"] == "binary":
         rows = [(gap, z == 1, math.nan) for gap, z in case["data_tau_z"]]
@@ -87,8 +87,8 @@ def test_mle_golden(case: dict) -> None:
             assert_allclose(getattr(fit, name)[0], float(case[key]), rtol=1e-11, atol=0.0, err_msg=key)
             checked += 1
     assert checked
-    boundary = {0.0: estimation.BOUNDARY_ZERO, math.inf: estimation.BOUNDARY_INFINITE}
-    assert fit.boundary[0] == boundary.get(float(case["a"]), estimation.BOUNDARY_NONE)
+    boundary = {0.0: estimators.BOUNDARY_ZERO, math.inf: estimators.BOUNDARY_INFINITE}
+    assert fit.boundary[0] == boundary.get(float(case["a"]), estimators.BOUNDARY_NONE)
 
 
 @pytest.mark.parametrize("case", [c for c in GOLDEN if c["kind"] == "cho_gm"], ids=str)
@@ -124,7 +124,7 @@ def test_mle_refuses_what_has_no_mode() -> None:
     with pytest.raises(ValueError, match="gaps"):
         mle(np.zeros(1, int), np.zeros(1), np.array([True]))
     nothing = mle(np.zeros(0, int), np.zeros(0), np.zeros(0, bool), n_pages=2)
-    assert_array_equal(nothing.boundary, estimation.BOUNDARY_NO_DATA)
+    assert_array_equal(nothing.boundary, estimators.BOUNDARY_NO_DATA)
     assert np.isnan(nothing.change_rate_per_day).all()
 
 
@@ -134,7 +134,7 @@ def test_summary_gives_the_exact_mle(gap: str, mean: float) -> None:
     """The page's mean gap times its rate is at most 4, the range that the summary promises."""
     _, page, gaps, changed = population(7, 300, 60, 3.0, mean, gap)
     exact = mle(page, gaps, changed, n_pages=300)
-    fits = (exact.boundary == estimation.BOUNDARY_NONE) & (exact.change_rate_per_day * gaps.mean() <= 4.0)
+    fits = (exact.boundary == estimators.BOUNDARY_NONE) & (exact.change_rate_per_day * gaps.mean() <= 4.0)
     assert np.count_nonzero(fits) >= 18
     got, _ = clipped_mle(from_intervals(page, gaps, changed, n_pages=300), 1e-9, 1e9)
     error = np.abs(got[fits] / exact.change_rate_per_day[fits] - 1.0)
