@@ -268,15 +268,22 @@ def test_a_second_signal_waits_until_the_first_is_dealt_with():
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=str)
 def test_a_night_in_this_process_is_stopped_alike(number, clean, tmp_path, monkeypatch):
     out = tmp_path / "night"
-    rename = sinks.FileSystems.rename
+    rename, settle, ended = sinks.FileSystems.rename, nightly_module.settle, threading.Event()
 
     def stopped(sources: list[str], targets: list[str]) -> None:
         if targets[0].endswith(PLACES[1]):
             signal.pthread_kill(threading.main_thread().ident, number)
+            assert ended.wait(SECONDS)  # else it may be at another file, which it is yet to remove
         rename(sources, targets)
+
+    def settled(*arguments) -> bool:
+        committed = settle(*arguments)
+        ended.set()
+        return committed
 
     with monkeypatch.context() as patch:
         patch.setattr(sinks.FileSystems, "rename", staticmethod(stopped))
+        patch.setattr(nightly_module, "settle", settled)
         night = _again(clean, out)
     assert night.code == 1 and not night.committed
     assert night.complaints.splitlines()[-1] == "recrawl: interrupted; nothing is committed"
