@@ -28,7 +28,6 @@ from benchmarks.replay_estimators import shared_folder
 from benchmarks.signal_modes import MODES
 from policies.numerics.typing_ import FloatArray, IntArray
 from policies.simulation.metrics import by_period, zipf_weights
-from transforms.night.siblings import MODES as SIBLINGS
 from transforms.replay.closed_loop import ClosedLoop, Crawls, Run
 from transforms.replay.job_nights import JobNights, JobOptions
 
@@ -45,7 +44,6 @@ class Job:
     mode: str
     budget: float
     draw: int
-    siblings: str = "auto"
     max_signal_shift: float = 0.005
 
 
@@ -76,7 +74,7 @@ class Score:
 def follow(world: PolledWorld, job: Job, nights: int | None = None) -> tuple[Run, FloatArray]:
     """Make one run; returns the weights, too."""
     weight = zipf_weights(len(world), job.draw) if job.draw else np.ones(len(world))
-    options = JobOptions(job.siblings, job.max_signal_shift)
+    options = JobOptions(job.max_signal_shift)
     planner = JobNights(world, MODES[job.mode](world), job.budget, weight, options)
     return ClosedLoop(world, planner).run(nights), weight
 
@@ -240,7 +238,7 @@ def report_flood(world: PolledWorld, options: argparse.Namespace) -> list[str]:
                 f"{options.flood} pings from {source} for pages of {host} that do not change, in the day "
                 f"before night {night + 1}: {mode}, {FLOOD_BUDGET:g} crawls per page and day"
             )
-            job = Job(mode, FLOOD_BUDGET, 0, options.siblings, options.max_signal_shift)
+            job = Job(mode, FLOOD_BUDGET, 0, options.max_signal_shift)
             parts.append(markdown(head, flood(world, job, flooded, host, night, after)))
     return parts
 
@@ -255,12 +253,7 @@ def report(world: PolledWorld, options: argparse.Namespace) -> str:
     modes, budgets, draws = options.modes, options.budgets, range(1, options.draws + 1)
     nights = len(world.nights())
     first = round(options.warm_up * nights)
-    jobs = [
-        Job(m, b, d, options.siblings, options.max_signal_shift)
-        for b in budgets
-        for d in (0, *draws)
-        for m in modes
-    ]
+    jobs = [Job(m, b, d, options.max_signal_shift) for b in budgets for d in (0, *draws) for m in modes]
     scores = play_all(world, jobs, options.jobs)
     n_signalled = int(world.signalled.sum())
     parts = [
@@ -278,7 +271,7 @@ def report(world: PolledWorld, options: argparse.Namespace) -> str:
     parts.append(markdown(head, rows))
     for mode in modes:
         for budget in budgets:
-            score = scores[Job(mode, budget, 0, options.siblings, options.max_signal_shift)]
+            score = scores[Job(mode, budget, 0, options.max_signal_shift)]
             of_signalled = world.signalled[score.crawls.page]
             for name, use in (("all pages", of_signalled >= 0), ("pages with signals", of_signalled)):
                 parts.append(
@@ -319,7 +312,6 @@ def parser() -> argparse.ArgumentParser:
         help="of changes and signals: when they were polled; changes spread between polls; or both at the "
         "lastmod where it tells of a change, other changes spread (default: %(default)s)",
     )
-    p.add_argument("--siblings", default="auto", choices=SIBLINGS, help="as the job's option")
     p.add_argument("--max_signal_shift", type=float, default=0.005, help="as the job's option")
     p.add_argument("--hosts", nargs="+", help="only pages of these hosts")
     p.add_argument(

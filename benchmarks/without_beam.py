@@ -85,7 +85,6 @@ def run(argv: list[str]) -> dict[str, float]:
         overviews.append(fold.overview())
         clock.add("tables")
         write_shard(settings.output, "state", number, n, fold.state())
-        write_shard(settings.output, "slots/siblings", number, n, fold.siblings())
         clock.add("write state")
     learned = learn(merge_overviews(overviews), chosen.clock, settings.weight_by)
     clock.add("prior")

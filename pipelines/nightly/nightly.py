@@ -120,7 +120,6 @@ def fold_settings(
         settings.group_columns,
         layout.num_shards,
         frozenset(layout.parts),
-        settings.siblings,
         multiplier,
         sitemap_pages=settings.sitemap_pages,
         signal_delay_us=round(settings.signal_delay_minutes * 60_000_000),
@@ -190,7 +189,6 @@ def build_pipeline(
         >> beam.ParDo(FoldHistory(chosen), AsSingleton(metadata)).with_outputs(
             FoldHistory.STATE,
             FoldHistory.SIGNALS,
-            FoldHistory.SIBLINGS,
             FoldHistory.LASTMODS,
             FoldHistory.OVERVIEW,
             FoldHistory.COUNTS,
@@ -201,14 +199,11 @@ def build_pipeline(
         "tables": ShardTables,
         FoldHistory.STATE: tuple[int, pa.RecordBatch],
         FoldHistory.SIGNALS: tuple[int, pa.RecordBatch],
-        FoldHistory.SIBLINGS: tuple[int, pa.RecordBatch],
         FoldHistory.LASTMODS: tuple[int, pa.RecordBatch],
         FoldHistory.OVERVIEW: Overview,
         FoldHistory.COUNTS: dict[str, int],
     }
-    tables, state, signals, siblings, lastmods, overviews, fold_counts = (
-        hinted(folded[n], t) for n, t in hint.items()
-    )
+    tables, state, signals, lastmods, overviews, fold_counts = (hinted(folded[n], t) for n, t in hint.items())
     counts.append(fold_counts)
 
     learned = overviews | "LearnPriors" >> LearnPriors(
@@ -275,7 +270,6 @@ def build_pipeline(
     files = [
         state | "WriteState" >> _WriteShards(attempt, shards, "state"),
         signals | "WriteSignals" >> _WriteShards(attempt, shards, "state/signals"),
-        siblings | "WriteSiblings" >> _WriteShards(attempt, shards, "slots/siblings"),
         hinted(sequenced["pages"], shard_rows)
         | "WritePages" >> _WriteShards(attempt, shards, "pages", settings.output_format),
         hinted(sequenced[SequenceCrawls.HOSTS], shard_rows)

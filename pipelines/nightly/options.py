@@ -19,7 +19,6 @@ from policies.objectives import objectives
 from transforms.batches.times import END_US, FIRST_US
 from transforms.files.inputs import split_patterns
 from transforms.night.dividing import SEQUENCERS
-from transforms.night.siblings import MODES as SIBLINGS
 from transforms.rows.normalise import KINDS
 
 LOCAL_RUNNERS = ("", "directrunner", "fnapirunner")
@@ -67,8 +66,8 @@ class NightlyOptions(PipelineOptions):
         )
         inputs.add_argument(
             "--state",
-            help="the state/ folder of the previous night; its siblings slots/ and "
-            "manifest.json are used when they are there",
+            help="the state/ folder of the previous night; slots/ and manifest.json beside it are used when "
+            "they are there",
         )
         outputs = parser.add_argument_group("outputs")
         outputs.add_argument(
@@ -164,12 +163,6 @@ class NightlyOptions(PipelineOptions):
             default="0",
             help="signals less than this after a crawl of their page are discarded: the crawl has likely "
             "seen what they are about (default: %(default)s)",
-        )
-        learn.add_argument(
-            "--siblings",
-            default="auto",
-            help="whether changes found on a page's host since its own last crawl move what is due first: "
-            "auto (hosts where predictions were better for it), on, off (default: %(default)s)",
         )
         safety = parser.add_argument_group("safety")
         safety.add_argument(
@@ -349,7 +342,6 @@ class Settings:
             "request_half_life_days", 0.0, 1e5, "days", open_low=True
         )
         self.signal_delay_minutes: float = check.number("signal_delay_minutes", 0.0, 1e5, "minutes")
-        self.siblings = check.choice("siblings", SIBLINGS)
         self.max_rejected_fraction: float = check.number("max_rejected_fraction", 0.0, 1.0, "share of rows")
         self.max_signal_shift: float = check.number("max_signal_shift", 0.0, 1.0, "share of slots")
         self.num_shards: int = check.number("num_shards", 1, 99_999, "shards", whole=True)

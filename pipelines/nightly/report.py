@@ -251,13 +251,6 @@ def _silent(quiet: dict[str, Any]) -> str:
     return f"{_n(quiet['in_no_log'])} of {scheduled} {are} in no log; {waiting}"
 
 
-def _of_hosts(siblings: dict[str, Any]) -> str:
-    """The largest hosts whose pages follow their siblings, in brackets."""
-    names = [found["host"] for found in siblings.get("on", ())[:MAX_HOSTS_SHOWN]]
-    more = siblings["hosts_on"] - len(names)
-    return f" ({', '.join(names)}{f' and {_n(more)} more' if more > 0 else ''})" if names else ""
-
-
 def _never_fetched(counters: dict[str, int]) -> str:
     """Of how many pages that were crawled no crawl succeeded."""
     n = counters.get("pages_never_fetched", 0) - counters.get("pages_never_crawled", 0)
@@ -428,14 +421,6 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
     judged = manifest.get("judged")
     if judged and judged["nights"]:
         row("judged", _judged(judged))
-    siblings = manifest.get("siblings")
-    if siblings and siblings["hosts_on"]:
-        row(
-            "siblings",
-            f"{counted(siblings['pages_on'], 'page')} on {counted(siblings['hosts_on'], 'host')}"
-            f"{_of_hosts(siblings)} follow what was found on others of their host; "
-            f"predictions were {siblings['gain_where_on_nats']:.1f} nats better for it",
-        )
     lines.append("")
     row(
         "budget",

@@ -41,7 +41,6 @@ from policies.history.interval_sums import Intervals
 from policies.history.page_state import NO_TIME, US_PER_DAY, PageState
 from policies.numerics.special import CHUNK
 from policies.numerics.typing_ import BoolArray, FloatArray, Int16Array, Int32Array, IntArray
-from policies.signals.siblings import log_score_gain
 
 CALM_EDGES = (0.03, 0.1, 0.3, 0.6, 1.0, 1.6, 2.5, 4.0, 6.5)
 """Of the time since the last change found, times the rate. Pages never seen to change come after them."""
@@ -61,7 +60,8 @@ HALF_LIFE_DAYS = 30.0
 STRENGTH = 20.0
 
 GAIN_UNIT = 2.0**-32
-_MOST_NATS = 16.0  # of one crawl: sums of a chunk stay below 2**53 units
+MOST_NATS = 16.0
+"""Of one crawl: sums of a chunk stay below 2**53 units."""
 
 _CALM, _RATES = len(CALM_EDGES) + 2, len(RATE_EDGES) + 1
 KINDS, CELLS = 3, _CALM * _RATES
@@ -144,6 +144,30 @@ class CellSums:
     __hash__ = None  # type: ignore[assignment]
 
 
+def log_score_gain(
+    with_it: FloatArray, without: FloatArray, changed: BoolArray, factor: FloatArray
+) -> FloatArray:
+    """Log of the probability of what a crawl found if its clock ran `factor` times as fast, minus as it ran.
+
+    Parameters
+    ----------
+    with_it, without : (k,) float64
+        Log of the probability of no change, see `policies.estimation.forecast.Forecast`.
+    changed : (k,) bool
+    factor : (k,) float64, positive
+
+    Returns
+    -------
+    (k,) float64, nats, within `MOST_NATS` of 0
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        of_change = np.log(-np.expm1(with_it)) - np.log(-np.expm1(without))
+    # A rate of nearly 0: the probability of a change is the product, which has been rounded away.
+    of_change = np.where(np.isfinite(of_change), of_change, np.log(factor))
+    gain: FloatArray = np.where(changed, of_change, with_it - without)
+    return np.clip(gain, -MOST_NATS, MOST_NATS)
+
+
 class CellWatch:
     """Adds up a night's crawls by cell, a run of pages at a time.
 
@@ -221,7 +245,7 @@ class CellWatch:
             factors = self._factor[at, cell // CELLS]
             with_it, without = (forecast.log_unchanged(of_row, f * days) for f in (factors, 1.0))
             gain = log_score_gain(with_it, without, intervals.changed[rows], factors)
-            units = np.rint(np.clip(gain, -_MOST_NATS, _MOST_NATS) * (1.0 / GAIN_UNIT))
+            units = np.rint(gain * (1.0 / GAIN_UNIT))
             self._gain += np.bincount(self._host[at], units, len(self._gain)).astype(np.int64)
 
 

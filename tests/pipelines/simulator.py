@@ -109,8 +109,6 @@ class Crawler:
         Days of a log of crawls at random times before the first night.
     dated : (n,) bool
         Pages that send Last-Modified.
-    siblings : str
-        As the option of the job.
     """
 
     web: Web
@@ -118,7 +116,6 @@ class Crawler:
     warm_up_days: int = 10
     dated: np.ndarray | None = None
     half_life_changes: int | None = 12
-    siblings: str = "auto"
     manifest: dict[str, Any] = field(default_factory=dict)
     logged: Callable[[pa.RecordBatch], pa.RecordBatch] = lambda rows: rows
     """What the log has of the fetches."""
@@ -153,7 +150,6 @@ class Crawler:
             Forgetting(self.half_life_changes, None),
             RequestClock(self._day, 28.0),
             HostDefaults(None, 0.0, DAY_US),
-            siblings=self.siblings,
             multiplier=self.manifest.get("multiplier"),
             night_before_us=self.manifest.get("options", {}).get("as_of_us"),
         )
@@ -179,11 +175,10 @@ class Crawler:
             "multiplier": result.multiplier,
             "judged": judged,
             "silence": report.silence.account(),
-            "siblings": learned.judged.siblings.account(),
             "expected_freshness": report.fresh_weight / report.weight,
             "expected_freshness_crawled": report.crawled_fresh_weight / report.crawled_weight,
         }
-        self._carried = [fold.state(), shard.slots_pages(), shard.slots_hosts(), fold.siblings()]
+        self._carried = [fold.state(), shard.slots_pages(), shard.slots_hosts()]
         schedule = shard.schedule()
         page = np.array([self._index[u] for u in schedule.column("url").to_pylist()])
         due = schedule.column("due_at").cast(pa.int64()).to_numpy()

@@ -81,7 +81,6 @@ EXAMPLES: dict[str, tuple[list[str], list[str]]] = {
     "half_life_days": (["1", "28.5"], ["0.5", "0", "never"]),
     "request_half_life_days": (["28", "0.5"], ["-28", "a month"]),
     "signal_delay_minutes": (["0", "30", "2.5"], ["-1", "1h"]),
-    "siblings": (["auto", "on", "off"], ["true", "On"]),
     "max_rejected_fraction": (["0.01", "0", "1", "1.0"], ["1 %", "1.5", "2", "-0.1"]),
     "allow_shrink": (["true", "false"], ["yes", "1"]),
     "overwrite": (["true", "false"], ["yes", "1"]),

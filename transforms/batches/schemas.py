@@ -205,21 +205,6 @@ ADDED_LATER = (
     "last_modified_seen_at",
     "failing_since_at",
 )
-# What became of the predictions, see policies.signals.siblings: one row for each host and day of the last 90
-# with judged crawls, sorted by (host_hash, day). `url_hash` is the host's first page in the shard: where that
-# page goes, the rows go when a host is split anew. `expected` counts in 2**-32 changes, `gain` in 2**-32
-# nats.
-SLOTS_SIBLINGS = _schema(
-    "slots_siblings",
-    [
-        ("url_hash", pa.uint64()),
-        ("host_hash", pa.uint64()),
-        ("day", pa.int32()),
-        ("found", pa.int64()),
-        ("expected", pa.int64()),
-        ("gain", pa.int64()),
-    ],
-)
 
 # A file of the previous night that holds just the rows of one shard: the shard reads it where it needs it.
 PREVIOUS_FILE = _schema(
@@ -228,11 +213,10 @@ PREVIOUS_FILE = _schema(
 
 # Between the stages of one night, one batch each in a ShardTables. Metadata columns follow PAGES_TABLE's as
 # "meta.<name>". Shards that need them have more: "volatile_weight" (see policies.history.volatile),
-# "age_factor" and "since_factor" (see transforms.night.siblings), "weight_share" (see
-# transforms.night.soft_404), all float64; "soft_404" and "alternating" (see policies.history.alternating),
-# bool; "failing_since_at" and "slots_since_at" (see policies.history.silence), times. All have "calm_days",
-# float64: from the last change found to the last observation, see policies.judging.recalibration. `bins` has
-# the undated changes of all pages, `n_bins` rows a page.
+# "weight_share" (see transforms.night.soft_404), both float64; "soft_404" and "alternating" (see
+# policies.history.alternating), bool; "failing_since_at" and "slots_since_at" (see policies.history.silence),
+# times. All have "calm_days", float64: from the last change found to the last observation, see
+# policies.judging.recalibration. `bins` has the undated changes of all pages, `n_bins` rows a page.
 PAGES_TABLE = _schema(
     "pages_table",
     [

@@ -292,7 +292,6 @@ class WriteManifest(Step):
         manifest |= {
             "judged": yesterday,
             "recalibration": tracked(learned.judged, self._guards.previous, self._guards.as_of_us).as_json(),
-            "siblings": learned.judged.siblings.account(),
             "unknown_pages": unknown_pages(counters, learned.asked),
             "warnings": warnings_of(counters, self._guards, damaged)
             + age_warnings(

@@ -25,8 +25,6 @@ class FoldSettings:
     num_shards : int
     split_hosts : frozenset of int
         Hashes of hosts of which other shards have pages, too.
-    siblings : str
-        One of `transforms.night.siblings.MODES`.
     multiplier : float, requests per crawl, or None
         That of the night before.
     signal_delay_us : int, microseconds
@@ -48,7 +46,6 @@ class FoldSettings:
     group_columns: tuple[str, ...] = ()
     num_shards: int = 1
     split_hosts: frozenset[int] = frozenset()
-    siblings: str = "auto"
     multiplier: float | None = None
     signal_delay_us: int = 0
     sitemap_pages: bool = False

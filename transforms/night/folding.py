@@ -32,7 +32,6 @@ from transforms.night.judging import forecast_of, judged_of
 from transforms.night.recalibrating import ShardFactors
 from transforms.night.requested_hosts import Urls, asked_hosts, least_urls
 from transforms.night.sampling import Overview, pages_per_giant, sample_shard
-from transforms.night.siblings import ShardSiblings
 from transforms.night.signal_forecasts import signal_forecast_of
 from transforms.night.signals import read_signals, signal_tables, signals_batch
 from transforms.night.silence import ShardSilence
@@ -55,14 +54,14 @@ class FoldHistory(Step):
     main : ShardTables
         "pages" (`schemas.PAGES_TABLE` and metadata), "bins", "hosts"; where hosts sent signals those of
         `transforms.night.signals.signal_tables`.
-    `STATE`, `SIGNALS`, `SIBLINGS`, `LASTMODS` : (shard, RecordBatch)
+    `STATE`, `SIGNALS`, `LASTMODS` : (shard, RecordBatch)
         To be written.
     `OVERVIEW` : Overview
     `COUNTS` : dict of str to int
     """
 
-    STATE, SIGNALS, OVERVIEW, COUNTS = "state", "state_signals", "overview", "counts"
-    SIBLINGS, LASTMODS = "slots_siblings", "state_lastmods"
+    STATE, SIGNALS, LASTMODS = "state", "state_signals", "state_lastmods"
+    OVERVIEW, COUNTS = "overview", "counts"
 
     def __init__(self, settings: FoldSettings) -> None:
         self._settings = settings
@@ -73,7 +72,6 @@ class FoldHistory(Step):
         yield fold.tables(shard, metadata)
         yield beam.pvalue.TaggedOutput(self.STATE, (shard, fold.state()))
         yield beam.pvalue.TaggedOutput(self.SIGNALS, (shard, fold.signals()))
-        yield beam.pvalue.TaggedOutput(self.SIBLINGS, (shard, fold.siblings()))
         yield beam.pvalue.TaggedOutput(self.LASTMODS, (shard, fold.lastmods()))
         yield beam.pvalue.TaggedOutput(self.OVERVIEW, fold.overview())
         yield beam.pvalue.TaggedOutput(self.COUNTS, fold.counts.publish())
@@ -216,14 +214,10 @@ class ShardFold:
         self._factors = ShardFactors(slots, code, hosts, self.pages, forecast, factors)
         self._judge = Judge(self._factors.forecast, self.pages.host_code)
         self._signal_forecast = signal_forecast_of(slots, code, n, self._source_code)
-        today = self._settings.as_of_us // DAY_US
-        carried = self._table("slots_siblings")
-        self._siblings = ShardSiblings(carried, self.pages, forecast, self._settings.siblings, today)
 
     def _watch(self, first_page: int, intervals: Intervals) -> None:
         now = self._signal_forecast.others(first_page, intervals)
         self._judge(first_page, now)
-        self._siblings(first_page, now)
         self._factors(first_page, now)
         self._news(first_page, intervals)
 
@@ -231,7 +225,6 @@ class ShardFold:
         """Pages with signals: what was expected of them is known when the night's signals are counted."""
         for heard in self._news.heard:
             intervals, clocks = self._signal_forecast.clocks(heard)
-            self._siblings(0, intervals, clocks)
             self._factors(0, intervals, clocks)
             if len(intervals.page):
                 clocks = self._signal_forecast.clocks(heard, self._factors.of(heard.intervals.page))[1]
@@ -341,10 +334,6 @@ class ShardFold:
         """Tomorrow's `schemas.STATE_SIGNALS`."""
         return signals_batch(self.pages, self._signal_state, self._sources)
 
-    def siblings(self) -> pa.RecordBatch:
-        """Tomorrow's `schemas.SLOTS_SIBLINGS`."""
-        return self._siblings.state()
-
     def lastmods(self) -> pa.RecordBatch:
         """Tomorrow's `schemas.STATE_LASTMODS`."""
         return lastmods_batch(self.pages, self._lastmods)
@@ -397,8 +386,6 @@ class ShardFold:
             "calm_days": pa.array(calm_days(self._history)),
             **listed,
         }
-        attempt = np.maximum(self._history.last_attempt_at_us, self._last_slot)
-        columns |= self._siblings.columns(self._history.last_success_at_us, attempt)
         volatile_weight = volatile.weight_limit(
             self._history.n_intervals, self._history.n_changes, evidence, settings.multiplier
         )
@@ -455,7 +442,7 @@ class ShardFold:
             int(requests.last_day.max()) if len(requests.last_day) else NO_DAY,
             bool((requests.clicks > 0).any()),
             bool((requests.impressions > 0).any()),
-            judged_of(self._judge, self.pages, giants, self._siblings.sums(), self._factors.sums),
+            judged_of(self._judge, self.pages, giants, self._factors.sums),
             "volatile_weight" in self._tables.tables["pages"].schema.names,
             asked_hosts(self.pages, requests, giants, self._unknown),
             self._silence.heard(self._history),

@@ -28,7 +28,6 @@ from policies.judging.calibration import (
 from policies.judging.recalibration import CellSums, Track
 from policies.numerics.typing_ import IntArray
 from transforms.batches.tally import counted
-from transforms.night.siblings import SiblingSums
 from transforms.shards.catalogue import DAY_US
 from transforms.shards.coding import ShardPages
 
@@ -64,8 +63,6 @@ class Judged:
         The at most `MAX_NAMED_HOSTS` hosts where the last two are furthest apart.
     split : dict of str to HostSums
         Hosts of which several shards have pages: not in `furthest`, nor in the sums over hosts.
-    siblings : SiblingSums
-        What the crawls of a host said of its other pages.
     cells : CellSums
         How predictions by rates alone did, by what was known when they were made.
     """
@@ -73,7 +70,6 @@ class Judged:
     sums: JudgedSums = field(default_factory=JudgedSums)
     furthest: tuple[tuple[str, int, float, int], ...] = ()
     split: Mapping[str, HostSums] = field(default_factory=dict)
-    siblings: SiblingSums = field(default_factory=SiblingSums)
     cells: CellSums = field(default_factory=CellSums.empty)
 
     def merge(self, other: Judged) -> Judged:
@@ -85,7 +81,6 @@ class Judged:
             self.sums.merge(other.sums),
             _furthest(self.furthest + other.furthest),
             dict(sorted(split.items())),
-            self.siblings.merge(other.siblings),
             self.cells.merge(other.cells),
         )
 
@@ -149,7 +144,6 @@ def judged_of(
     judge: Judge,
     pages: ShardPages,
     split_hosts: Collection[int] = (),
-    siblings: SiblingSums | None = None,
     cells: CellSums | None = None,
 ) -> Judged:
     """What a shard's judge found, with the names of hosts; `split_hosts` are hashes."""
@@ -161,7 +155,7 @@ def judged_of(
 
     furthest = tuple(_named(name(c), judge.host(c)) for c in judge.furthest(MAX_NAMED_HOSTS, apart))
     split = {name(c): judge.host(c) for c in apart.tolist()}
-    return Judged(judge.sums(apart), furthest, split, siblings or SiblingSums(), cells or CellSums.empty())
+    return Judged(judge.sums(apart), furthest, split, cells or CellSums.empty())
 
 
 def tracked(judged: Judged, previous: dict[str, Any], as_of_us: int) -> Track:

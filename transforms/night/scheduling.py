@@ -135,10 +135,10 @@ class ScheduledShard:
         last = np.maximum(attempt, self._slot_before)
         self._is_new = is_new(self._pages)
         since = (night.as_of_us - np.where(self._is_new, night.as_of_us, last)) / DAY_US
-        self._since_days = np.where(self._is_new, np.nan, since * self._factor("since_factor"))
+        self._since_days = np.where(self._is_new, np.nan, since)
         crawled = microseconds(self._pages.column("last_crawl_at"))
         age = np.where(crawled == NO_TIME, np.inf, (night.as_of_us - crawled) / DAY_US)
-        age = np.maximum(age, 0.0) * self._factor("age_factor")
+        age = np.maximum(age, 0.0)
         self._value = objective.crawl_value(change, weight, age)
         self._by_signal: BoolArray | None = None
         self._tonight = self._rate
@@ -199,10 +199,6 @@ class ScheduledShard:
             )
             self._tonight = self._rate * np.repeat(more, pages)
             self._since_days = found.since_days / np.repeat(more, pages)
-
-    def _factor(self, name: str) -> FloatArray | float:
-        """How much faster than the days the clock of each page ran, for what its siblings found."""
-        return self._pages.column(name).to_numpy() if name in self._pages.schema.names else 1.0
 
     def _flag(self, name: str) -> BoolArray:
         if name not in self._pages.schema.names:

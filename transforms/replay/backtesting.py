@@ -160,9 +160,9 @@ def _follow(planner: Callable[[Setting], Planner], setting: Setting) -> Crawls:
     return ClosedLoop(setting.world, planner(setting), setting.seed).run().crawls
 
 
-def _job(mode: type[Mode], siblings: str, groups: bool, s: Setting, sequencer: str = "lds") -> Planner:
+def _job(mode: type[Mode], groups: bool, s: Setting, sequencer: str = "lds") -> Planner:
     columns = tuple(sorted(s.world.metadata)) if groups else ()
-    options = JobOptions(siblings, group_columns=columns, sequencer=sequencer)
+    options = JobOptions(group_columns=columns, sequencer=sequencer)
     return JobNights(s.world, mode(s.world), s.budget, s.weight, options, foretell=False)
 
 
@@ -171,7 +171,7 @@ def _told_no_weights(planner: Callable[[Setting], Planner], s: Setting) -> Plann
 
 
 def _learned(s: Setting) -> Estimates:
-    return JobEstimates(JobFold(s.world, Mode(s.world), s.weight, JobOptions(siblings="off")))
+    return JobEstimates(JobFold(s.world, Mode(s.world), s.weight))
 
 
 def _averages(s: Setting) -> Estimates:
@@ -230,25 +230,20 @@ def _policy(
 
 
 POLICIES: dict[str, Policy] = {
-    "recrawl": _policy("the nightly job with its defaults", partial(_job, Mode, "auto", False)),
-    "recrawl+siblings": _policy(
-        "with --siblings=on: what pages of a host found tells of each other", partial(_job, Mode, "on", False)
-    ),
+    "recrawl": _policy("the nightly job with its defaults", partial(_job, Mode, False)),
     "recrawl+groups": _policy(
-        "with --group_columns: all metadata columns", partial(_job, Mode, "auto", True), needs="metadata"
+        "with --group_columns: all metadata columns", partial(_job, Mode, True), needs="metadata"
     ),
-    "recrawl+signals": _policy(
-        "with change signals", partial(_job, LearnedTrust, "auto", False), needs="signals"
-    ),
+    "recrawl+signals": _policy("with change signals", partial(_job, LearnedTrust, False), needs="signals"),
     "recrawl+equal": _policy(
         "with --weight_by=equal: it is not told what pages weigh, by which it is scored",
-        partial(_told_no_weights, partial(_job, Mode, "auto", False)),
+        partial(_told_no_weights, partial(_job, Mode, False)),
         weighs=False,
         needs="weights",
     ),
     "recrawl+greedy": _policy(
         "with --sequencer=greedy: the page whose crawl is worth most",
-        partial(_job, Mode, "auto", False, sequencer="greedy"),
+        partial(_job, Mode, False, sequencer="greedy"),
     ),
     "uniform": _policy("all pages alike", partial(_rates, "uniform", _no_estimates, EVEN), weighs=False),
     "change-weighted": _policy(

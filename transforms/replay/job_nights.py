@@ -53,14 +53,12 @@ class JobOptions:
 
     Attributes
     ----------
-    siblings : str
     max_signal_shift : float
     group_columns : tuple of str
         Of the world's metadata.
     sequencer : str
     """
 
-    siblings: str = "auto"
     max_signal_shift: float = 0.005
     group_columns: tuple[str, ...] = ()
     sequencer: str = "lds"
@@ -116,7 +114,6 @@ class JobFold:
             self._clock,
             HostDefaults(None, 0.0, US_PER_DAY),
             options.group_columns,
-            siblings=options.siblings,
             multiplier=multiplier,
             clock_factors=self.factors,
         )
@@ -244,7 +241,6 @@ class JobNights(Planner):
         carried.batches = [
             fold.state(),
             fold.signals(),
-            fold.siblings(),
             slots_pages.filter(pa.array(used)),
             scheduled.slots_hosts(),
         ]

@@ -29,7 +29,6 @@ _FOLDERS = (
     ("state/lastmods", schemas.STATE_LASTMODS),
     ("slots/pages", schemas.SLOTS_PAGES),
     ("slots/hosts", schemas.SLOTS_HOSTS),
-    ("slots/siblings", schemas.SLOTS_SIBLINGS),
 )
 _SCHEMAS = dict(_FOLDERS)
 
@@ -244,7 +243,7 @@ def _refuse_part(state: str) -> None:
 
 
 def find_previous(state: str | None, as_of_us: int, expected: dict[str, Any]) -> Previous:
-    """Look at the folder that `--state` names, and at its siblings.
+    """Look at the folder that `--state` names, and at those beside it.
 
     Parameters
     ----------

@@ -161,7 +161,6 @@ def test_all_problems_at_once():
         ("--as_of=1751328000", "ISO 8601"),
         ("--weight_by=fame", "clicks"),
         ("--objective=periodical", "periodic"),
-        ("--siblings=maybe", "auto"),
         ("--signal_delay_minutes=-1", "minutes"),
     ],
 )

@@ -148,7 +148,6 @@ class Crawler:
             fold.signals(),
             shard.slots_pages(),
             shard.slots_hosts(),
-            fold.siblings(),
         ]
         schedule = shard.schedule()
         of_url = {u: i for i, u in enumerate(self.feeds.urls)}

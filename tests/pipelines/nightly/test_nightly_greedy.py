@@ -102,7 +102,7 @@ def test_any_batch_size_gives_the_same_bytes(nights):
 
 
 def _follow(world: World, mode: Mode, sequencer: str, weight: np.ndarray) -> Run:
-    options = JobOptions(siblings="off", sequencer=sequencer)
+    options = JobOptions(sequencer=sequencer)
     return ClosedLoop(world, JobNights(world, mode, 0.5, weight, options)).run()
 
 

@@ -264,15 +264,15 @@ def test_a_crawl_delay_binds_its_host_only(tmp_path):
     assert night.page("https://h0.test/0")["limit"] == "none"
 
 
-def test_a_signal_moves_no_sibling(tmp_path):
+def test_a_signal_moves_no_other_page(tmp_path):
     """A ping for /a raises its whole site: here it is read and carried for an objective without signals."""
     rows = [r for name in "abcd" for r in crawls(f"https://a.test/{name}", "AABB")]
     log = write_rows(tmp_path / "log.csv", rows)
     signals = [{"url": "https://a.test/a", "signalled_at": at(29), "source": "ping"}]
     without = nightly(tmp_path, "without", observations=log)
     with_ping = nightly(tmp_path, "with", observations=log, signals=signals, objective="periodic")
-    siblings = [[r for r in n.rows("pages") if r["url"] != "https://a.test/a"] for n in (without, with_ping)]
-    assert siblings[0] == siblings[1]
+    others = [[r for r in n.rows("pages") if r["url"] != "https://a.test/a"] for n in (without, with_ping)]
+    assert others[0] == others[1]
     carried = with_ping.rows("state/signals")
     assert sorted((r["source"], r["pending"]) for r in carried) == [([], [])] * 3 + [(["ping"], [1])]
 

@@ -163,7 +163,6 @@ def test_a_flipped_byte_of_the_night_before_is_seen(good, tmp_path):
         "state/signals",
         "slots/pages",
         "slots/hosts",
-        "slots/siblings",
     }
     for file in files:
         whole = Path(file.path).read_bytes()
@@ -181,7 +180,7 @@ def test_a_flipped_byte_of_the_night_before_is_seen(good, tmp_path):
             find_previous(state, 1 << 60, {})
     path.write_text(json.dumps(json.loads(text)))  # by somebody who means it
     assert find_previous(state, 1 << 60, {}).files == files
-    for missing in ("slots/pages", "slots/siblings", "state/signals", "slots"):
+    for missing in ("slots/pages", "state/signals", "slots"):
         shutil.move(night.folder / missing, tmp_path / "gone")
         with pytest.raises(StateError, match=r"0 of 2 files of \w+/\w+/ are there"):
             find_previous(state, 1 << 60, {})

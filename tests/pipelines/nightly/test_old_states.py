@@ -58,7 +58,6 @@ def test_there_is_one_of_every_layout() -> None:
         "state/lastmods": schemas.STATE_LASTMODS.names,
         "slots/pages": schemas.SLOTS_PAGES.names,
         "slots/hosts": schemas.SLOTS_HOSTS.names,
-        "slots/siblings": schemas.SLOTS_SIBLINGS.names,
     }
     layouts = []
     for path in STATES:
@@ -68,7 +67,7 @@ def test_there_is_one_of_every_layout() -> None:
                 {n.rsplit("/", 1)[0]: pq.read_schema(io.BytesIO(packed.read(n))).names for n in files}
             )
     assert newest in layouts
-    assert len({str(layout) for layout in layouts}) == len(STATES) >= 9
+    assert len({str(layout) for layout in layouts}) == len(STATES) >= 10
 
 
 @pytest.mark.parametrize("path", STATES, ids=lambda p: p.stem)
@@ -93,9 +92,9 @@ def test_a_shard_folds_on_from_it(path: Path, tmp_path: Path) -> None:
     assert len(pages) == 6 and pages.column("last_slot_at").null_count < 6
 
 
-@pytest.mark.parametrize("name", ["d444e20", "608a3d6"])
+@pytest.mark.parametrize("name", ["d444e20", "608a3d6", "failing_since"])
 def test_a_night_goes_on_from_it(name: str, tmp_path: Path) -> None:
-    """The first layout of all, and the last one of version 0.1.0 that has no forms of digests."""
+    """The first layout, the last one without forms of digests, and one with siblings, which are not read."""
     state = _unpack(STATES[0].with_name(f"{name}.zip"), tmp_path / "old")
     options = {"as_of": at(13), "budget": 5, "state": str(state / "state"), "num_shards": 1}
     found = nightly(tmp_path, observations=LOG, **options)
@@ -105,6 +104,7 @@ def test_a_night_goes_on_from_it(name: str, tmp_path: Path) -> None:
     daily, still = rows["https://a.test/daily"], rows["https://a.test/still"]
     assert daily["request_rate_per_day"] > 0.1
     assert still["change_rate_per_day"] < 0.2 < daily["change_rate_per_day"]
+    assert not (found.folder / "slots" / "siblings").exists() and "siblings" not in found.complaints
     assert found.counters["baseline"] == 0 and found.counters["slots_used"] == 5
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from policies.judging.recalibration import (
     HALF_LIFE_DAYS,
     HEARD,
     KINDS,
+    MOST_NATS,
     NO_CELL,
     PLAIN,
     QUIET,
@@ -26,6 +28,7 @@ from policies.judging.recalibration import (
     CellWatch,
     Track,
     clock_factors,
+    log_score_gain,
     page_cells,
 )
 
@@ -231,3 +234,36 @@ def test_steady_pages_lose_nothing():
     for pages in (50, 2000):
         plain, ours, changed, _ = _nights(pages, 80, 0.0, 6)
         assert _log_score(ours, changed) > _log_score(plain, changed) - 10.0 / len(changed)
+
+
+def test_gain_is_the_difference_of_log_scores():
+    rng = np.random.default_rng(5)
+    k = 2000
+    rate, h, days, factor = (np.exp(rng.uniform(low, high, k)) for low, high in
+                             ((-7, 3), (-2, 5), (-4, 4), (-1.5, 1.5)))  # fmt: skip
+    changed = rng.random(k) < 0.5
+
+    def chance(f, i):
+        return (1 + rate[i] * days[i] * f / h[i]) ** -h[i]
+
+    forecast, at = Forecast(np.arange(k, dtype=np.int32), rate, h, np.ones(k)), np.arange(k)
+    without = forecast.log_unchanged(at, days)
+    gain = log_score_gain(forecast.log_unchanged(at, factor * days), without, changed, factor)
+    for i in range(k):
+        with_it, without = chance(factor[i], i), chance(1.0, i)
+        if changed[i]:
+            with_it, without = 1 - with_it, 1 - without
+        expected = np.clip(math.log(with_it / without), -MOST_NATS, MOST_NATS)
+        assert gain[i] == pytest.approx(expected, rel=1e-6, abs=1e-9)
+    assert (log_score_gain(without, without, changed, np.ones(k)) == 0.0).all()
+
+
+@pytest.mark.parametrize("rate", [1e-300, 1e-30, 1e-9, 1e9])
+@pytest.mark.parametrize("information", [1e-12, 1.0, 1e12])
+def test_gain_is_finite_and_bounded(rate, information):
+    forecast = Forecast(np.arange(4, dtype=np.int32), *(np.full(4, v) for v in (rate, information, 1.0)))
+    changed, factor = np.array([True, False, True, False]), np.array([0.01, 0.01, 90.0, 90.0])
+    with_it, without = (forecast.log_unchanged(np.arange(4), 3.0 * f) for f in (factor, np.ones(4)))
+    gain = log_score_gain(with_it, without, changed, factor)
+    assert np.isfinite(gain).all() and (np.abs(gain) <= MOST_NATS).all()
+    assert (gain[:2] * [-1, 1] >= 0).all() and (gain[2:] * [1, -1] >= 0).all()

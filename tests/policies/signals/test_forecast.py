@@ -17,7 +17,6 @@ from policies.history.page_state import Forgetting, PageState
 from policies.judging.calibration import BINS, Judge
 from policies.signals.fold import SignalFold
 from policies.signals.forecast import HeardIntervals, SignalForecast
-from policies.signals.siblings import SiblingDays, SiblingWatch
 from policies.signals.state import SignalState
 from tests.policies.crawl_rows import DAY, FOREVER, SECOND, START, Row, observations, row, signals_of
 from tests.policies.signal_simulation import simulate
@@ -221,30 +220,8 @@ def test_signals_of_a_source_that_was_not_heard_of_leave_nothing_to_compare():
     assert list(clocks.known) == [True, False, True]
     sums = judged(forecast, heard).sums()
     assert (sums.not_scheduled, sums.crawls) == (1, 2)
-    plain = Forecast(forecast.row, np.ones(3), np.ones(3), np.ones(3))
-    watch = SiblingWatch(plain, np.zeros(3, np.int32), SiblingDays.empty(), np.ones(1, np.bool_))
-    watch(0, *forecast.clocks(heard))
-    days = watch.days(START // DAY + 3)
-    assert days.found.sum() == 1
-    assert days.expected.sum() * PROBABILITY_UNIT == pytest.approx(2 - math.exp(-0.7) - math.exp(-0.2))
-
-
-def test_siblings_move_what_comes_with_time_alone():
-    """Where nearly all was expected of a signal the siblings' changes gain nothing."""
-    heard = heard_of(np.full(2, 1.0), np.array([[0], [1]]), np.ones(2, bool))
-    forecast = forecast_for(2, [0.5, 1e-9], [[3.0]])
-    _, clocks = forecast.clocks(heard)
-    before = SiblingDays(*(np.array([v]) for v in (0, START // DAY, 40, 10 << 32, 0)))
-    gains = []
-    plain = Forecast(forecast.row, np.ones(2), np.ones(2), np.ones(2))
-    for i in range(2):
-        intervals = heard.intervals.take(np.array([i]))
-        watch = SiblingWatch(plain, np.zeros(2, np.int32), before, np.ones(1, np.bool_))
-        gap_us = intervals.gap_us + 2 * DAY
-        late = Intervals(intervals.page, intervals.at_us + DAY, gap_us, intervals.changed, None)
-        watch(0, late, clocks.take(np.array([i])))
-        gains.append(watch.gain / 2**32)
-    assert gains[0] > 0.1 and abs(gains[1]) < 1e-6
+    assert sum(sums.bin_found) == 1
+    assert sum(sums.bin_predicted) * PROBABILITY_UNIT == pytest.approx(2 - math.exp(-0.7) - math.exp(-0.2))
 
 
 def test_what_is_expected_of_a_page_depends_on_it_alone():

@@ -231,23 +231,8 @@ def test_every_crawl_is_judged_once_also_of_pages_that_nobody_listens_to(two_nig
     assert sum(one.bin_found) <= sum(other.bin_found) and other.not_scheduled == 0
 
 
-def test_siblings_expect_what_the_judge_expects(two_nights):
-    first, _, fit = two_nights
-    crawls, signals = _world()
-    cut = (FIRST_DAY + 10) * DAY_US
-    many = [f"https://h0.test/more/{i}" for i in range(20)]
-    listed = _batch(schemas.PAGES, [{"url": u, "importance": None, "min_rate_per_day": None} for u in many])
-    carried = [first.state(), first.signals(), _slots_of_night(fit), listed]
-    late = [c for c in crawls if c[1] > cut and c[0] < 8]
-    night = _night(FIRST_DAY + 15, late, [s for s in signals if s[1] > cut], carried)
-    sums = night.overview().judged.sums
-    days = night.siblings()
-    assert sum(days.column("found").to_pylist()) == sum(sums.bin_found) > 5
-    assert sum(days.column("expected").to_pylist()) == sum(sums.bin_predicted)
-
-
 def test_clock_factors_move_what_is_predicted_and_nothing_else(two_nights):
-    """Not rates, state or siblings: forecasts with a factor of 2 are those of twice the clock."""
+    """Not rates or state: forecasts with a factor of 2 are those of twice the clock."""
     first, _, fit = two_nights
     crawls, signals = _world()
     cut = (FIRST_DAY + 10) * DAY_US
@@ -262,11 +247,7 @@ def test_clock_factors_move_what_is_predicted_and_nothing_else(two_nights):
     assert two.cells == one.cells and two.cells.crawls.sum() == one.sums.crawls
     by_kind = two.cells.crawls.reshape(KINDS, CELLS)
     assert (by_kind[:, 3] > 5).all() and by_kind.sum() == by_kind[:, 3].sum()
-    assert (plain.state(), plain.signals(), plain.siblings()) == (
-        twice.state(),
-        twice.signals(),
-        twice.siblings(),
-    )
+    assert (plain.state(), plain.signals()) == (twice.state(), twice.signals())
     before, after = (fold.tables(0, []).tables for fold in (plain, twice))
     assert before.keys() == after.keys()
     gains = after["hosts"].column("forecast_gain").to_numpy()

@@ -234,7 +234,7 @@ def test_pages_without_signals_that_matter_are_left_out():
 
 
 def test_the_first_ping_of_a_host_does_not_change_how_often_its_pages_change():
-    """Nothing is known of its signals: rates are those of the crawls, for that page and its siblings."""
+    """Nothing is known of its signals: rates are those of the crawls, for that page and others."""
     drawn, host, rate = _one_host(n=40, k=6)
     quiet = Simulated(
         drawn.unsignalled,
@@ -251,8 +251,8 @@ def test_the_first_ping_of_a_host_does_not_change_how_often_its_pages_change():
         tables = shard_of(quiet, host, ["ping"], number * pending)
         found = estimate_signals(tables, rate, LearnedTrust(), AS_OF_US)
         assert 7 in found.row.tolist()
-        siblings = found.row != 7
-        np.testing.assert_allclose(found.change_rate_per_day[siblings], rate[found.row[siblings]], rtol=0.02)
+        others = found.row != 7
+        np.testing.assert_allclose(found.change_rate_per_day[others], rate[found.row[others]], rtol=0.02)
         mine = found.change_rate_per_day[found.row == 7][0]
         assert rate[7] * 0.98 < mine < rate[7] + 0.6  # one signal in half a day, a quarter of it true
 

@@ -27,7 +27,7 @@ from transforms.replay.backtesting import (
 )
 from transforms.replay.bandit_nights import BanditNights
 from transforms.replay.closed_loop import ClosedLoop, Crawls, Day, Planner
-from transforms.replay.job_nights import JobFold, JobOptions
+from transforms.replay.job_nights import JobFold
 from transforms.replay.night_modes import Mode
 from transforms.replay.rate_nights import (
     EVEN,
@@ -70,7 +70,7 @@ def crawls_of(world: World, planner: Planner) -> Crawls:
     return ClosedLoop(world, planner).run().crawls
 
 
-@pytest.mark.parametrize("name", [n for n, p in POLICIES.items() if not p.needs and n != "recrawl+siblings"])
+@pytest.mark.parametrize("name", [n for n, p in POLICIES.items() if not p.needs])
 def test_every_policy_spends_its_budget(world: World, name: str) -> None:
     found = play(world, Trial(name, 0.3, EQUAL))[0]
     assert found.spent == pytest.approx(0.3, rel=0.01)
@@ -105,7 +105,7 @@ def test_hopeless_pages_are_left_alone_by_who_knows(world: World) -> None:
 def test_estimates_near_the_true_rates() -> None:
     rate_per_day = np.repeat([0.2, 0.8], 40)
     world = poisson_world(rate_per_day, 90, seed=3)
-    fold = JobFold(world, Mode(world), np.ones(80), JobOptions(siblings="off"))
+    fold = JobFold(world, Mode(world), np.ones(80))
     for estimates in (JobEstimates(fold), Averages(world), Uncensored(world)):
         found = rates_found(world, estimates)
         for rate in (0.2, 0.8):

@@ -1,4 +1,4 @@
-"""Night after night against a known truth: what siblings find, and what volatile pages cost."""
+"""Night after night against a known truth: what volatile pages cost."""
 
 from __future__ import annotations
 
@@ -9,44 +9,26 @@ import pyarrow as pa
 import pytest
 
 from policies.history import volatile
-from tests.pipelines.simulator import DAY_US, FIRST_DAY, Crawler, Web
+from tests.pipelines.simulator import Crawler, Web
 from transforms.batches.urls import locate
-
-DAYS = 60
 
 
 class _Web(Web):
-    """Some pages are new at every fetch; on events a host changes most of its pages at once.
-
-    Pages are (n,), hosts are (h,): `token` (n,) bool, `events` a list of (h,) int64 arrays of microseconds,
-    `hit` a list of (events, n) bool.
-    """
+    """Some pages are new at every fetch: `token` (n,) int64, 1 for them."""
 
     token: np.ndarray
-    events: list[np.ndarray]
-    hit: list[np.ndarray]
 
     def advance(self, page: np.ndarray, at_us: np.ndarray) -> None:
-        before = self.until_us[page].copy()
         super().advance(page, at_us)
         self.version[page] += self.token[page]
-        for host in np.unique(self.host[page]).tolist():
-            mine = np.flatnonzero(self.host[page] == host)
-            since, until = (v[mine][:, None] for v in (before, at_us))
-            passed = (self.events[host] > since) & (self.events[host] <= until)
-            self.version[page[mine]] += (passed & self.hit[host][:, page[mine]].T).sum(axis=1)
 
 
-def _web(seed: int, hosts: int = 8, pages: int = 800, mean: float = 0.2, tokens: float = 0.0,
-         events_per_day: float = 0.0, share: float = 0.8) -> _Web:  # fmt: skip
+def _web(seed: int, hosts: int = 8, pages: int = 800, mean: float = 0.2, tokens: float = 0.0) -> _Web:
     rng = np.random.Generator(np.random.Philox(key=seed))
     host = np.sort(rng.integers(0, hosts, pages))
     web = _Web(rng, rng.gamma(0.6, mean / 0.6, pages) + 1e-4, host)
     web.token = (rng.random(pages) < tokens).astype(np.int64)
     web.rate[web.token > 0] = 1e-9
-    moments = [np.sort(rng.random(rng.poisson(events_per_day * DAYS))) * DAYS for _ in range(hosts)]
-    web.events = [((FIRST_DAY + m) * DAY_US).astype(np.int64) for m in moments]
-    web.hit = [rng.random((len(m), pages)) < share for m in moments]
     return web
 
 
@@ -156,54 +138,3 @@ def test_a_host_of_volatile_pages(monkeypatch, budget, flagged):
     assert flag[mine].mean() > flagged and flag[~mine].sum() <= 2
     assert flag[mine].sum() > 0.3 * may_be[mine].sum() > 0
     assert rate[mine].sum() < 0.01 * rate.sum()
-
-
-def _realised(seed: int, siblings: str, nights: int = 40, **options: float) -> tuple[float, int]:
-    """Share of pages that are fresh at the ends of days, from the twentieth night on; hosts on at the end."""
-    web = _web(seed, pages=600, **options)
-    held = np.full(len(web.rate), -1)
-    index = {url: i for i, url in enumerate(web.urls)}
-    fetch = web.fetch
-
-    def noted(page: np.ndarray, at_us: np.ndarray, dated: np.ndarray) -> pa.RecordBatch:
-        log = fetch(page, at_us, dated)
-        order = np.argsort(log.column("fetched_at").cast(pa.int64()).to_numpy(), kind="stable")
-        urls, digest = log.column("url").to_pylist(), log.column("digest_hash").to_numpy().astype(np.int64)
-        for row in order.tolist():
-            held[index[urls[row]]] = digest[row] - 1
-        return log
-
-    web.fetch = noted  # type: ignore[method-assign]
-    crawler = Crawler(web, budget=0.3 * len(web.rate), siblings=siblings)
-    fresh = []
-    for night in range(nights):
-        crawler.night()
-        web.advance(np.arange(len(held)), np.full(len(held), crawler._day * DAY_US))
-        if night >= 20:
-            fresh.append(np.mean(held == web.version))
-    return float(np.mean(fresh)), crawler.manifest["siblings"]["hosts_on"]
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)  # eighteen crawlers of forty nights
-def test_siblings_find_hosts_that_change_as_a_whole():
-    """Fresher where hosts change as a whole, by more than three standard errors over eight sites."""
-    gains, on = [], 0
-    for seed in range(8):
-        options = {"mean": 0.02, "events_per_day": 0.08, "share": 0.8}
-        without, none = _realised(seed, "off", **options)
-        with_them, _ = _realised(seed, "on", **options)
-        assert none == 0
-        gains.append(with_them - without)
-        if seed < 2:
-            auto, found = _realised(seed, "auto", **options)
-            assert auto > without - 0.005
-            on += found
-    assert np.mean(gains) > 3 * np.std(gains, ddof=1) / np.sqrt(len(gains))
-    assert np.mean(gains) > 0.005 and on >= 2
-
-
-@pytest.mark.slow
-def test_siblings_stay_off_where_pages_change_alone():
-    for seed in range(2):
-        assert _realised(seed, "auto", mean=0.1) == (_realised(seed, "off", mean=0.1)[0], 0)
