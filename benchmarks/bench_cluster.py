@@ -25,7 +25,7 @@ from apache_beam.runners.worker import bundle_processor
 from benchmarks.rows import Row, show
 from pipelines.door import cli
 from pipelines.nightly import nightly
-from transforms.shards.carrying import Previous
+from transforms.kept.carrying import Previous
 from transforms.shards.sharding import Layout
 
 OBSERVATIONS_PER_PAGE, SHARDS = 20, 16

@@ -12,8 +12,9 @@ from benchmarks.histories import PolledWorld
 from policies.history.page_state import NO_TIME
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
 from transforms.batches.coders import ShardTables
-from transforms.night.learning import GroupTable, Learned, RequestClock
-from transforms.night.signals import signal_evidence_of
+from transforms.kept.fold_settings import RequestClock
+from transforms.kept.signals import signal_evidence_of
+from transforms.night.learning import GroupTable, Learned
 from transforms.night.trusting import SIGNALS_TABLE
 from transforms.replay.closed_loop import Planned
 from transforms.replay.night_modes import LearnedTrust, Mode

@@ -24,6 +24,7 @@ from transforms.batches.coders import ShardTables
 from transforms.batches.urls import HostTable
 from transforms.files.sinks import write_shard
 from transforms.intake.sources import ROWS, plan_files, read_split
+from transforms.kept.carrying import Carry, find_previous, read_previous_file
 from transforms.night.commit import KINDS
 from transforms.night.dividing import ShardTotal, divide_slots
 from transforms.night.folding import ShardFold
@@ -31,7 +32,6 @@ from transforms.night.learning import estimate_shard, learn, solver_block
 from transforms.night.sampling import merge_overviews
 from transforms.night.scheduling import ScheduledShard
 from transforms.rows.normalise import KINDS as ROW_KINDS
-from transforms.shards.carrying import Carry, find_previous, read_previous_file
 from transforms.shards.catalogue import metadata_columns
 from transforms.shards.sharding import Layout, partition
 

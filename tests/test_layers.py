@@ -26,7 +26,7 @@ ROOMS = {
         "sequencing", "greedy", "rules", "simulation",
     ),
     "transforms": (
-        "batches", "files", "rows", "dialects", "shards", "intake", "night", "replay", "finished",
+        "batches", "files", "rows", "dialects", "shards", "kept", "intake", "night", "replay", "finished",
     ),
     "pipelines": (
         "pictures", "command", "nightly", "store", "look", "corpus", "experiments", "door",

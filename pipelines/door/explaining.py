@@ -18,8 +18,8 @@ from policies.numerics.errors import InfeasibleError, RecrawlError
 from transforms.batches.errors import InputError
 from transforms.files.attempts import StoppedError
 from transforms.files.replacing import EmptyNightError, LinkError
+from transforms.kept.carrying import StateError
 from transforms.night.commit import HistoryShrunkError, TooManyRejectedError
-from transforms.shards.carrying import StateError
 
 _CODES: tuple[tuple[type[Exception], int], ...] = (
     (StoreBusyError, night.EXIT_BUSY),

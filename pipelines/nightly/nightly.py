@@ -49,18 +49,18 @@ from transforms.intake.layout import choose_layout
 from transforms.intake.reading import Input, ReadInputs, hinted
 from transforms.intake.rejects import WriteRejected
 from transforms.intake.sources import check_inputs
+from transforms.kept.carrying import Previous, find_previous
+from transforms.kept.fold_settings import FoldSettings, RequestClock
 from transforms.night.commit import KINDS, Guards, WriteManifest
 from transforms.night.dividing import DivideSlots, Night
-from transforms.night.fold_settings import FoldSettings
 from transforms.night.folding import FoldHistory
-from transforms.night.learning import EstimateParameters, LearnGroupMeans, LearnPriors, RequestClock
+from transforms.night.learning import EstimateParameters, LearnGroupMeans, LearnPriors
 from transforms.night.sampling import Overview
 from transforms.night.scheduling import SequenceCrawls
 from transforms.night.shard_report import ShardReport
 from transforms.night.sharing import ShareHostLimits, share_limits
 from transforms.night.signal_use import follow_useful
 from transforms.night.solving import SolveMultiplier
-from transforms.shards.carrying import Previous, find_previous
 from transforms.shards.catalogue import HostDefaults
 from transforms.shards.sharding import Layout
 

@@ -16,14 +16,14 @@ from policies.history.page_state import Forgetting
 from policies.objectives import objectives
 from policies.optimum import search
 from transforms.batches import schemas
+from transforms.kept.carrying import Carry
+from transforms.kept.fold_settings import FoldSettings, RequestClock
+from transforms.kept.judging import account
 from transforms.night.dividing import Night, ShardTotal, divide_slots
-from transforms.night.fold_settings import FoldSettings
 from transforms.night.folding import ShardFold
-from transforms.night.judging import account
-from transforms.night.learning import RequestClock, estimate_shard, learn, solver_block
+from transforms.night.learning import estimate_shard, learn, solver_block
 from transforms.night.sampling import merge_overviews
 from transforms.night.scheduling import ScheduledShard
-from transforms.shards.carrying import Carry
 from transforms.shards.catalogue import HostDefaults
 from transforms.shards.sharding import Layout
 

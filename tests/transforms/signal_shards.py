@@ -14,7 +14,7 @@ from policies.signals.evidence import SignalEvidence
 from policies.signals.state import SignalSums, signature_of
 from tests.policies.signal_simulation import Simulated
 from transforms.batches.coders import ShardTables
-from transforms.night.signals import signal_tables
+from transforms.kept.signals import signal_tables
 
 AS_OF_US = 20_600 * 86_400_000_000
 DAY_US = 86_400_000_000

@@ -16,7 +16,7 @@ from policies.signals.counts import REPEAT_US, Signals
 from policies.signals.fold import SignalFold
 from policies.signals.state import SignalState, bring_to_present
 from transforms.batches.coders import ShardTables
-from transforms.night.signals import signal_tables
+from transforms.kept.signals import signal_tables
 from transforms.night.trusting import LearnedTrust, SignalEstimates, estimate_signals
 
 DAY = 86_400_000_000

@@ -213,7 +213,7 @@ PREVIOUS_FILE = _schema(
 
 # Between the stages of one night, one batch each in a ShardTables. Metadata columns follow PAGES_TABLE's as
 # "meta.<name>". Shards that need them have more: "volatile_weight" (see policies.history.volatile),
-# "weight_share" (see transforms.night.soft_404), both float64; "soft_404" and "alternating" (see
+# "weight_share" (see transforms.kept.soft_404), both float64; "soft_404" and "alternating" (see
 # policies.history.alternating), bool; "failing_since_at" and "slots_since_at" (see policies.history.silence),
 # times. All have "calm_days", float64: from the last change found to the last observation, see
 # policies.judging.recalibration. `bins` has the undated changes of all pages, `n_bins` rows a page.

@@ -14,8 +14,8 @@ from transforms.files.blocks import RawBlock, Split
 from transforms.files.inputs import InputFile, match_files
 from transforms.intake.formats import plan, read
 from transforms.intake.reading import Input
+from transforms.kept.carrying import Previous
 from transforms.rows.normalise import KINDS, normalise
-from transforms.shards.carrying import Previous
 from transforms.shards.sharding import Layout, choose_parts
 
 SAMPLED_FILES = 16

@@ -27,8 +27,8 @@ from transforms.batches.tally import Counts
 from transforms.batches.urls import HostTable
 from transforms.files.blocks import How, Split
 from transforms.intake.sources import NOTED, ROWS, plan_files, read_split, slices
+from transforms.kept.carrying import Previous, PreviousFile, read_previous_file, shard_of_file
 from transforms.rows.normalise import KINDS
-from transforms.shards.carrying import Previous, PreviousFile, read_previous_file, shard_of_file
 from transforms.shards.catalogue import metadata_columns
 from transforms.shards.sharding import Layout, ShardBuffer
 

@@ -19,6 +19,9 @@ from transforms.files.replacing import MANIFEST, check_empty, finish, is_done, s
 from transforms.files.sinks import FileInfo, write_json
 from transforms.intake.log_ages import age_warnings, newest_day
 from transforms.intake.rejects import damaged_sources
+from transforms.kept.judging import account, drift_warnings, tracked
+from transforms.kept.requested_hosts import asked_warnings, lost_warnings, unknown_pages
+from transforms.kept.silence import SilenceSums, vain_warnings
 from transforms.night.dividing import Quotas
 from transforms.night.evidence_warnings import evidence_warnings
 from transforms.night.input_warnings import (
@@ -28,12 +31,9 @@ from transforms.night.input_warnings import (
     time_hint,
     useless_warning,
 )
-from transforms.night.judging import account, drift_warnings, tracked
 from transforms.night.learning import Learned
-from transforms.night.requested_hosts import asked_warnings, lost_warnings, unknown_pages
 from transforms.night.scheduling import MAX_NAMED_HOSTS
 from transforms.night.shard_report import ShardReport
-from transforms.night.silence import SilenceSums, vain_warnings
 from transforms.night.trust_report import TrustSums, flood_warnings, silent_warnings
 from transforms.shards.catalogue import DAY_US
 from transforms.shards.sharding import Layout

@@ -21,11 +21,11 @@ from transforms.batches.coders import ShardTables
 from transforms.batches.combining import Combine
 from transforms.batches.steps import Step, each
 from transforms.batches.tally import counted
+from transforms.kept.carrying import Carry
+from transforms.kept.state import microseconds
 from transforms.night.solving import tables_to_block
-from transforms.shards.carrying import Carry
 from transforms.shards.catalogue import DAY_US, UNLIMITED_SLOTS
 from transforms.shards.sharding import Layout
-from transforms.shards.state import microseconds
 
 # No page is worth more crawls than one a second: whoever asks for them has mistyped the budget.
 _LEAST_GAP_US = 1_000_000

@@ -27,20 +27,20 @@ from transforms.batches.steps import Step
 from transforms.batches.tally import Counts
 from transforms.intake.log_ages import up_to_night
 from transforms.intake.reading import all_batches
-from transforms.night.fold_settings import FoldSettings
-from transforms.night.judging import forecast_of, judged_of
-from transforms.night.recalibrating import ShardFactors
-from transforms.night.requested_hosts import Urls, asked_hosts, least_urls
+from transforms.kept.fold_settings import FoldSettings
+from transforms.kept.judging import forecast_of, judged_of
+from transforms.kept.lastmods import compare_lastmods, lastmods_batch
+from transforms.kept.recalibrating import ShardFactors
+from transforms.kept.requested_hosts import Urls, asked_hosts, least_urls
+from transforms.kept.signal_forecasts import signal_forecast_of
+from transforms.kept.signals import read_signals, signal_tables, signals_batch
+from transforms.kept.silence import ShardSilence
+from transforms.kept.soft_404 import soft_404_columns
+from transforms.kept.state import microseconds, read_state, state_batch, times
 from transforms.night.sampling import Overview, pages_per_giant, sample_shard
-from transforms.night.signal_forecasts import signal_forecast_of
-from transforms.night.signals import read_signals, signal_tables, signals_batch
-from transforms.night.silence import ShardSilence
-from transforms.night.soft_404 import soft_404_columns
 from transforms.shards.catalogue import DAY_US, join_catalogue, join_hosts, named_hosts
 from transforms.shards.coding import code_pages
-from transforms.shards.lastmods import compare_lastmods, lastmods_batch
 from transforms.shards.sharding import Layout
-from transforms.shards.state import microseconds, read_state, state_batch, times
 
 
 class FoldHistory(Step):
@@ -53,7 +53,7 @@ class FoldHistory(Step):
     -------
     main : ShardTables
         "pages" (`schemas.PAGES_TABLE` and metadata), "bins", "hosts"; where hosts sent signals those of
-        `transforms.night.signals.signal_tables`.
+        `transforms.kept.signals.signal_tables`.
     `STATE`, `SIGNALS`, `LASTMODS` : (shard, RecordBatch)
         To be written.
     `OVERVIEW` : Overview
@@ -438,8 +438,7 @@ class ShardFold:
             *sample_shard(self._tables, giants),
             pages_per_giant(len(giants)),
             self._rows_by_day,
-            int(first.min()) if len(first) else NO_DAY,
-            int(requests.last_day.max()) if len(requests.last_day) else NO_DAY,
+            (int(first.min()), int(requests.last_day.max())) if len(first) else (NO_DAY, NO_DAY),
             bool((requests.clicks > 0).any()),
             bool((requests.impressions > 0).any()),
             judged_of(self._judge, self.pages, giants, self._factors.sums),

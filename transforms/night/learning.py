@@ -15,7 +15,7 @@ from apache_beam.pvalue import AsSingleton
 
 from policies.estimation import estimators, group_means, prior, requests
 from policies.estimation.estimators import bin_nodes
-from policies.history import request_history, volatile
+from policies.history import volatile
 from policies.history.evidence import Evidence
 from policies.history.silence import Heard
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
@@ -24,12 +24,13 @@ from transforms.batches.coders import ShardTables
 from transforms.batches.combining import CombineShards
 from transforms.batches.errors import InputError
 from transforms.batches.steps import Step, each
+from transforms.kept.fold_settings import RequestClock
+from transforms.kept.judging import Judged
+from transforms.kept.requested_hosts import AskedHosts
+from transforms.kept.silence import silence_of
 from transforms.night.group_tables import GroupTable, MergeGroups
-from transforms.night.judging import Judged
-from transforms.night.requested_hosts import AskedHosts
 from transforms.night.sampling import MergeOverviews, Overview, evidence_of
 from transforms.night.signal_sample import learn_trust
-from transforms.night.silence import silence_of
 from transforms.night.solving import block_to_tables, table_to_signals
 from transforms.night.trusting import LearnedTrust, estimate_signals
 from transforms.shards.catalogue import DAY_US
@@ -62,7 +63,7 @@ class Learned:
     clicks, impressions : requests.RequestPrior or None
         None where no log has any.
     rows_by_day : dict of int to int
-    first_request_day, last_request_day : int
+    request_days : (int, int)
         As in `Overview`.
     judged : Judged
         As in `Overview`; for the manifest, like `rows_by_day`.
@@ -82,32 +83,13 @@ class Learned:
     clicks: requests.RequestPrior | None
     impressions: requests.RequestPrior | None
     rows_by_day: dict[int, int]
-    first_request_day: int
-    last_request_day: int
+    request_days: tuple[int, int]
     weight: str
     judged: Judged = field(default_factory=Judged)
     trust: LearnedTrust | None = None
     ordinary: Ordinary | None = None
     asked: AskedHosts = field(default_factory=AskedHosts)
     heard: Heard = field(default_factory=Heard)
-
-
-@dataclass(frozen=True)
-class RequestClock:
-    """How requests are weighted by age: the night's day, and the half-life in days."""
-
-    as_of_day: int
-    half_life_days: float
-
-    def exposure_days(self, learned: Learned | Overview, first_seen_day: np.ndarray) -> FloatArray:
-        """Weighted days in which each page could have been asked for, (n,)."""
-        return request_history.exposure_days(
-            first_seen_day,
-            learned.first_request_day,
-            learned.last_request_day,
-            self.as_of_day,
-            self.half_life_days,
-        )
 
 
 def _sampled_evidence(sample: pa.RecordBatch) -> tuple[Evidence, IntArray]:
@@ -140,7 +122,7 @@ def learn(overview: Overview, clock: RequestClock, weight_by: str, with_signals:
     evidence, group = _sampled_evidence(sample)
     clicks = impressions = None
     if overview.has_clicks or overview.has_impressions:
-        days = clock.exposure_days(overview, sample.column("first_seen_day").to_numpy())
+        days = clock.exposure_days(overview.request_days, sample.column("first_seen_day").to_numpy())
         if overview.has_clicks:
             clicks = requests.fit_request_prior(sample.column("clicks").to_numpy(), days)
         if overview.has_impressions:
@@ -164,8 +146,7 @@ def learn(overview: Overview, clock: RequestClock, weight_by: str, with_signals:
         clicks,
         impressions,
         overview.rows_by_day,
-        overview.first_request_day,
-        overview.last_request_day,
+        overview.request_days,
         weight,
         overview.judged,
         trust,
@@ -393,7 +374,7 @@ def estimate_shard(
             more = {"signals": found.pages, "trust": found.trust, "forecasts": found.forecasts}
     clicks = impressions = np.full(pages.num_rows, np.nan)
     if learned.clicks or learned.impressions:
-        days = clock.exposure_days(learned, pages.column("first_seen_day").to_numpy())
+        days = clock.exposure_days(learned.request_days, pages.column("first_seen_day").to_numpy())
         clicks = _request_rate(pages.column("clicks"), days, learned.clicks)
         impressions = _request_rate(pages.column("impressions"), days, learned.impressions)
     weight = _weight(pages, learned, clicks, impressions)

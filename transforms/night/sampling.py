@@ -22,9 +22,9 @@ from policies.history.request_history import NO_DAY
 from policies.history.silence import Heard
 from policies.numerics.typing_ import Int32Array, IntArray
 from transforms.batches.coders import ShardTables
+from transforms.kept.judging import Judged
+from transforms.kept.requested_hosts import AskedHosts
 from transforms.night import signal_sample
-from transforms.night.judging import Judged
-from transforms.night.requested_hosts import AskedHosts
 
 SAMPLE_PAGES = 16_384
 LAYER_PAGES = 16
@@ -149,8 +149,8 @@ class Overview:
     pages_per_giant : int
     rows_by_day : dict of int to int
         Rows of tonight's crawl log on each day, days since 1970-01-01.
-    first_request_day, last_request_day : int
-        Days since 1970-01-01 that the request log covers; `NO_DAY` without one.
+    request_days : (int, int)
+        First and last day since 1970-01-01 that the request log covers; `NO_DAY` without one.
     has_clicks, has_impressions, has_volatile : bool
         The last: whether any page may be volatile, see `policies.history.volatile`.
     judged : Judged
@@ -163,8 +163,7 @@ class Overview:
     giant_sample: pa.RecordBatch
     pages_per_giant: int = SAMPLE_PAGES
     rows_by_day: dict[int, int] = field(default_factory=dict)
-    first_request_day: int = NO_DAY
-    last_request_day: int = NO_DAY
+    request_days: tuple[int, int] = (NO_DAY, NO_DAY)
     has_clicks: bool = False
     has_impressions: bool = False
     judged: Judged = field(default_factory=Judged)
@@ -180,7 +179,7 @@ class Overview:
 
 def merge_overviews(parts: list[Overview]) -> Overview:
     """The overview of several parts of the pages."""
-    first = [p.first_request_day for p in parts if p.first_request_day != NO_DAY]
+    days = [p.request_days for p in parts if p.request_days[0] != NO_DAY]
     most = min((p.pages_per_giant for p in parts), default=SAMPLE_PAGES)
     rows_by_day: Counter[int] = Counter()
     for part in parts:
@@ -190,8 +189,7 @@ def merge_overviews(parts: list[Overview]) -> Overview:
         merge_giants([p.giant_sample for p in parts], most),
         most,
         dict(sorted(rows_by_day.items())),
-        min(first) if first else NO_DAY,
-        max((p.last_request_day for p in parts), default=NO_DAY),
+        (min(d[0] for d in days), max(d[1] for d in days)) if days else (NO_DAY, NO_DAY),
         any(p.has_clicks for p in parts),
         any(p.has_impressions for p in parts),
         functools.reduce(Judged.merge, (p.judged for p in parts), Judged()),

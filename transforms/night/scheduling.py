@@ -25,19 +25,20 @@ from transforms.batches import schemas
 from transforms.batches.coders import ShardTables
 from transforms.batches.steps import Step
 from transforms.batches.tally import Counts
+from transforms.kept.fold_settings import RequestClock
+from transforms.kept.signal_forecasts import slots_columns
+from transforms.kept.silence import silence_of, silence_sums
+from transforms.kept.state import microseconds, times
 from transforms.night.dividing import Night, Quotas, limited_giants, limited_units, pages_of
 from transforms.night.group_tables import GroupTable
-from transforms.night.learning import Learned, RequestClock, estimate_shard, is_new, solver_tables
+from transforms.night.learning import Learned, estimate_shard, is_new, solver_tables
 from transforms.night.shard_report import ShardReport
 from transforms.night.sharing import ByHost, share_limits
-from transforms.night.signal_forecasts import slots_columns
 from transforms.night.signal_slots import SignalClocks, dues
 from transforms.night.signal_use import follow_useful
-from transforms.night.silence import silence_of, silence_sums
 from transforms.night.solving import freshness_without, tables_to_block
 from transforms.night.trust_report import hosts_batch, trust_sums
 from transforms.shards.catalogue import DAY_US, META, UNLIMITED_SLOTS
-from transforms.shards.state import microseconds, times
 
 MAX_NAMED_HOSTS = 20
 FLAGS = ("volatile", "soft_404", "alternating")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from transforms.night.silence import SilenceSums
+from transforms.kept.silence import SilenceSums
 from transforms.night.trust_report import TrustSums
 
 

@@ -13,9 +13,9 @@ from policies.signals.estimation import Pooled, SignalPrior, default_prior, fit_
 from policies.signals.evidence import SignalEvidence
 from policies.signals.state import MAX_SOURCES
 from transforms.batches.coders import ShardTables
-from transforms.night.signals import signal_evidence_of
+from transforms.kept.signals import signal_evidence_of
+from transforms.kept.state import list_column, list_start
 from transforms.night.trusting import Heard, LearnedTrust, share_of_hosts
-from transforms.shards.state import list_column, list_start
 
 COLUMNS = [
     ("signal_exposure_days", pa.float64()),

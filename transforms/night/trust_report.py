@@ -13,7 +13,7 @@ import pyarrow as pa
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
 from policies.signals.trust import JUNK_WEIGHT
 from transforms.batches import schemas
-from transforms.shards.state import times
+from transforms.kept.state import times
 
 MAX_NAMED = 20
 

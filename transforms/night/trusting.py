@@ -36,8 +36,8 @@ from policies.signals.host_signals import (
 from policies.signals.pairs import told_together
 from policies.signals.trust import merge_sources, summarise
 from transforms.batches.coders import ShardTables
-from transforms.night.signal_forecasts import forecasts_batch
-from transforms.night.signals import ShardSignals, signal_evidence_of
+from transforms.kept.signal_forecasts import forecasts_batch
+from transforms.kept.signals import ShardSignals, signal_evidence_of
 
 SILENT_AFTER_SIGNALS = 12.0
 SILENT_AFTER_DAYS = 5.0
@@ -239,7 +239,7 @@ class SignalEstimates:
     ----------
     pages : RecordBatch of `SIGNALS_TABLE`
     trust : RecordBatch of `TRUST_TABLE`
-    forecasts : RecordBatch of `transforms.night.signal_forecasts.FORECASTS_TABLE`
+    forecasts : RecordBatch of `transforms.kept.signal_forecasts.FORECASTS_TABLE`
     change_rate_per_day, information : (r,) float64
         Change rates of these pages, and what is known of them as in `policies.estimation.estimators.rate`.
     """

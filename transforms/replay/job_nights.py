@@ -19,19 +19,12 @@ from policies.objectives import objectives
 from policies.optimum import search
 from transforms.batches import schemas
 from transforms.batches.coders import ShardTables
+from transforms.kept.carrying import Carry
+from transforms.kept.fold_settings import FoldSettings, RequestClock
 from transforms.night.dividing import Night, ShardTotal, divide_slots
-from transforms.night.fold_settings import FoldSettings
 from transforms.night.folding import ShardFold
 from transforms.night.group_tables import GroupTable
-from transforms.night.learning import (
-    Learned,
-    RequestClock,
-    SumGroups,
-    end_round,
-    evidence_of_groups,
-    learn,
-    solver_block,
-)
+from transforms.night.learning import Learned, SumGroups, end_round, evidence_of_groups, learn, solver_block
 from transforms.night.sampling import merge_overviews
 from transforms.night.scheduling import ScheduledShard
 from transforms.night.signal_use import follow_useful
@@ -39,7 +32,6 @@ from transforms.replay.closed_loop import Day, Planned, Planner, Trust
 from transforms.replay.night_modes import Mode
 from transforms.replay.worlds import World
 from transforms.rows.normalise import HASHES
-from transforms.shards.carrying import Carry
 from transforms.shards.catalogue import HostDefaults
 from transforms.shards.sharding import Layout
 

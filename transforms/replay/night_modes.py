@@ -14,12 +14,13 @@ from policies.judging.recalibration import HEARD, PLAIN, QUIET
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
 from policies.objectives import objectives
 from transforms.batches.coders import ShardTables
+from transforms.kept.fold_settings import RequestClock
+from transforms.kept.state import list_start
 from transforms.night.group_tables import GroupTable
-from transforms.night.learning import Learned, RequestClock, estimate_shard, evidence_tables
+from transforms.night.learning import Learned, estimate_shard, evidence_tables
 from transforms.night.sampling import evidence_of
 from transforms.replay.closed_loop import Planned, Trust
 from transforms.replay.worlds import World
-from transforms.shards.state import list_start
 
 
 class Mode:

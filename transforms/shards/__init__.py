@@ -1,4 +1,4 @@
-"""Which pages a shard has, what the catalogue says of them, and what the night before left.
+"""Which pages a shard has, and what the catalogue says of them.
 
-Uses `rows`. Start with `sharding` and `coding`; `carrying` reads state.
+Uses `rows`. Start with `sharding` and `coding`.
 """

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.pipelines.simulator import Crawler, make_web
-from transforms.night.judging import drift_warnings
+from transforms.kept.judging import drift_warnings
 
 NIGHTS, SEEDS = 14, 10
 

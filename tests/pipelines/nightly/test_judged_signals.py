@@ -15,14 +15,14 @@ from policies.optimum import search
 from transforms.batches import schemas
 from transforms.batches.coders import ShardTables
 from transforms.batches.urls import locate
+from transforms.kept.carrying import Carry
+from transforms.kept.fold_settings import FoldSettings, RequestClock
+from transforms.kept.judging import account, drift_warnings
 from transforms.night.dividing import Night, ShardTotal, divide_slots
-from transforms.night.fold_settings import FoldSettings
 from transforms.night.folding import ShardFold
-from transforms.night.judging import account, drift_warnings
-from transforms.night.learning import RequestClock, estimate_shard, learn, solver_block
+from transforms.night.learning import estimate_shard, learn, solver_block
 from transforms.night.sampling import merge_overviews
 from transforms.night.scheduling import ScheduledShard
-from transforms.shards.carrying import Carry
 from transforms.shards.catalogue import DAY_US, HostDefaults
 from transforms.shards.sharding import Layout
 

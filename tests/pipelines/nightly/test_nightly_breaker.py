@@ -12,9 +12,9 @@ import pytest
 
 from policies.numerics.errors import InfeasibleError
 from tests.pipelines.jobs import at, crawls, nightly, seen, write_rows
+from transforms.kept.carrying import Carry
 from transforms.night.dividing import Night as Division
 from transforms.night.dividing import ShardTotal, divide_slots
-from transforms.shards.carrying import Carry
 from transforms.shards.sharding import Layout
 
 LOG = [r for i in range(4) for r in crawls(f"https://h{i}.test/", "AABBC", 20)]

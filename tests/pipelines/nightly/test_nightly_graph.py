@@ -12,7 +12,7 @@ from apache_beam.runners.pipeline_context import PipelineContext
 from pipelines.nightly import nightly
 from policies.optimum import search
 from transforms.batches.coders import RecordBatchCoder, ShardTablesCoder
-from transforms.shards.carrying import Previous
+from transforms.kept.carrying import Previous
 from transforms.shards.sharding import Layout
 
 OPTIONS = {
@@ -79,7 +79,7 @@ def test_batches_have_their_own_coder(proto):
 
 def test_hints_reach_every_tagged_output(proto):
     """The folder's and the sequencer's outputs are batches but for their counts."""
-    expected = {"FoldHistory": 5, "SequenceCrawls": 5, "EstimateParameters": 1}
+    expected = {"FoldHistory": 4, "SequenceCrawls": 5, "EstimateParameters": 1}
     for step, n in expected.items():
         own = [c for k, (_, c) in _coders(proto).items() if k.startswith(step)]
         assert sum(bool({"RecordBatchCoder", "ShardTablesCoder"} & set(c)) for c in own) == n, (step, own)

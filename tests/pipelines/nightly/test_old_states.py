@@ -17,11 +17,10 @@ import pytest
 from policies.history.page_state import Forgetting
 from tests.pipelines.jobs import DAY_US, at, nightly, seen
 from transforms.batches import schemas
-from transforms.night.fold_settings import FoldSettings
+from transforms.kept.carrying import StateError, find_previous, read_previous_file
+from transforms.kept.fold_settings import FoldSettings, RequestClock
 from transforms.night.folding import ShardFold
-from transforms.night.learning import RequestClock
 from transforms.rows.normalise import KINDS, normalise
-from transforms.shards.carrying import StateError, find_previous, read_previous_file
 from transforms.shards.catalogue import HostDefaults
 
 STATES = sorted((Path(__file__).parents[2] / "transforms" / "states").glob("*.zip"))

@@ -53,8 +53,7 @@ def _overview_plain(value):
     return (
         value.sample.to_pylist(),
         tuple(value.rows_by_day.items()),
-        value.first_request_day,
-        value.last_request_day,
+        value.request_days,
         value.has_clicks,
         value.has_impressions,
     )
@@ -64,17 +63,16 @@ def test_overviews(small_sample):
     rng = np.random.default_rng(0)
     overviews = [
         Overview(
-            *sample_shard(_folded(rng, sizes)), 40, {7: 1, 7 + i: 2}, 20000 - i, 20010 + i, i == 1, False
+            *sample_shard(_folded(rng, sizes)), 40, {7: 1, 7 + i: 2}, (20000 - i, 20010 + i), i == 1, False
         )
         for i, sizes in enumerate([[3, 9, 1], [], [60], [1] * 30])
     ]
-    sample, starts, first, last, clicks, impressions = check_combine_laws(
+    sample, starts, days, clicks, impressions = check_combine_laws(
         MergeOverviews(), overviews, _overview_plain
     )
-    assert (starts, first, last, clicks, impressions) == (
+    assert (starts, days, clicks, impressions) == (
         ((7, 3 + 2), (8, 2), (9, 2), (10, 2)),
-        19997,
-        20013,
+        (19997, 20013),
         True,
         False,
     )

@@ -14,7 +14,7 @@ from transforms.batches.urls import stable_hash
 from transforms.intake import layout as module
 from transforms.intake.layout import choose_layout
 from transforms.intake.reading import Input
-from transforms.shards.carrying import Previous
+from transforms.kept.carrying import Previous
 from transforms.shards.sharding import Layout
 
 GIANT = stable_hash("giant.test")

@@ -19,7 +19,7 @@ from transforms.batches.urls import locate
 from transforms.files.inputs import match_files, split_patterns
 from transforms.intake.reading import Input, ReadInputs, unpacked
 from transforms.intake.sources import check_inputs
-from transforms.shards.carrying import Previous
+from transforms.kept.carrying import Previous
 from transforms.shards.sharding import Layout
 
 

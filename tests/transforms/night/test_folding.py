@@ -6,9 +6,8 @@ import pytest
 from policies.history.page_state import Forgetting
 from transforms.batches import schemas
 from transforms.batches.urls import locate
-from transforms.night.fold_settings import FoldSettings
+from transforms.kept.fold_settings import FoldSettings, RequestClock
 from transforms.night.folding import ShardFold
-from transforms.night.learning import RequestClock
 from transforms.shards.catalogue import DAY_US, HostDefaults
 
 FIRST_DAY = 20_000

@@ -9,6 +9,7 @@ from policies.signals.evidence import SignalEvidence
 from tests.policies.signal_simulation import Simulated, simulate
 from tests.transforms.signal_shards import shard_of
 from transforms.batches.coders import ShardTables
+from transforms.kept.signals import signal_evidence_of
 from transforms.night.sampling import SAMPLE, Overview, merge_overviews, sample_shard
 from transforms.night.signal_sample import (
     COLUMNS,
@@ -18,7 +19,6 @@ from transforms.night.signal_sample import (
     prior_of_hosts,
     sampled_signals,
 )
-from transforms.night.signals import signal_evidence_of
 from transforms.night.trusting import LearnedTrust
 
 FIELDS = tuple(SignalEvidence.__dataclass_fields__)

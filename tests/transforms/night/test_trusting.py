@@ -10,8 +10,8 @@ from policies.signals.estimation import Pooled, SignalPrior, default_prior
 from policies.signals.host_signals import HostRates
 from tests.policies.signal_simulation import Simulated, simulate
 from tests.transforms.signal_shards import AS_OF_US, DAY_US, plain_evidence, shard_of
+from transforms.kept.state import microseconds, times
 from transforms.night.trusting import LEAST_RECALL, LearnedTrust, estimate_signals
-from transforms.shards.state import microseconds, times
 
 GOOD, ALWAYS_NOW = 0, 1
 N, CRAWLS = 80, 3

@@ -19,7 +19,7 @@ from policies.numerics.errors import RecrawlError
 from policies.numerics.typing_ import FloatArray
 from transforms.batches import schemas
 from transforms.files.sinks import read_json
-from transforms.shards.old_states import of_last_version, without_pairs
+from transforms.kept.old_states import of_last_version, without_pairs
 from transforms.shards.sharding import Layout
 
 ROWS_PER_BATCH = 1 << 18

@@ -11,7 +11,7 @@ from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
 from policies.signals.estimation import PageFit
 from policies.signals.forecast import SignalForecast
 from transforms.batches import schemas
-from transforms.shards.state import list_column, list_start
+from transforms.kept.state import list_column, list_start
 
 _SMALLEST_RATE = 1e-30  # what single precision has rounded to 0
 _COLUMNS = (

@@ -14,9 +14,9 @@ from policies.history import history
 from policies.history.page_state import Forgetting, PageState, evidence
 from policies.judging.calibration import FACTORS, FreshSums, JudgedSums
 from transforms.batches import schemas
-from transforms.night.judging import Judged, account, drift_warnings, forecast_of
-from transforms.shards.carrying import StateError, read_previous_file
-from transforms.shards.state import times
+from transforms.kept.carrying import StateError, read_previous_file
+from transforms.kept.judging import Judged, account, drift_warnings, forecast_of
+from transforms.kept.state import times
 
 DAY_US = 86_400_000_000
 ONE = 2**32  # units of a probability

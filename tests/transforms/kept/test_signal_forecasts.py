@@ -16,12 +16,11 @@ from policies.judging.recalibration import CELLS, KINDS
 from policies.signals.estimation import PageFit
 from transforms.batches import schemas
 from transforms.batches.urls import locate
-from transforms.night.fold_settings import FoldSettings
+from transforms.kept.fold_settings import FoldSettings, RequestClock
+from transforms.kept.signal_forecasts import forecasts_batch, signal_forecast_of, slots_columns
+from transforms.kept.state import read_state, times
 from transforms.night.folding import ShardFold
-from transforms.night.learning import RequestClock
-from transforms.night.signal_forecasts import forecasts_batch, signal_forecast_of, slots_columns
 from transforms.shards.catalogue import DAY_US, HostDefaults
-from transforms.shards.state import read_state, times
 
 FIRST_DAY = 20_000
 HOUR_US = 3_600_000_000

@@ -10,11 +10,11 @@ from policies.history.interval_sums import Intervals
 from policies.history.page_state import Forgetting, PageState
 from policies.judging.recalibration import CELLS, HALF_LIFE_DAYS, KINDS, NO_CELL
 from transforms.batches import schemas
-from transforms.night.judging import forecast_of
-from transforms.night.recalibrating import ShardFactors
+from transforms.kept.judging import forecast_of
+from transforms.kept.recalibrating import ShardFactors
+from transforms.kept.state import times
 from transforms.shards.catalogue import DAY_US
 from transforms.shards.coding import ShardPages, code_pages
-from transforms.shards.state import times
 
 FACTORS = np.linspace(0.5, 1.5, KINDS * CELLS)
 

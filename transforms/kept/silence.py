@@ -23,8 +23,8 @@ from policies.numerics.typing_ import IntArray
 from transforms.batches.hashing import hash_texts
 from transforms.batches.tally import counted
 from transforms.batches.urls import other_forms
+from transforms.kept.state import microseconds, times
 from transforms.shards.coding import ShardPages
-from transforms.shards.state import microseconds, times
 
 MAX_NAMED = 5
 LEAST_PAGES = 3

@@ -4,10 +4,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from policies.history import request_history
 from policies.history.page_state import Forgetting
-from policies.numerics.typing_ import FloatArray
-from transforms.night.learning import RequestClock
+from policies.numerics.typing_ import FloatArray, Int32Array
 from transforms.shards.catalogue import HostDefaults
+
+
+@dataclass(frozen=True)
+class RequestClock:
+    """How requests are weighted by age: the night's day, and the half-life in days."""
+
+    as_of_day: int
+    half_life_days: float
+
+    def exposure_days(self, request_days: tuple[int, int], first_seen_day: Int32Array) -> FloatArray:
+        """Weighted days in which each page could have been asked for, (n,).
+
+        Parameters
+        ----------
+        request_days : (int, int)
+            First and last day of the request log, days since 1970-01-01.
+        first_seen_day : (n,) int32
+        """
+        return request_history.exposure_days(
+            first_seen_day, *request_days, self.as_of_day, self.half_life_days
+        )
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ from policies.signals.state import (
 )
 from transforms.batches import schemas
 from transforms.batches.coders import KEPT, ShardTables
+from transforms.kept.state import list_column, list_start, microseconds, times
 from transforms.shards.coding import ShardPages
-from transforms.shards.state import list_column, list_start, microseconds, times
 
 
 def signals_batch(pages: ShardPages, state: SignalState, sources: Sequence[str]) -> pa.RecordBatch:

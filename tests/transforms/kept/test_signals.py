@@ -16,14 +16,13 @@ from policies.signals.state import DATED, MAX_SOURCES, SignalState, bring_to_pre
 from transforms.batches import schemas
 from transforms.batches.coders import ShardTables, ShardTablesCoder
 from transforms.batches.urls import locate
-from transforms.night.fold_settings import FoldSettings
+from transforms.kept.carrying import StateError, read_previous_file
+from transforms.kept.fold_settings import FoldSettings, RequestClock
+from transforms.kept.old_states import of_last_version
+from transforms.kept.signals import read_signals, signal_evidence_of, signal_tables, signals_batch
 from transforms.night.folding import ShardFold
-from transforms.night.learning import RequestClock
-from transforms.night.signals import read_signals, signal_evidence_of, signal_tables, signals_batch
-from transforms.shards.carrying import StateError, read_previous_file
 from transforms.shards.catalogue import DAY_US, HostDefaults
 from transforms.shards.coding import code_pages
-from transforms.shards.old_states import of_last_version
 
 FIRST_DAY = 20_000
 HOUR_US = 3_600_000_000

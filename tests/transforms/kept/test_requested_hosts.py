@@ -8,7 +8,7 @@ import pytest
 
 from policies.history.request_history import RequestState, fold_requests
 from transforms.batches.hashing import hash_texts
-from transforms.night.requested_hosts import (
+from transforms.kept.requested_hosts import (
     AskedHosts,
     asked_hosts,
     asked_warnings,

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from policies.history.page_state import starts_of
 from transforms.batches import schemas
-from transforms.shards.state import list_column, list_start, microseconds, times
+from transforms.kept.state import list_column, list_start, microseconds, times
 
 
 def without_pairs(rows: pa.RecordBatch) -> pa.RecordBatch:
