@@ -131,6 +131,8 @@ def _unknown_of(command: str, rest: list[str]) -> _Unknown:
 
 def unknown_options(rest: list[str]) -> list[str]:
     """Options that neither recrawl nor Beam knows. A portable runner's server may know more: then none."""
+    if not rest:
+        return []
     known = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for options in PipelineOptions.__subclasses__():
         if options is not NightlyOptions:
@@ -167,6 +169,8 @@ def _unknown_words(
     knows: str = "neither recrawl nor Beam knows",
 ) -> _Unknown:
     """Look at words that are no options. A shell makes one pattern into many: they are one problem."""
+    if not words:
+        return _Unknown([], set())
     own = argparse.ArgumentParser(add_help=False)
     add_arguments(own)
     known = own._option_string_actions

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam.io.filesystems import FileSystems
-from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
+from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, StandardOptions
 from apache_beam.pvalue import AsList, AsSingleton
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
@@ -74,15 +74,19 @@ class _WriteShards(beam.PTransform):
         self._kind, self._format = kind, file_format
 
     def expand(self, batches: beam.PCollection) -> beam.PCollection:
-        attempt, num_shards, kind, file_format = self._attempt, self._num_shards, self._kind, self._format
-        return batches | beam.MapTuple(
-            lambda shard, batch: write_shard(
-                attempt.folder, kind, shard, num_shards, batch, file_format, attempt
-            )
+        return batches | each(
+            _write, self._attempt, self._num_shards, self._kind, self._format
         ).with_output_types(FileInfo)
 
 
-def _union_columns(columns: Any) -> list[str]:
+def _write(
+    of_shard: tuple[int, pa.RecordBatch], attempt: Attempt, num_shards: int, kind: str, file_format: str
+) -> FileInfo:
+    shard, batch = of_shard
+    return write_shard(attempt.folder, kind, shard, num_shards, batch, file_format, attempt)
+
+
+def _union_columns(columns: Iterable[list[str]]) -> list[str]:
     return sorted({name for names in columns for name in names})
 
 
@@ -178,8 +182,8 @@ def build_pipeline(
 
     read = pipeline | "ReadInputs" >> ReadInputs(inputs, previous, layout, settings.rows_per_batch)
     counts = [read[ReadInputs.COUNTS]]
-    metadata = (
-        read[ReadInputs.METADATA] | "UniteMetadata" >> beam.CombineGlobally(_union_columns).without_defaults()
+    metadata = read[ReadInputs.METADATA] | "UniteMetadata" >> Combine(
+        beam.CombineFn.from_callable(_union_columns)
     )
 
     folded = (
@@ -298,7 +302,7 @@ def build_pipeline(
     )
     manifest = (
         pipeline
-        | "Once" >> beam.Create([None])
+        | "Once" >> beam.Impulse()
         | "WriteManifest"
         >> beam.ParDo(
             WriteManifest(attempt, __version__, settings.published(), guards, layout),
@@ -396,7 +400,7 @@ def run(argv: Sequence[str] | None = None, wait: bool = True) -> Any:
     try:
         pipeline = beam.Pipeline(runner=local_runner(options), options=options)
     except ValueError as e:
-        raise OptionsError([f"--runner={options.get_all_options().get('runner')}: {e}"]) from None
+        raise OptionsError([f"--runner={options.view_as(StandardOptions).runner}: {e}"]) from None
     with _writing(settings.output):
         attempt, before = _begin(settings)
     beside = attempt.folder != attempt.output
@@ -463,10 +467,11 @@ def local_runner(options: PipelineOptions) -> Any:
     Beam's own choice would try to start another engine first. One worker thread per core, unless the options
     say otherwise: the kernels release the interpreter's lock.
     """
-    name = str(options.get_all_options().get("runner") or "")
+    name = str(options.view_as(StandardOptions).runner or "")
     if name.lower() not in LOCAL_RUNNERS:
         return None
-    if "direct_num_workers" not in options.get_all_options(drop_default=True):
+    direct = options.view_as(DirectOptions)
+    if "direct_num_workers" not in direct.get_all_options(drop_default=True, current_only=True):
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        options.view_as(DirectOptions).direct_num_workers = cores
+        direct.direct_num_workers = cores
     return FnApiRunner()

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from apache_beam.io.filesystems import FileSystems
-from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
 from pipelines.command import options_inputs
 from pipelines.command.errors import OptionsError
@@ -288,7 +288,7 @@ class Settings:
     """
 
     def __init__(self, options: PipelineOptions) -> None:
-        values = options.view_as(NightlyOptions).get_all_options(drop_default=False)
+        values = options.view_as(NightlyOptions).get_all_options(current_only=True)
         check = _Checker(values)
         self.observations: str | None = values["observations"]
         self.requests: str | None = values["requests"]
@@ -374,7 +374,7 @@ class Settings:
                 "what it reads; give another --output"
             )
         self._given: dict[str, str] = {}
-        if str(options.get_all_options().get("runner") or "").lower() not in LOCAL_RUNNERS:
+        if str(options.view_as(StandardOptions).runner or "").lower() not in LOCAL_RUNNERS:
             self._resolve(check.problems)
         if check.problems:
             raise OptionsError(check.problems)

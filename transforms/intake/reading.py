@@ -22,7 +22,7 @@ from transforms.batches import schemas
 from transforms.batches.coders import SHUFFLED
 from transforms.batches.hashing import hash_texts, stable_hash
 from transforms.batches.packing import pack_times, unpack_times
-from transforms.batches.steps import Step
+from transforms.batches.steps import Given, Step, Ungroup
 from transforms.batches.tally import Counts
 from transforms.batches.urls import HostTable
 from transforms.files.blocks import How, Split
@@ -213,13 +213,13 @@ class ReadInputs(beam.PTransform):
     def expand(self, pipeline: beam.Pipeline) -> dict[str, beam.PCollection]:
         planned = (
             pipeline
-            | "NameInputs" >> beam.Create(self._elements, reshuffle=False)
+            | "NameInputs" >> Given(self._elements)
             | "PlanReads" >> beam.ParDo(_Plan()).with_outputs(self.COUNTS, main="tasks")
         )
         outputs = (
             hinted(planned["tasks"], tuple[int, Task])
             | "SpreadReads" >> beam.GroupByKey()
-            | "TakeReads" >> beam.FlatMapTuple(lambda _, tasks: tasks).with_output_types(Task)
+            | "TakeReads" >> beam.ParDo(Ungroup()).with_output_types(Task)
             | "ReadFiles"
             >> beam.ParDo(self._read).with_outputs(self.REJECTED, self.COUNTS, self.METADATA, main=self.ROWS)
         )

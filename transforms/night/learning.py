@@ -21,7 +21,7 @@ from policies.history.silence import Heard
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
 from policies.optimum import search
 from transforms.batches.coders import ShardTables
-from transforms.batches.combining import CombineShards
+from transforms.batches.combining import Combine, CombineShards
 from transforms.batches.errors import InputError
 from transforms.batches.steps import Step, each
 from transforms.kept.fold_settings import RequestClock
@@ -254,7 +254,7 @@ class LearnGroupMeans(beam.PTransform):
                 narrow
                 | f"SumGroups[{i}]"
                 >> beam.ParDo(SumGroups(), self._learned, before).with_output_types(GroupTable)
-                | f"AddGroups[{i}]" >> beam.CombineGlobally(MergeGroups()).without_defaults()
+                | f"AddGroups[{i}]" >> Combine(MergeGroups())
                 | f"EndRound[{i}]" >> each(end_round, self._learned, before, i).with_output_types(GroupTable)
             )
         return table

@@ -26,7 +26,7 @@ from policies.simulation.histories import ChangeHistory
 from transforms.batches import schemas
 from transforms.batches.errors import InputError
 from transforms.batches.hashing import stable_hash
-from transforms.batches.steps import Step
+from transforms.batches.steps import Given, Step, Ungroup
 from transforms.batches.tally import Counts
 from transforms.batches.urls import HostTable
 from transforms.files.blocks import Split
@@ -141,10 +141,10 @@ class ReadLogs(beam.PTransform):
     def expand(self, pipeline: beam.Pipeline) -> dict[str, beam.PCollection]:
         read = (
             pipeline
-            | "NameLogs" >> beam.Create(self._inputs, reshuffle=False)
+            | "NameLogs" >> Given(self._inputs)
             | "PlanLogs" >> beam.FlatMap(_splits).with_output_types(tuple[int, tuple[str, Split]])
             | "SpreadLogs" >> beam.GroupByKey()
-            | "TakeLogs" >> beam.FlatMapTuple(lambda _, some: some).with_output_types(tuple[str, Split])
+            | "TakeLogs" >> beam.ParDo(Ungroup()).with_output_types(tuple[str, Split])
             | "ReadLogFiles" >> beam.ParDo(_ReadLog(self._share)).with_outputs(self.COUNTS, main=self.ROWS)
         )
         rows = hinted(read[self.ROWS], tuple[int, pa.RecordBatch])
