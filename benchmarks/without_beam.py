@@ -70,21 +70,23 @@ def run(argv: list[str]) -> dict[str, float]:
                 for number, part in partition(batch, layout):
                     shards[number].append(part)
                 clock.add("partition")
-    for element in find_previous(settings.state, settings.as_of_us, {}).files:
+    previous = find_previous(settings.state, settings.as_of_us, {})
+    for element in previous.files:
         for batch in read_previous_file(element):
             for number, part in partition(batch, layout):
                 shards[number].append(part)
     clock.add("read state")
     tables: list[ShardTables] = []
     overviews = []
-    chosen = fold_settings(settings, layout)
+    chosen = fold_settings(settings, layout, previous)
     for number in range(n):
         fold = ShardFold(chosen, shards.pop(number, []))
         clock.add("fold")
         tables.append(fold.tables(number, sorted(metadata)))
         overviews.append(fold.overview())
         clock.add("tables")
-        write_shard(settings.output, "state", number, n, fold.state())
+        for kind, batch in fold.files():
+            write_shard(settings.output, kind, number, n, batch)
         clock.add("write state")
     learned = learn(merge_overviews(overviews), chosen.clock, settings.weight_by)
     clock.add("prior")
@@ -113,12 +115,9 @@ def run(argv: list[str]) -> dict[str, float]:
         clock.add("quotas")
         scheduled = ScheduledShard(night, e, result, plan)
         clock.add("allocate and sequence")
-        write_shard(settings.output, "pages", e.shard, n, scheduled.pages(), settings.output_format)
-        clock.add("write pages")
-        write_shard(settings.output, "schedule", e.shard, n, scheduled.schedule(), settings.output_format)
-        write_shard(settings.output, "slots/pages", e.shard, n, scheduled.slots_pages())
-        write_shard(settings.output, "slots/hosts", e.shard, n, scheduled.slots_hosts())
-        clock.add("write schedule")
+        for kind, batch in scheduled.files():
+            write_shard(settings.output, kind, e.shard, n, batch)
+            clock.add(f"write {kind}")
     return clock.steps
 
 

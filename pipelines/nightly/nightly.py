@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import apache_beam as beam
-import pyarrow as pa
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, StandardOptions
 from apache_beam.pvalue import AsList, AsSingleton
@@ -23,10 +22,9 @@ from pipelines.nightly import submitting
 from pipelines.nightly.options import DAY_MICROSECONDS, LOCAL_RUNNERS, Settings
 from pipelines.nightly.views import Options
 from policies.history.page_state import Forgetting
-from policies.numerics.typing_ import FloatArray
 from transforms.batches.coders import ShardTables
 from transforms.batches.combining import Combine
-from transforms.batches.steps import each
+from transforms.batches.steps import each, outputs
 from transforms.batches.tally import AddCounts
 from transforms.files.attempts import Attempt
 from transforms.files.blocks import How
@@ -44,9 +42,9 @@ from transforms.files.replacing import (
     settle,
 )
 from transforms.files.replacing import prepare as prepare_output
-from transforms.files.sinks import FileInfo, read_json, write_shard
+from transforms.files.sinks import FileInfo, WriteShards, read_json
 from transforms.intake.layout import choose_layout
-from transforms.intake.reading import Input, ReadInputs, hinted
+from transforms.intake.reading import Input, ReadInputs
 from transforms.intake.rejects import WriteRejected
 from transforms.intake.sources import check_inputs
 from transforms.kept.carrying import Previous, find_previous
@@ -55,39 +53,12 @@ from transforms.night.commit import KINDS, Guards, WriteManifest
 from transforms.night.dividing import DivideSlots, Night
 from transforms.night.folding import FoldHistory
 from transforms.night.learning import EstimateParameters, LearnGroupMeans, LearnPriors
-from transforms.night.sampling import Overview
 from transforms.night.scheduling import SequenceCrawls
-from transforms.night.shard_report import ShardReport
 from transforms.night.sharing import ShareHostLimits, share_limits
 from transforms.night.signal_use import follow_useful
 from transforms.night.solving import SolveMultiplier
 from transforms.shards.catalogue import HostDefaults
 from transforms.shards.sharding import Layout
-
-
-class _WriteShards(beam.PTransform):
-    """One file per shard of one kind. Input: (shard, batch), one a shard; output: `FileInfo`."""
-
-    def __init__(self, attempt: Attempt, num_shards: int, kind: str, file_format: str = "parquet") -> None:
-        super().__init__()
-        self._attempt, self._num_shards = attempt, num_shards
-        self._kind, self._format = kind, file_format
-
-    def expand(self, batches: beam.PCollection) -> beam.PCollection:
-        return batches | each(
-            _write, self._attempt, self._num_shards, self._kind, self._format
-        ).with_output_types(FileInfo)
-
-
-def _write(
-    of_shard: tuple[int, pa.RecordBatch], attempt: Attempt, num_shards: int, kind: str, file_format: str
-) -> FileInfo:
-    shard, batch = of_shard
-    return write_shard(attempt.folder, kind, shard, num_shards, batch, file_format, attempt)
-
-
-def _union_columns(columns: Iterable[list[str]]) -> list[str]:
-    return sorted({name for names in columns for name in names})
 
 
 def night_of(settings: Settings, layout: Layout) -> Night:
@@ -103,13 +74,7 @@ def night_of(settings: Settings, layout: Layout) -> Night:
     )
 
 
-def fold_settings(
-    settings: Settings,
-    layout: Layout,
-    multiplier: float | None = None,
-    clock_factors: FloatArray | None = None,
-    night_before_us: int | None = None,
-) -> FoldSettings:
+def fold_settings(settings: Settings, layout: Layout, previous: Previous) -> FoldSettings:
     """What folding needs to know of the options and of the night before."""
     return FoldSettings(
         settings.as_of_us,
@@ -124,12 +89,13 @@ def fold_settings(
         settings.group_columns,
         layout.num_shards,
         frozenset(layout.parts),
-        multiplier,
+        previous.multiplier,
         sitemap_pages=settings.sitemap_pages,
         signal_delay_us=round(settings.signal_delay_minutes * 60_000_000),
-        clock_factors=clock_factors,
+        clock_factors=previous.clock_factors,
         lower_soft_404=settings.lower_soft_404,
-        night_before_us=night_before_us,
+        night_before_us=previous.as_of_us,
+        with_lastmods=bool(settings.sitemaps) or previous.has_lastmods,
     )
 
 
@@ -171,127 +137,104 @@ def build_pipeline(
     if previous is None:
         previous = previous_of(settings)
     settings.follow(previous.manifest)
-    shards = settings.num_shards
+    shards, objective, budget = settings.num_shards, settings.objective, settings.budget_per_day
     attempt = attempt or Attempt("", settings.output, settings.output)
-    inputs = inputs_of(settings)
-    layout = layout or Layout(settings.num_shards, {})
-    night = night_of(settings, layout)
-    chosen = fold_settings(settings, layout, previous.multiplier, previous.clock_factors, previous.as_of_us)
-    clock = chosen.clock
-    with_signals = settings.objective == "signals"
+    layout = layout or Layout(shards, {})
+    night, chosen = night_of(settings, layout), fold_settings(settings, layout, previous)
 
-    read = pipeline | "ReadInputs" >> ReadInputs(inputs, previous, layout, settings.rows_per_batch)
-    counts = [read[ReadInputs.COUNTS]]
-    metadata = read[ReadInputs.METADATA] | "UniteMetadata" >> Combine(
-        beam.CombineFn.from_callable(_union_columns)
+    read = pipeline | "ReadInputs" >> ReadInputs(
+        inputs_of(settings), previous, layout, settings.rows_per_batch
     )
-
-    folded = (
-        read[ReadInputs.ROWS]
-        | "GroupByShard" >> beam.GroupByKey()
-        | "FoldHistory"
-        >> beam.ParDo(FoldHistory(chosen), AsSingleton(metadata)).with_outputs(
-            FoldHistory.STATE,
-            FoldHistory.SIGNALS,
-            FoldHistory.LASTMODS,
-            FoldHistory.OVERVIEW,
-            FoldHistory.COUNTS,
-            main="tables",
-        )
+    by_shard = read[ReadInputs.ROWS] | "GroupByShard" >> beam.GroupByKey()
+    folded = outputs(by_shard, "FoldHistory", FoldHistory(chosen), AsSingleton(read[ReadInputs.METADATA]))
+    tables = folded["tables"]
+    learned = folded["overview"] | "LearnPriors" >> LearnPriors(
+        chosen.clock, settings.weight_by, shards, objective == "signals"
     )
-    hint = {
-        "tables": ShardTables,
-        FoldHistory.STATE: tuple[int, pa.RecordBatch],
-        FoldHistory.SIGNALS: tuple[int, pa.RecordBatch],
-        FoldHistory.LASTMODS: tuple[int, pa.RecordBatch],
-        FoldHistory.OVERVIEW: Overview,
-        FoldHistory.COUNTS: dict[str, int],
-    }
-    tables, state, signals, lastmods, overviews, fold_counts = (hinted(folded[n], t) for n, t in hint.items())
-    counts.append(fold_counts)
-
-    learned = overviews | "LearnPriors" >> LearnPriors(
-        clock, settings.weight_by, settings.num_shards, with_signals
-    )
+    groups = _group_means(tables, learned, settings, layout)
     shared = bool(layout.parts) or settings.host_groups
-    groups = None
-    if settings.group_columns:
-        groups = AsSingleton(tables | "LearnGroupMeans" >> LearnGroupMeans(learned))
-    elif layout.parts:
-        split_hosts = frozenset(layout.parts)
-        groups = AsSingleton(tables | "LearnGiantMeans" >> LearnGroupMeans(learned, split_hosts))
     blocks = tables | "EstimateParameters" >> beam.ParDo(
-        EstimateParameters(clock, shared), AsSingleton(learned), groups
+        EstimateParameters(chosen.clock, shared), AsSingleton(learned), groups
     ).with_output_types(ShardTables)
-    shares = None
-    if shared and settings.limits_hosts:
-        shares = AsSingleton(
-            blocks
-            | "ShareHostLimits"
-            >> ShareHostLimits(
-                frozenset(layout.parts), settings.objective, settings.budget_per_day, settings.num_shards
-            )
-        )
-        blocks = blocks | "LimitParts" >> each(
-            share_limits, shares, settings.objective, settings.budget_per_day
-        ).with_output_types(ShardTables)
-
-    without = None
-    if with_signals:  # its price tells whose signals are worth waiting for, and its freshness what they buy
-        without = AsSingleton(
-            blocks
-            | "SolveWithoutSignals"
-            >> SolveMultiplier("periodic", settings.budget_per_day, settings.num_shards)
-        )
-        horizon_days = settings.horizon_us / DAY_MICROSECONDS
-        blocks = blocks | "FollowUseful" >> each(follow_useful, without, horizon_days).with_output_types(
-            ShardTables
-        )
-    result = blocks | "SolveMultiplier" >> SolveMultiplier(
-        settings.objective, settings.budget_per_day, settings.num_shards
-    )
+    blocks, shares = _share_limits(blocks, settings, layout) if shared else (blocks, None)
+    blocks, without = _follow_useful(blocks, settings) if objective == "signals" else (blocks, None)
+    result = blocks | "SolveMultiplier" >> SolveMultiplier(objective, budget, shards)
     plan = blocks | "DivideSlots" >> DivideSlots(night, previous.carry, result)
-    sequenced = tables | "SequenceCrawls" >> beam.ParDo(
-        SequenceCrawls(night, clock),
-        AsSingleton(learned),
-        groups,
-        AsSingleton(result),
-        AsSingleton(plan),
-        shares,
-        without,
-    ).with_outputs(
-        SequenceCrawls.HOSTS,
-        SequenceCrawls.SCHEDULE,
-        SequenceCrawls.SLOTS_PAGES,
-        SequenceCrawls.SLOTS_HOSTS,
-        SequenceCrawls.REPORT,
-        main="pages",
-    )
-    shard_rows = tuple[int, pa.RecordBatch]
-    reports = hinted(sequenced[SequenceCrawls.REPORT], ShardReport)
-    counts.append(reports | "ReportCounts" >> each(lambda r: r.counts).with_output_types(dict[str, int]))
+    priors, solved, slots = map(AsSingleton, (learned, result, plan))
+    sides = priors, groups, solved, slots, shares, without
+    sequenced = outputs(tables, "SequenceCrawls", SequenceCrawls(night, chosen.clock), *sides)
 
-    files = [
-        state | "WriteState" >> _WriteShards(attempt, shards, "state"),
-        signals | "WriteSignals" >> _WriteShards(attempt, shards, "state/signals"),
-        hinted(sequenced["pages"], shard_rows)
-        | "WritePages" >> _WriteShards(attempt, shards, "pages", settings.output_format),
-        hinted(sequenced[SequenceCrawls.HOSTS], shard_rows)
-        | "WriteHosts" >> _WriteShards(attempt, shards, "hosts", settings.output_format),
-        hinted(sequenced[SequenceCrawls.SCHEDULE], shard_rows)
-        | "WriteSchedule" >> _WriteShards(attempt, shards, "schedule", settings.output_format),
-        hinted(sequenced[SequenceCrawls.SLOTS_PAGES], shard_rows)
-        | "WritePageSlots" >> _WriteShards(attempt, shards, "slots/pages"),
-        hinted(sequenced[SequenceCrawls.SLOTS_HOSTS], shard_rows)
-        | "WriteHostSlots" >> _WriteShards(attempt, shards, "slots/hosts"),
-        read[ReadInputs.REJECTED] | "WriteRejected" >> WriteRejected(attempt, settings.num_shards),
-    ]
-    if settings.sitemaps or previous.has_lastmods:
-        files.append(lastmods | "WriteLastmods" >> _WriteShards(attempt, shards, "state/lastmods"))
-    all_files = files | "GatherFiles" >> beam.Flatten()
-    counters = counts | "GatherCounts" >> beam.Flatten() | "AddCounts" >> Combine(AddCounts())
+    formats = dict.fromkeys(("pages", "hosts", "schedule"), settings.output_format)
+    files = (
+        folded["files"] | "WriteState" >> _writing_shards(attempt, shards),
+        sequenced["files"] | "WriteNight" >> _writing_shards(attempt, shards, formats),
+        read[ReadInputs.REJECTED] | "WriteRejected" >> WriteRejected(attempt, shards),
+    ) | "GatherFiles" >> beam.Flatten()
+    reports = sequenced["report"]
+    reported = reports | "ReportCounts" >> each(lambda r: r.counts).with_output_types(dict[str, int])
+    counters = (
+        (read[ReadInputs.COUNTS], folded["counts"], reported)
+        | "GatherCounts" >> beam.Flatten()
+        | "AddCounts" >> Combine(AddCounts())
+    )
+    commit = WriteManifest(attempt, __version__, settings.published(), guards_of(settings, previous), layout)
+    told = AsList(files), AsSingleton(counters), AsList(reports), solved, priors, slots, without
+    manifest = (
+        pipeline
+        | "Once" >> beam.Impulse()
+        | "WriteManifest" >> beam.ParDo(commit, *told).with_output_types(FileInfo)
+    )
+    return {
+        "manifest": manifest,
+        "files": files,
+        "counters": counters,
+        "result": result,
+        "rejected": read[ReadInputs.REJECTED],
+    }
+
+
+def _writing_shards(attempt: Attempt, shards: int, formats: dict[str, str] | None = None) -> beam.ParDo:
+    return beam.ParDo(WriteShards(attempt, shards, formats)).with_output_types(FileInfo)
+
+
+def _group_means(tables: Any, learned: Any, settings: Settings, layout: Layout) -> Any:
+    """Means of groups that reach over shards; None where every host is whole and a group."""
+    if not settings.group_columns and not layout.parts:
+        return None
+    giants = None if settings.group_columns else frozenset(layout.parts)
+    return AsSingleton(tables | "LearnGroupMeans" >> LearnGroupMeans(learned, giants))
+
+
+def _share_limits(blocks: Any, settings: Settings, layout: Layout) -> tuple[Any, Any]:
+    """Shards with their part of the limits of hosts that reach over shards, and these parts."""
+    if not settings.limits_hosts:
+        return blocks, None
+    objective, budget = settings.objective, settings.budget_per_day
+    sharing = ShareHostLimits(frozenset(layout.parts), objective, budget, settings.num_shards)
+    shares = AsSingleton(blocks | "ShareHostLimits" >> sharing)
+    limited = blocks | "LimitParts" >> each(share_limits, shares, objective, budget).with_output_types(
+        ShardTables
+    )
+    return limited, shares
+
+
+def _follow_useful(blocks: Any, settings: Settings) -> tuple[Any, Any]:
+    """Shards with the signals that are worth waiting for, and the search without signals.
+
+    Its price tells which are, and its freshness what they buy.
+    """
+    solving = SolveMultiplier("periodic", settings.budget_per_day, settings.num_shards)
+    without = AsSingleton(blocks | "SolveWithoutSignals" >> solving)
+    horizon_days = settings.horizon_us / DAY_MICROSECONDS
+    return blocks | "FollowUseful" >> each(follow_useful, without, horizon_days).with_output_types(
+        ShardTables
+    ), without
+
+
+def guards_of(settings: Settings, previous: Previous) -> Guards:
+    """When the night is not committed."""
     in_store = FileSystems.exists(FileSystems.join(settings.output, LEDGER))
-    guards = Guards(
+    return Guards(
         settings.max_rejected_fraction,
         settings.allow_shrink,
         settings.as_of_us,
@@ -300,28 +243,6 @@ def build_pipeline(
         in_store,
         replaced_by(settings, previous.manifest if in_store else None),
     )
-    manifest = (
-        pipeline
-        | "Once" >> beam.Impulse()
-        | "WriteManifest"
-        >> beam.ParDo(
-            WriteManifest(attempt, __version__, settings.published(), guards, layout),
-            AsList(all_files),
-            AsSingleton(counters),
-            AsList(reports),
-            AsSingleton(result),
-            AsSingleton(learned),
-            AsSingleton(plan),
-            without,
-        ).with_output_types(FileInfo)
-    )
-    return {
-        "manifest": manifest,
-        "files": all_files,
-        "counters": counters,
-        "result": result,
-        "rejected": read[ReadInputs.REJECTED],
-    }
 
 
 def replaced_by(settings: Settings, in_force: dict[str, Any] | None) -> dict[str, Any]:

@@ -21,7 +21,7 @@ MANY_SHARDS = 1000
 ROWS = {"RecordBatchCoder", "ShardTablesCoder"}  # how rows travel; all else is small
 # Side inputs by the step that makes them, and why they are small.
 BROADCAST = {
-    "UniteMetadata/": "names of columns",
+    "ReadInputs/UniteMetadata/": "names of columns",
     "LearnPriors/FitPriors": "a few parameters",
     "LearnGroupMeans/": "a mean a group",
     "SolveMultiplier/": "sums over all shards, a few kilobytes",
@@ -134,7 +134,7 @@ def test_reading_is_spread_over_workers(fused):
 def test_folding_is_one_stage_behind_the_shuffle_and_writes_the_state(fused):
     """The state's rows go from the fold to their file, without another shuffle."""
     folding = graph.stage_of(fused, "FoldHistory")
-    assert {graph.stage_of(fused, "WriteState"), graph.stage_of(fused, "WriteSignals")} == {folding}
+    assert graph.stage_of(fused, "WriteState") == folding
     for other in ("ReadInputs/ReadFiles", "GroupByShard", "EstimateParameters", "SequenceCrawls"):
         assert graph.stage_of(fused, other) != folding
 
@@ -151,8 +151,7 @@ def test_rounds_read_estimates_and_make_none(fused):
 
 def test_sequencing_writes_its_files_in_its_own_stage(fused):
     sequencing = graph.stage_of(fused, "SequenceCrawls")
-    for step in ("WritePages", "WriteSchedule", "WritePageSlots", "WriteHostSlots"):
-        assert graph.stage_of(fused, step) == sequencing
+    assert graph.stage_of(fused, "WriteNight") == sequencing
 
 
 def test_the_manifest_is_the_last_stage(fused):

@@ -9,11 +9,12 @@ keeps what was found.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import apache_beam as beam
 from apache_beam.transforms.core import get_function_args_defaults
 from apache_beam.typehints.decorators import no_annotations
+from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
 
 _ASKED = "_inspect_"
 # By class: one that overrides a method has other arguments than the one it comes from.
@@ -22,7 +23,12 @@ _OWN: dict[type, list[str]] = {}
 
 
 class Step(beam.DoFn):
-    """A DoFn whose methods Beam inspects once."""
+    """A DoFn whose methods Beam inspects once.
+
+    `OUTPUTS` has the type of each of several outputs by its name, the main one first, see `outputs`.
+    """
+
+    OUTPUTS: ClassVar[dict[str, Any]] = {}
 
     def __getattr__(self, name: str) -> Any:
         key = type(self), name.removeprefix(_ASKED)
@@ -80,3 +86,12 @@ class Ungroup(Step):
 def each(function: Callable[..., Any], *more: Any) -> beam.ParDo:
     """As `beam.Map`: what `function` makes of each element and of what else is given, side inputs too."""
     return beam.ParDo(_Each(function), *more)
+
+
+def outputs(collection: beam.PCollection, label: str, step: Step, *sides: Any) -> dict[str, beam.PCollection]:
+    """What a step with several outputs makes of a collection, by the names in its `OUTPUTS`."""
+    main, *others = step.OUTPUTS
+    found = collection | label >> beam.ParDo(step, *sides).with_outputs(*others, main=main)
+    for name, element in step.OUTPUTS.items():  # without its type Beam falls back to pickle
+        found[name].element_type = convert_to_beam_type(element)
+    return {name: found[name] for name in step.OUTPUTS}

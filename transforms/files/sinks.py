@@ -13,6 +13,7 @@ import json
 import os
 import re
 import uuid
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -23,6 +24,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
 
+from transforms.batches.coders import ShardTables
+from transforms.batches.steps import Step
 from transforms.files.attempts import Attempt
 
 SUFFIX = {"parquet": ".parquet", "avro": ".avro", "jsonl": ".jsonl"}
@@ -210,6 +213,29 @@ def write_shard(
     writer = _WRITERS[file_format]
     name = shard_name(kind, shard, num_shards, SUFFIX[file_format])
     return write_file(folder, name, lambda target: writer(batch, target), batch.num_rows, attempt)
+
+
+class WriteShards(Step):
+    """Writes the tables of shards, each to the folder of its name.
+
+    Parameters
+    ----------
+    attempt : Attempt
+    num_shards : int
+    formats : dict of str to str
+        Of folders that are not Parquet.
+    """
+
+    def __init__(self, attempt: Attempt, num_shards: int, formats: Mapping[str, str] | None = None) -> None:
+        self._attempt, self._num_shards, self._formats = attempt, num_shards, formats or {}
+
+    def process(self, tables: ShardTables) -> Iterator[FileInfo]:
+        attempt = self._attempt
+        for kind, batch in tables.tables.items():
+            file_format = self._formats.get(kind, "parquet")
+            yield write_shard(
+                attempt.folder, kind, tables.shard, self._num_shards, batch, file_format, attempt
+            )
 
 
 def write_json(

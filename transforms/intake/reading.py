@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from apache_beam.transforms.window import GlobalWindow
-from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
 from apache_beam.utils.windowed_value import WindowedValue
 
 from transforms.batches import schemas
 from transforms.batches.coders import SHUFFLED
+from transforms.batches.combining import Combine
 from transforms.batches.hashing import hash_texts, stable_hash
 from transforms.batches.packing import pack_times, unpack_times
-from transforms.batches.steps import Given, Step, Ungroup
+from transforms.batches.steps import Given, Step, Ungroup, outputs
 from transforms.batches.tally import Counts
 from transforms.batches.urls import HostTable
 from transforms.files.blocks import How, Split
@@ -60,6 +60,8 @@ class Task:
 class _Plan(Step):
     """From inputs to tasks, each under a stable key, so that workers share them the same way."""
 
+    OUTPUTS: ClassVar = {"tasks": tuple[int, Task], "counts": dict[str, int]}
+
     def process(self, element: Input | Task) -> Iterator[Any]:
         if isinstance(element, Task):
             yield stable_hash(repr(element.previous)) >> 1, element
@@ -76,6 +78,13 @@ class _Plan(Step):
 
 class _Read(Step):
     """Reads tasks. Small batches of a bundle are gathered before they are cut by shard."""
+
+    OUTPUTS: ClassVar = {
+        "rows": tuple[int, pa.RecordBatch],
+        "rejected": pa.RecordBatch,
+        "counts": dict[str, int],
+        "metadata": list[str],
+    }
 
     def __init__(self, layout: Layout, keeps_layout: bool, rows_per_batch: int) -> None:
         self._layout, self._keeps_layout, self._rows_per_batch = layout, keeps_layout, rows_per_batch
@@ -196,7 +205,7 @@ class ReadInputs(beam.PTransform):
     dict of PCollection
         `ROWS`: (shard, RecordBatch), kinds told apart by `schemas.kind_of`; at least one batch a shard.
         `REJECTED`: RecordBatch of `schemas.REJECTED`. `COUNTS`: dict of str to int, accepted and rejected
-        rows by kind. `METADATA`: list of str, metadata columns of catalogue files.
+        rows by kind. `METADATA`: one list of str, metadata columns of all catalogue files.
 
     A bundle holds `sharding.MAX_BUFFERED_BYTES` and one block of a file.
     """
@@ -211,30 +220,17 @@ class ReadInputs(beam.PTransform):
         self._read = _Read(layout, previous.layout == layout, rows_per_batch)
 
     def expand(self, pipeline: beam.Pipeline) -> dict[str, beam.PCollection]:
-        planned = (
-            pipeline
-            | "NameInputs" >> Given(self._elements)
-            | "PlanReads" >> beam.ParDo(_Plan()).with_outputs(self.COUNTS, main="tasks")
-        )
-        outputs = (
-            hinted(planned["tasks"], tuple[int, Task])
+        planned = outputs(pipeline | "NameInputs" >> Given(self._elements), "PlanReads", _Plan())
+        tasks = (
+            planned["tasks"]
             | "SpreadReads" >> beam.GroupByKey()
             | "TakeReads" >> beam.ParDo(Ungroup()).with_output_types(Task)
-            | "ReadFiles"
-            >> beam.ParDo(self._read).with_outputs(self.REJECTED, self.COUNTS, self.METADATA, main=self.ROWS)
         )
-        types = {
-            self.ROWS: tuple[int, pa.RecordBatch],
-            self.REJECTED: pa.RecordBatch,
-            self.COUNTS: dict[str, int],
-            self.METADATA: list[str],
-        }
-        read = {tag: hinted(outputs[tag], kind) for tag, kind in types.items()}
-        counts = (hinted(planned[self.COUNTS], dict[str, int]), read[self.COUNTS])
-        return read | {self.COUNTS: counts | "GatherReadCounts" >> beam.Flatten()}
+        read = outputs(tasks, "ReadFiles", self._read)
+        counts = (planned[self.COUNTS], read[self.COUNTS]) | "GatherReadCounts" >> beam.Flatten()
+        names = read[self.METADATA] | "UniteMetadata" >> Combine(beam.CombineFn.from_callable(_union))
+        return read | {self.COUNTS: counts, self.METADATA: names}
 
 
-def hinted(collection: beam.PCollection, element: Any) -> beam.PCollection:
-    """Give a tagged output its type: without one Beam falls back to pickle."""
-    collection.element_type = convert_to_beam_type(element)
-    return collection
+def _union(columns: Iterable[list[str]]) -> list[str]:
+    return sorted({name for names in columns for name in names})

@@ -58,6 +58,8 @@ class FoldSettings:
         Whether pages that look like error pages weigh less, see `policies.history.soft_404`.
     night_before_us : int or None
         Instant of the night before.
+    with_lastmods : bool
+        Whether what sitemaps claim is carried: once any night had sitemaps.
     """
 
     as_of_us: int
@@ -73,3 +75,4 @@ class FoldSettings:
     clock_factors: FloatArray | None = None
     lower_soft_404: bool = False
     night_before_us: int | None = None
+    with_lastmods: bool = False

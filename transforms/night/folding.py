@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import apache_beam as beam
 import numpy as np
@@ -51,17 +51,21 @@ class FoldHistory(Step):
 
     Outputs
     -------
-    main : ShardTables
+    "tables" : ShardTables
         "pages" (`schemas.PAGES_TABLE` and metadata), "bins", "hosts"; where hosts sent signals those of
         `transforms.kept.signals.signal_tables`.
-    `STATE`, `SIGNALS`, `LASTMODS` : (shard, RecordBatch)
-        To be written.
-    `OVERVIEW` : Overview
-    `COUNTS` : dict of str to int
+    "files" : ShardTables
+        To be written, by folder.
+    "overview" : Overview
+    "counts" : dict of str to int
     """
 
-    STATE, SIGNALS, LASTMODS = "state", "state_signals", "state_lastmods"
-    OVERVIEW, COUNTS = "overview", "counts"
+    OUTPUTS: ClassVar = {
+        "tables": ShardTables,
+        "files": ShardTables,
+        "overview": Overview,
+        "counts": dict[str, int],
+    }
 
     def __init__(self, settings: FoldSettings) -> None:
         self._settings = settings
@@ -70,11 +74,10 @@ class FoldHistory(Step):
         shard, batches = element
         fold = ShardFold(self._settings, batches)
         yield fold.tables(shard, metadata)
-        yield beam.pvalue.TaggedOutput(self.STATE, (shard, fold.state()))
-        yield beam.pvalue.TaggedOutput(self.SIGNALS, (shard, fold.signals()))
-        yield beam.pvalue.TaggedOutput(self.LASTMODS, (shard, fold.lastmods()))
-        yield beam.pvalue.TaggedOutput(self.OVERVIEW, fold.overview())
-        yield beam.pvalue.TaggedOutput(self.COUNTS, fold.counts.publish())
+        for folder, batch in fold.files():
+            yield beam.pvalue.TaggedOutput("files", ShardTables(shard, {folder: batch}))
+        yield beam.pvalue.TaggedOutput("overview", fold.overview())
+        yield beam.pvalue.TaggedOutput("counts", fold.counts.publish())
 
 
 def observations_of(seen_code: IntArray, batches: list[pa.RecordBatch]) -> history.Observations:
@@ -334,9 +337,12 @@ class ShardFold:
         """Tomorrow's `schemas.STATE_SIGNALS`."""
         return signals_batch(self.pages, self._signal_state, self._sources)
 
-    def lastmods(self) -> pa.RecordBatch:
-        """Tomorrow's `schemas.STATE_LASTMODS`."""
-        return lastmods_batch(self.pages, self._lastmods)
+    def files(self) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """What is carried to tomorrow, by folder; one after the other, so that no two take memory."""
+        yield "state", self.state()
+        yield "state/signals", self.signals()
+        if self._settings.with_lastmods:
+            yield "state/lastmods", lastmods_batch(self.pages, self._lastmods)
 
     def tables(self, shard: int, metadata: list[str]) -> ShardTables:
         """What the rest of the night needs."""

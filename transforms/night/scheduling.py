@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import apache_beam as beam
 import numpy as np
@@ -51,16 +51,12 @@ class SequenceCrawls(Step):
 
     Outputs
     -------
-    main : (shard, RecordBatch)
-        `schemas.PAGES_OUT` and metadata columns.
-    `HOSTS` : (shard, RecordBatch)
-        `schemas.HOSTS_OUT`.
-    `SCHEDULE`, `SLOTS_PAGES`, `SLOTS_HOSTS` : (shard, RecordBatch)
-    `REPORT` : ShardReport
+    "files" : ShardTables
+        To be written, by folder: `schemas.PAGES_OUT` with metadata columns, `schemas.HOSTS_OUT`, and others.
+    "report" : ShardReport
     """
 
-    SCHEDULE, SLOTS_PAGES, SLOTS_HOSTS, REPORT = "schedule", "slots_pages", "slots_hosts", "report"
-    HOSTS = "hosts"
+    OUTPUTS: ClassVar = {"files": ShardTables, "report": ShardReport}
 
     def __init__(self, night: Night, clock: RequestClock) -> None:
         self._night, self._clock = night, clock
@@ -77,13 +73,9 @@ class SequenceCrawls(Step):
     ) -> Iterator[Any]:
         estimated = estimate_shard(folded, learned, groups, self._clock)
         shard = ScheduledShard(self._night, estimated, result, plan, shares, without, learned.heard)
-        number = estimated.shard
-        yield number, shard.pages()
-        yield beam.pvalue.TaggedOutput(self.HOSTS, (number, shard.hosts()))
-        yield beam.pvalue.TaggedOutput(self.SCHEDULE, (number, shard.schedule()))
-        yield beam.pvalue.TaggedOutput(self.SLOTS_PAGES, (number, shard.slots_pages()))
-        yield beam.pvalue.TaggedOutput(self.SLOTS_HOSTS, (number, shard.slots_hosts()))
-        yield beam.pvalue.TaggedOutput(self.REPORT, shard.report())
+        for folder, batch in shard.files():
+            yield ShardTables(folded.shard, {folder: batch})
+        yield beam.pvalue.TaggedOutput("report", shard.report())
 
 
 class ScheduledShard:
@@ -269,6 +261,14 @@ class ScheduledShard:
 
     def _host(self) -> pa.Array:
         return self._hosts.column("host").take(self._pages.column("host_code"))
+
+    def files(self) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """What is written, by folder; one after the other, so that no two take memory."""
+        yield "pages", self.pages()
+        yield "hosts", self.hosts()
+        yield "schedule", self.schedule()
+        yield "slots/pages", self.slots_pages()
+        yield "slots/hosts", self.slots_hosts()
 
     def pages(self) -> pa.RecordBatch:
         """One row a page: what was learned, and what was decided."""

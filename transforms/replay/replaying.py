@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import apache_beam as beam
 import numpy as np
@@ -26,11 +26,11 @@ from policies.simulation.histories import ChangeHistory
 from transforms.batches import schemas
 from transforms.batches.errors import InputError
 from transforms.batches.hashing import stable_hash
-from transforms.batches.steps import Given, Step, Ungroup
+from transforms.batches.steps import Given, Step, Ungroup, outputs
 from transforms.batches.tally import Counts
 from transforms.batches.urls import HostTable
 from transforms.files.blocks import Split
-from transforms.intake.reading import Input, count_rejected, hinted
+from transforms.intake.reading import Input, count_rejected
 from transforms.intake.sources import ROWS, plan_files, read_split
 from transforms.night.folding import observations_of
 from transforms.replay.worlds import SignalLog, World, name_pages
@@ -139,16 +139,14 @@ class ReadLogs(beam.PTransform):
         self._inputs, self._share = list(inputs), share
 
     def expand(self, pipeline: beam.Pipeline) -> dict[str, beam.PCollection]:
-        read = (
+        logs = (
             pipeline
             | "NameLogs" >> Given(self._inputs)
             | "PlanLogs" >> beam.FlatMap(_splits).with_output_types(tuple[int, tuple[str, Split]])
             | "SpreadLogs" >> beam.GroupByKey()
             | "TakeLogs" >> beam.ParDo(Ungroup()).with_output_types(tuple[str, Split])
-            | "ReadLogFiles" >> beam.ParDo(_ReadLog(self._share)).with_outputs(self.COUNTS, main=self.ROWS)
         )
-        rows = hinted(read[self.ROWS], tuple[int, pa.RecordBatch])
-        return {self.ROWS: rows, self.COUNTS: hinted(read[self.COUNTS], dict[str, int])}
+        return outputs(logs, "ReadLogFiles", _ReadLog(self._share))
 
 
 def _splits(found: Input) -> Iterator[tuple[int, tuple[str, Split]]]:
@@ -158,6 +156,8 @@ def _splits(found: Input) -> Iterator[tuple[int, tuple[str, Split]]]:
 
 
 class _ReadLog(Step):
+    OUTPUTS: ClassVar = {"rows": tuple[int, pa.RecordBatch], "counts": dict[str, int]}
+
     def __init__(self, share: float) -> None:
         self._below = round(share * (1 << _SHARE_BITS))
 

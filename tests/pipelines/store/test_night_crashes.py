@@ -132,9 +132,9 @@ KILLED = """
 import os, signal, sys
 import apache_beam
 from pipelines.door import cli
-from pipelines.nightly import nightly
 from pipelines.store import night
 from pipelines.store.store import Store
+from transforms.files import sinks
 from transforms.night import commit
 owner, name = eval(sys.argv[1]), sys.argv[2]
 real, calls = getattr(owner, name), []
@@ -164,7 +164,7 @@ def _arguments(stored: Stored, day: int) -> list[str]:
 @pytest.mark.parametrize(
     ("place", "current"),
     [
-        (("nightly", "write_shard"), N1),
+        (("sinks", "write_shard"), N1),
         (("commit", "write_json"), N1),  # committed, but nobody is told
         (("Store", "point_at"), N2),
     ],
