@@ -15,7 +15,7 @@ PYTEST_ARGS ?= -n auto --dist loadfile
 FUZZED ?= $(HOME)/.cache/recrawl/fuzzed
 FUZZ_SECONDS ?= 300
 
-.PHONY: help setup nightly test lint format bench clean lock test-dataflow test-airflow
+.PHONY: help setup nightly test test-beam lint format bench clean lock test-dataflow test-airflow
 .PHONY: prism flink test-cluster test-flink test-consumers fuzz
 .DEFAULT_GOAL := help
 
@@ -23,6 +23,7 @@ help:
 	@echo "make setup    a virtual environment in $(VENV) with the tested versions"
 	@echo "make nightly  run the main job on a small sample: schedule and all else in out/"
 	@echo "make test     run the tests"
+	@echo "make test-beam      run the tests of nights once more, all of them by Beam's own runner"
 	@echo "make test-dataflow  run the tests that need Beam's Dataflow client, with the locked versions"
 	@echo "make test-airflow   load and run the Airflow DAG in a real Airflow, in $(AIRFLOW_VENV)"
 	@echo "make prism    build Prism, a small portable runner, with Go; it goes to ~/.cache/recrawl"
@@ -58,6 +59,11 @@ nightly: $(INSTALLED) $(SAMPLE)
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+# In `make test` a runner without Beam's machinery runs most nights: tests/pipelines/plain_runner.py.
+test-beam: $(INSTALLED)
+	RECRAWL_TEST_RUNNER=beam $(BIN)/python -m pytest $(PYTEST_ARGS) tests/pipelines/door tests/pipelines/look \
+	  tests/pipelines/nightly tests/pipelines/store
 
 # What reaches new code is kept, so that the next run goes on from there.
 fuzz: $(INSTALLED)

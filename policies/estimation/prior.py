@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import digamma, polygamma
+from scipy.special import digamma, zeta
 
 from policies.estimation.estimators import bin_nodes, rate
 from policies.estimation.group_means import (
@@ -176,5 +176,8 @@ def _shape_of_spread(spread: float, limits: tuple[float, float]) -> float:
     a = (3.0 - spread + math.sqrt((spread - 3.0) ** 2 + 24.0 * spread)) / (12.0 * spread)
     for _ in range(8):
         value = math.log(a) - float(digamma(a)) - spread
-        a = 1.0 / (1.0 / a + value / (a * a * (1.0 / a - float(polygamma(1, a)))))
+        trigamma = float(zeta(2.0, a))  # what `polygamma` says, without its ten arrays
+        before, a = a, 1.0 / (1.0 / a + value / (a * a * (1.0 / a - trigamma)))
+        if a == before:
+            break
     return min(max(a, low), high)

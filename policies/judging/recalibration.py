@@ -344,15 +344,17 @@ def _solve(sums: FloatArray, parent: FloatArray) -> FloatArray:
     some = np.maximum(crawls, 1e-300)[..., None]
     # Changes that a crawl would have to expect, in a cell of equals: nearly a power of the factor.
     events = np.log(np.maximum(-np.log1p(-np.minimum(predicted / some, 1.0 - 1e-12)), 1e-300))
+    begin = events.shape[-1] * np.arange(crawls.size).reshape(crawls.shape)
+    events = events.reshape(-1)
     parent = np.broadcast_to(parent, crawls.shape)
     step = log_factors[1] - log_factors[0]
     low, high = (np.full(crawls.shape, log_factors[end]) for end in (0, -1))
     for _ in range(_BISECTIONS):
         middle = 0.5 * (low + high)
         place = (middle - log_factors[0]) / step
-        left = np.minimum(place.astype(np.int64), len(FACTORS) - 2)[..., None]
-        one, other = (np.take_along_axis(events, left + k, -1)[..., 0] for k in (0, 1))
-        expected = one + (place - left[..., 0]) * (other - one)
+        left = np.minimum(place.astype(np.int64), len(FACTORS) - 2)
+        one, other = (events[begin + left + k] for k in (0, 1))
+        expected = one + (place - left) * (other - one)
         reached = -np.expm1(-np.exp(expected)) * crawls + STRENGTH * np.exp(middle) / parent
         more = reached < found + STRENGTH
         low, high = np.where(more, middle, low), np.where(more, high, middle)

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.door import cli
+from tests.pipelines import plain_runner
 
 Rows = Sequence[Mapping[str, Any]]
 INPUTS = ("observations", "requests", "pages", "hosts", "signals")
@@ -121,7 +122,7 @@ class Night:
 def command(*arguments: str) -> tuple[int, str, str]:
     """Run `recrawl` with arguments: exit code, standard output, standard error."""
     out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), plain_runner.chosen():
         try:
             code = cli.main(list(arguments))
         except SystemExit as stop:  # argparse

@@ -285,7 +285,7 @@ def test_a_group_column_that_the_catalogue_does_not_have(tmp_path):
     assert "sectoin" in said and "section" in said and "--group_columns" in said
 
 
-def test_the_summary_says_what_a_person_wants_to_know(tmp_path):
+def test_the_summary_says_what_a_person_wants_to_know(tmp_path, beams_runner):
     rows = [r for i in range(30) for r in crawls(f"https://h{i % 3}.test/{i}", "AABBC", 20)]
     rows += [{"url": "nonsense", "fetched_at": at(3), "status": 200, "digest": "A"}]
     night = nightly(tmp_path, observations=rows, budget=60, host_max_per_day=15)

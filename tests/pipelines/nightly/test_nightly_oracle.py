@@ -13,6 +13,7 @@ from apache_beam.portability import python_urns
 from apache_beam.runners.portability.local_job_service import LocalJobServicer
 
 from tests.pipelines.jobs import Night, nightly, write_rows
+from tests.pipelines.plain_runner import CHOICE
 from tests.pipelines.site import make_site
 
 ROOT = Path(__file__).parents[3]
@@ -72,9 +73,11 @@ def _run(
 
 @pytest.fixture(scope="module")
 def plain(inputs: dict[str, dict[str, Path]], tmp_path_factory: pytest.TempPathFactory) -> dict[int, Night]:
-    """One file, in this process, by number of shards."""
+    """One file, by Beam's runner in this process, by number of shards."""
     folder = tmp_path_factory.mktemp("plain")
-    return {n: _run(inputs["one file"], folder, n, f"shards-{n}") for n in (1, 3, 7, 16)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(CHOICE, "beam")
+        return {n: _run(inputs["one file"], folder, n, f"shards-{n}") for n in (1, 3, 7, 16)}
 
 
 def _content(night: Night) -> dict[str, object]:

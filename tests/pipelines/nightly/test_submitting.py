@@ -20,6 +20,7 @@ from tests.pipelines.jobs import crawls, nightly, write_rows
 
 PORTABLE = ("--runner=PortableRunner", "--environment_type=LOOPBACK")
 EMBEDDED = (*PORTABLE, "--job_endpoint=embed")
+pytestmark = pytest.mark.usefixtures("beams_runner")
 
 
 @pytest.fixture

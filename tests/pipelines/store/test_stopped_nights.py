@@ -123,7 +123,7 @@ def test_an_earlier_run_ends_while_the_next_one_works(replaces, killed, there, c
     assert again.code == 0 and again.digests() == clean.digests()
 
 
-def test_two_runs_at_once(there, clean, tmp_path, monkeypatch):
+def test_two_runs_at_once(there, clean, tmp_path, monkeypatch, beams_runner):
     """The later one has the folder; the earlier one says so, with the code of a store that is in use."""
     out = tmp_path / "night"
     with gate(PLACES[1], monkeypatch) as waits, there.start("nightly", *_options(clean, out)) as run:
@@ -137,7 +137,7 @@ def test_two_runs_at_once(there, clean, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL], ids=str)
-def test_a_night_of_a_store(end, there, tmp_path, monkeypatch):
+def test_a_night_of_a_store(end, there, tmp_path, monkeypatch, beams_runner):
     """Stopped or killed; the next run is a whole one, whose ledger is of the files that it has read."""
     stored = Stored(tmp_path)
     stored.log("logs/0.jsonl", ROWS, at(0))
@@ -266,7 +266,7 @@ def test_a_second_signal_waits_until_the_first_is_dealt_with():
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=str)
-def test_a_night_in_this_process_is_stopped_alike(number, clean, tmp_path, monkeypatch):
+def test_a_night_in_this_process_is_stopped_alike(number, clean, tmp_path, monkeypatch, beams_runner):
     out = tmp_path / "night"
     rename, settle, ended = sinks.FileSystems.rename, nightly_module.settle, threading.Event()
 
