@@ -14,6 +14,7 @@ from typing import Any, TextIO
 
 from transforms.batches.tally import counted
 from transforms.intake.log_ages import days_old
+from transforms.kept.statistics import said as said_of_pages
 
 _RUNNER = "apache_beam.runners.portability.fn_api_runner.fn_runner"
 _FLINK = "pipelines.nightly.flink"
@@ -378,21 +379,7 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
         f"{_n(counters.get('pages_known', 0))} on {counted(counters.get('hosts_known', 0), 'host')}, "
         f"{_n(counters.get('pages_never_crawled', 0))} never crawled"
         + _never_fetched(counters)
-        + (
-            f", {_n(counters['pages_volatile'])} volatile (new at every visit: at most a crawl in 30 days)"
-            if counters.get("pages_volatile")
-            else ""
-        )
-        + (
-            f", {_n(counters['pages_soft_404'])} alike on their hosts (soft_404)"
-            if counters.get("pages_soft_404")
-            else ""
-        )
-        + (
-            f", {_n(counters['pages_alternating'])} back and forth between contents (alternating)"
-            if counters.get("pages_alternating")
-            else ""
-        ),
+        + said_of_pages(counters),
     )
     row("observations", _observations(counters) + _newest(manifest.get("newest_log_day"), options))
     for kind in ("requests", "signals", "sitemaps", "pages", "hosts"):

@@ -7,7 +7,6 @@ whole host was silent and then answers, its pages are tried again at once: it wa
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,21 +66,16 @@ class Heard:
         """Whether the crawler follows the schedule; many crawl by their own while they try this one."""
         return is_followed(self.scheduled, self.fetched)
 
-    @staticmethod
-    def merge(parts: Iterable[Heard]) -> Heard:
-        """Of several parts of the pages."""
-        found = Heard()
-        for part in parts:
-            before = found.night_before_us if part.night_before_us is None else part.night_before_us
-            found = Heard(
-                max(found.until_us, part.until_us),
-                before,
-                found.scheduled + part.scheduled,
-                found.fetched + part.fetched,
-                found.answered + part.answered,
-                found.failed + part.failed,
-            )
-        return found
+    def merge(self, other: Heard) -> Heard:
+        """Of the pages of both."""
+        return Heard(
+            max(self.until_us, other.until_us),
+            self.night_before_us if other.night_before_us is None else other.night_before_us,
+            self.scheduled + other.scheduled,
+            self.fetched + other.fetched,
+            self.answered + other.answered,
+            self.failed + other.failed,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,8 @@ from transforms.batches import schemas
 from transforms.kept.carrying import Carry
 from transforms.kept.fold_settings import FoldSettings, RequestClock
 from transforms.kept.judging import account
+from transforms.kept.predictions import ShardPredictions
+from transforms.kept.silence import ShardSilence
 from transforms.night.dividing import Night, ShardTotal, divide_slots
 from transforms.night.folding import ShardFold
 from transforms.night.learning import estimate_shard, learn, solver_block
@@ -156,7 +158,7 @@ class Crawler:
         fold = ShardFold(settings, [self._log, *self._carried])
         tables = fold.tables(0, [])
         learned = learn(merge_overviews([fold.overview()]), settings.clock, "equal")
-        judged = account(learned.judged, fold.counts.publish(), self.manifest, as_of_us)
+        judged = account(learned.sums[ShardPredictions], fold.counts.publish(), self.manifest, as_of_us)
         estimated = estimate_shard(tables, learned, None, settings.clock)
         block, objective = solver_block(estimated), objectives.get("periodic")
         state = search.begin(search.survey(block, objective, self.budget), objective, self.budget)
@@ -167,7 +169,7 @@ class Crawler:
         totals = [ShardTotal(0, search.shard_total_per_day(block, objective, result))]
         plan = divide_slots(totals, night, self._carry)
         self._carry = plan.carry
-        shard = ScheduledShard(night, estimated, result, plan, heard=learned.heard)
+        shard = ScheduledShard(night, estimated, result, plan, heard=learned.sums[ShardSilence])
         report = shard.report()
         self.manifest = {
             "counters": report.counts,

@@ -15,6 +15,7 @@ from policies.signals.state import SignalSums, signature_of
 from tests.policies.signal_simulation import Simulated
 from transforms.batches.coders import ShardTables
 from transforms.kept.signals import signal_tables
+from transforms.night.folding import ShardFold
 
 AS_OF_US = 20_600 * 86_400_000_000
 DAY_US = 86_400_000_000
@@ -145,3 +146,8 @@ def shard_of(
 def plain_evidence(drawn: Simulated) -> Evidence:
     """The same intervals without their signals."""
     return from_intervals(drawn.page, drawn.gap, drawn.changed, n_pages=len(drawn.unsignalled))
+
+
+def signals_of(fold: ShardFold) -> pa.RecordBatch:
+    """What a fold carries of signals."""
+    return dict(fold.files())["state/signals"]

@@ -71,8 +71,9 @@ REJECTED = _schema(
     [("source", pa.string()), ("row", pa.int64()), ("reason", pa.string()), ("sample", pa.string())],
 )
 
-# What a night carries over, one row a page, sorted by (host_hash, url_hash). Sums are landmark-weighted
-# (see policies.history.history); times are null where nothing happened yet. Weeks count from 1970-01-01.
+# What a night carries over, one row a page, sorted by (host_hash, url_hash): its change history, and then the
+# columns of statistics, see transforms.kept.statistics. Sums are landmark-weighted (see
+# policies.history.history); times are null where nothing happened yet.
 STATE = _schema(
     "state",
     [
@@ -99,13 +100,6 @@ STATE = _schema(
         ("last_modified_at", TIME),
         ("last_modified_seen_at", TIME),
         ("last_change_at", TIME),
-        ("failing_since_at", TIME),
-        ("first_seen_day", pa.int32()),
-        ("request_week", pa.list_(pa.int32())),
-        ("request_clicks", pa.list_(pa.int64())),
-        ("request_impressions", pa.list_(pa.int64())),
-        ("first_request_day", pa.int32()),
-        ("last_request_day", pa.int32()),
     ],
 )
 # One row for every page of a host that ever sent a signal, sorted by (host_hash, url_hash); see
@@ -160,25 +154,13 @@ STATE_LASTMODS = _schema(
     [("url_hash", pa.uint64()), ("host_hash", pa.uint64()), ("lastmod", TIME), ("precision", pa.int8())],
 )
 # What was scheduled and not yet seen in a log: kept apart from `state`, which depends on the logs alone. With
-# what the night thought of these pages, so that the next one can compare; the five columns on signals are
-# null where none count, see policies.signals.forecast; the cell is that of policies.judging.recalibration.
-# `slots_since_at` is the first of the slots that no log shows, see policies.history.silence.
+# columns of statistics, such as what the night thought of these pages, so that the next one can compare.
 SLOTS_PAGES = _schema(
     "slots_pages",
     [
         ("url_hash", pa.uint64()),
         ("host_hash", pa.uint64()),
         ("last_slot_at", TIME),
-        ("change_rate_per_day", pa.float32()),
-        ("information", pa.float32()),
-        ("weight", pa.float32()),
-        ("unsignalled_rate_per_day", pa.float32()),
-        ("unsignalled_information", pa.float32()),
-        ("signal_source", pa.list_(pa.string())),
-        ("signal_weight", pa.list_(pa.float32())),
-        ("signal_information", pa.list_(pa.float32())),
-        ("forecast_cell", pa.int16()),
-        ("slots_since_at", TIME),
     ],
 )
 SLOTS_HOSTS = _schema(
@@ -192,10 +174,6 @@ SLOTS_HOSTS = _schema(
 )
 # Columns that nights of an older version did not write; they are read as null.
 ADDED_LATER = (
-    "change_rate_per_day",
-    "information",
-    "weight",
-    *SLOTS_PAGES.names[6:],
     "signal_window_crawls",
     "forecast_gain",
     "last_change_at",
@@ -203,7 +181,6 @@ ADDED_LATER = (
     "replaced_digest_hash",
     "n_returns",
     "last_modified_seen_at",
-    "failing_since_at",
 )
 
 # A file of the previous night that holds just the rows of one shard: the shard reads it where it needs it.
@@ -211,35 +188,8 @@ PREVIOUS_FILE = _schema(
     "previous_file", [("folder", pa.string()), ("path", pa.string()), ("sha256", pa.string())]
 )
 
-# Between the stages of one night, one batch each in a ShardTables. Metadata columns follow PAGES_TABLE's as
-# "meta.<name>". Shards that need them have more: "volatile_weight" (see policies.history.volatile),
-# "weight_share" (see transforms.kept.soft_404), both float64; "soft_404" and "alternating" (see
-# policies.history.alternating), bool; "failing_since_at" and "slots_since_at" (see policies.history.silence),
-# times. All have "calm_days", float64: from the last change found to the last observation, see
-# policies.judging.recalibration. `bins` has the undated changes of all pages, `n_bins` rows a page.
-PAGES_TABLE = _schema(
-    "pages_table",
-    [
-        ("url", pa.string()),
-        ("url_hash", pa.uint64()),
-        ("host_code", pa.int32()),
-        ("group_hash", pa.uint64()),
-        ("exposure_days", pa.float64()),
-        ("dated_changes", pa.float64()),
-        ("n_bins", pa.int32()),
-        ("n_intervals", pa.int32()),
-        ("n_changes", pa.int32()),
-        ("last_crawl_at", TIME),
-        ("last_attempt_at", TIME),
-        ("last_slot_at", TIME),
-        ("first_seen_day", pa.int32()),
-        ("clicks", pa.float64()),
-        ("impressions", pa.float64()),
-        ("importance", pa.float64()),
-        ("floor_per_day", pa.float64()),
-        ("cap_per_day", pa.float64()),
-    ],
-)
+# Between the stages of one night, one batch each in a ShardTables, beside that of pages (see
+# transforms.night.folding). `bins` has the undated changes of all pages, `n_bins` rows a page.
 BINS_TABLE = _schema(
     "bins_table", [("weight", pa.float64()), ("days", pa.float64()), ("days_squared", pa.float64())]
 )
@@ -302,7 +252,7 @@ HOSTS_TABLE = _schema(
     ],
 )
 
-# The job's results.
+# The job's results; statistics have columns in pages/, too.
 PAGES_OUT = _schema(
     "pages_out",
     [
@@ -321,14 +271,6 @@ PAGES_OUT = _schema(
         ("owed", pa.float64()),
         ("limit", pa.string()),
         ("boundary", pa.bool_()),
-        ("volatile", pa.bool_()),
-        ("soft_404", pa.bool_()),
-        ("alternating", pa.bool_()),
-        ("weight", pa.float64()),
-        ("signal_rate_per_day", pa.float64()),
-        ("signal_precision", pa.float64()),
-        ("signal_recall", pa.float64()),
-        ("signals_since_crawl", pa.int64()),
     ],
 )
 # One row a host; of a host that signals, one a source. A host that is split has rows in each of its shards.

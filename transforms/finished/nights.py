@@ -21,6 +21,7 @@ from policies.objectives import objectives
 from transforms.batches import schemas
 from transforms.files.sinks import read_json
 from transforms.files.unpacking import local_path, open_file
+from transforms.kept.statistics import pages_schema
 from transforms.shards.sharding import Layout
 
 _AVRO_ROWS = 1 << 16
@@ -297,8 +298,9 @@ def _some(of: pa.Schema, names: str) -> pa.Schema:
     return pa.schema([of.field(name) for name in names.split()])
 
 
+_PAGES = pages_schema()
 PAGES = _some(
-    schemas.PAGES_OUT,
+    _PAGES,
     "url host change_rate_per_day n_intervals n_changes crawl_rate_per_day limit weight signal_precision "
     "signal_recall",
 )
@@ -307,7 +309,7 @@ DETAILS = pa.schema(
     [
         *PAGES,
         *_some(
-            schemas.PAGES_OUT,
+            _PAGES,
             "request_rate_per_day impression_rate_per_day last_crawl_at expected_freshness "
             "signal_rate_per_day signals_since_crawl volatile soft_404 alternating",
         ),

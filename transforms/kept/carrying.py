@@ -19,18 +19,11 @@ from policies.numerics.errors import RecrawlError
 from policies.numerics.typing_ import FloatArray
 from transforms.batches import schemas
 from transforms.files.sinks import read_json
+from transforms.kept import statistics
 from transforms.kept.old_states import of_last_version, without_pairs
 from transforms.shards.sharding import Layout
 
 ROWS_PER_BATCH = 1 << 18
-_FOLDERS = (
-    ("state", schemas.STATE),
-    ("state/signals", schemas.STATE_SIGNALS),
-    ("state/lastmods", schemas.STATE_LASTMODS),
-    ("slots/pages", schemas.SLOTS_PAGES),
-    ("slots/hosts", schemas.SLOTS_HOSTS),
-)
-_SCHEMAS = dict(_FOLDERS)
 
 
 class StateError(RecrawlError):
@@ -268,7 +261,7 @@ def find_previous(state: str | None, as_of_us: int, expected: dict[str, Any]) ->
     root = FileSystems.split(state.rstrip("/"))[0]
     manifest = _read_manifest(FileSystems.join(root, "manifest.json"))
     files: list[PreviousFile] = []
-    for name, _ in _FOLDERS:
+    for name in statistics.carried_folders():
         folder = state.rstrip("/") + name.removeprefix("state") if name.startswith("state") else ""
         paths = _match(folder or FileSystems.join(root, *name.split("/")))
         if name == "state" and not paths:
@@ -311,7 +304,7 @@ def shard_of_file(path: str) -> int:
 def read_previous_file(element: PreviousFile | tuple[str, str]) -> Iterator[pa.RecordBatch]:
     """The batches of one file of `Previous.files`."""
     folder, path, sha256 = PreviousFile(*element)
-    schema = _SCHEMAS[folder]
+    schema, may_lack = statistics.carried_folders()[folder], statistics.may_lack()
     with FileSystems.open(path, compression_type="uncompressed") as source:
         data = source.read()
     # Footers and what no page checksum covers, too; of what a night costs it is not to be seen.
@@ -332,7 +325,7 @@ def read_previous_file(element: PreviousFile | tuple[str, str]) -> Iterator[pa.R
             if folder == "state/signals":
                 batch = without_pairs(batch)
             for field in schema:
-                if field.name in schemas.ADDED_LATER and field.name not in batch.schema.names:
+                if field.name in may_lack and field.name not in batch.schema.names:
                     batch = batch.append_column(field, pa.nulls(batch.num_rows, field.type))
             # By name: other versions have them in another order.
             if set(schema.names) == set(batch.schema.names):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pyarrow as pa
 
@@ -9,6 +11,7 @@ from policies.history import lastmods
 from policies.history.lastmods import Lastmods
 from transforms.batches import schemas
 from transforms.batches.tally import Counts
+from transforms.kept.protocol import ShardNight, Statistic
 from transforms.shards.coding import ShardPages
 
 SOURCE = "sitemap"
@@ -66,14 +69,28 @@ def compare_lastmods(
     return found.carried, signals
 
 
-def lastmods_batch(pages: ShardPages, carried: Lastmods) -> pa.RecordBatch:
-    """The `schemas.STATE_LASTMODS` rows of a shard."""
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array(pages.url_hash[carried.page]),
-            pa.array(pages.host_hash[carried.page]),
-            pa.array(carried.begin_us).cast(schemas.TIME),
-            pa.array(carried.precision),
-        ],
-        schema=schemas.STATE_LASTMODS,
-    )
+class ShardLastmods(Statistic):
+    """The newest date of each page so far; those that have moved are signals of tonight."""
+
+    FOLDERS = (("state/lastmods", schemas.STATE_LASTMODS),)
+
+    def __init__(self, night: ShardNight) -> None:
+        rows, carried = night.table("sitemaps"), night.table("state_lastmods")
+        self._pages, self._written = night.pages, night.settings.with_lastmods
+        self._carried, moved = compare_lastmods(
+            night.pages, rows, carried, night.settings.as_of_us, night.counts
+        )
+        if moved is not None:
+            night.inputs.setdefault("signals", []).append(moved)
+
+    def files(self) -> Iterator[tuple[str, pa.RecordBatch]]:
+        if self._written:
+            pages, carried = self._pages, self._carried
+            columns = [
+                pa.array(pages.url_hash[carried.page]),
+                pa.array(pages.host_hash[carried.page]),
+                pa.array(carried.begin_us).cast(schemas.TIME),
+                pa.array(carried.precision),
+            ]
+            rows = pa.RecordBatch.from_arrays(columns, schema=schemas.STATE_LASTMODS)
+            yield "state/lastmods", rows

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from policies.history.request_history import RequestState
+from policies.history.request_history import NO_DAY, RequestState
 from policies.numerics.typing_ import BoolArray, IntArray
 from transforms.batches.tally import Counts
 from transforms.shards.coding import ShardPages
@@ -35,6 +35,8 @@ class AskedHosts:
         Hashes of those of which several shards have pages, so that they are counted once.
     unknown : tuple of (int, str)
         Of URLs that are asked for and that no page has, those of the least hashes.
+    days : (int, int)
+        First and last day of requests of pages, days since 1970-01-01; `NO_DAY` without any.
     """
 
     clicks: int = 0
@@ -42,15 +44,22 @@ class AskedHosts:
     split_clicks: frozenset[int] = frozenset()
     split_impressions: frozenset[int] = frozenset()
     unknown: Urls = ()
+    days: tuple[int, int] = (NO_DAY, NO_DAY)
+
+    def has(self, kind: str) -> bool:
+        """Whether any page has requests of a kind."""
+        return bool(getattr(self, kind) or getattr(self, f"split_{kind}"))
 
     def merge(self, other: AskedHosts) -> AskedHosts:
         """The hosts of both."""
+        days = [d for d in (self.days, other.days) if d[0] != NO_DAY] or [self.days]
         return AskedHosts(
             self.clicks + other.clicks,
             self.impressions + other.impressions,
             self.split_clicks | other.split_clicks,
             self.split_impressions | other.split_impressions,
             tuple(sorted({*self.unknown, *other.unknown})[:MAX_URLS]),
+            (min(d[0] for d in days), max(d[1] for d in days)),
         )
 
     def publish(self) -> dict[str, int]:
@@ -103,8 +112,8 @@ def asked_hosts(
 ) -> AskedHosts:
     """The hosts of a shard's pages that are asked for; `split_hosts` are hashes."""
     host_hash = pages.host_hash[pages.host_start[:-1]]
-    if not len(requests.week):
-        return AskedHosts(unknown=unknown)
+    first = requests.first_day[requests.first_day != NO_DAY]
+    days = (int(first.min()), int(requests.last_day.max())) if len(first) else (NO_DAY, NO_DAY)
     apart = np.isin(host_hash, np.array(sorted(split_hosts), np.uint64))
     page, host_code = requests.page, pages.host_code
 
@@ -115,7 +124,7 @@ def asked_hosts(
 
     clicks, split_clicks = of(requests.clicks)
     impressions, split_impressions = of(requests.impressions)
-    return AskedHosts(clicks, impressions, split_clicks, split_impressions, unknown)
+    return AskedHosts(clicks, impressions, split_clicks, split_impressions, unknown, days)
 
 
 def asked_warnings(counters: dict[str, int], weight_by: str) -> list[str]:

@@ -10,23 +10,20 @@ import pyarrow as pa
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
 from policies.signals.estimation import PageFit
 from policies.signals.forecast import SignalForecast
-from transforms.batches import schemas
 from transforms.kept.state import list_column, list_start
 
 _SMALLEST_RATE = 1e-30  # what single precision has rounded to 0
-_COLUMNS = (
-    "unsignalled_rate_per_day",
-    "unsignalled_information",
-    "signal_source",
-    "signal_weight",
-    "signal_information",
+FIELDS = (
+    pa.field("unsignalled_rate_per_day", pa.float32()),
+    pa.field("unsignalled_information", pa.float32()),
+    pa.field("signal_source", pa.list_(pa.string())),
+    pa.field("signal_weight", pa.list_(pa.float32())),
+    pa.field("signal_information", pa.list_(pa.float32())),
 )
+"""What slots/pages has of pages whose signals count, see `policies.signals.forecast`; null elsewhere."""
 
-FORECASTS_TABLE = pa.schema(
-    [("row", pa.int64()), *(schemas.SLOTS_PAGES.field(name) for name in _COLUMNS)],
-    metadata={"recrawl": "forecasts_table"},
-)
-"""Pages whose signals count: rows of the "pages" table, ascending; the rest is that of `SLOTS_PAGES`."""
+FORECASTS_TABLE = pa.schema([pa.field("row", pa.int64()), *FIELDS], metadata={"recrawl": "forecasts_table"})
+"""Pages whose signals count: rows of the "pages" table, ascending, and `FIELDS`."""
 
 
 def forecasts_batch(
@@ -60,20 +57,20 @@ def forecasts_batch(
     return pa.RecordBatch.from_arrays(list(columns), schema=FORECASTS_TABLE)
 
 
-def slots_columns(forecasts: pa.RecordBatch | None, rows: IntArray) -> list[pa.Array]:
-    """The last columns of `schemas.SLOTS_PAGES` for some rows of the "pages" table."""
+def slots_columns(forecasts: pa.RecordBatch | None, rows: IntArray) -> dict[str, pa.Array]:
+    """The columns `FIELDS` for some rows of the "pages" table."""
     if forecasts is None or not forecasts.num_rows:
-        return [pa.nulls(len(rows), schemas.SLOTS_PAGES.field(name).type) for name in _COLUMNS]
+        return {field.name: pa.nulls(len(rows), field.type) for field in FIELDS}
     known = forecasts.column("row").to_numpy()
     place = np.minimum(np.searchsorted(known, rows), len(known) - 1)
     take = pa.array(place, mask=known[place] != rows)
-    return [forecasts.column(name).take(take) for name in _COLUMNS]
+    return {field.name: forecasts.column(field.name).take(take) for field in FIELDS}
 
 
 def signal_forecast_of(
     slots: pa.Table | None, code: IntArray | None, n_pages: int, source_code: Mapping[str, int]
 ) -> SignalForecast:
-    """The forecast of pages with signals in a shard's `schemas.SLOTS_PAGES`.
+    """The forecast of pages with signals in a shard's `slots/pages`.
 
     Parameters
     ----------
@@ -87,7 +84,8 @@ def signal_forecast_of(
     if slots is None or code is None:
         return SignalForecast.empty(n_pages)
     batch = slots.combine_chunks().to_batches()[0]
-    use = np.flatnonzero((code >= 0) & batch.column(_COLUMNS[0]).is_valid().to_numpy(zero_copy_only=False))
+    known = batch.column("unsignalled_rate_per_day").is_valid().to_numpy(zero_copy_only=False)
+    use = np.flatnonzero((code >= 0) & known)
     if not len(use):
         return SignalForecast.empty(n_pages)
     row = np.full(n_pages, -1, np.int32)
@@ -118,8 +116,8 @@ def signal_forecast_of(
     return SignalForecast(
         row,
         rates("change_rate_per_day"),
-        rates(_COLUMNS[0]),
-        rates(_COLUMNS[1]),
+        rates("unsignalled_rate_per_day"),
+        rates("unsignalled_information"),
         by_source("signal_weight"),
         by_source("signal_information"),
     )

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from policies.history.interval_sums import Intervals
 from policies.history.page_state import NO_TIME, ranges
+from policies.history.visits import Observations
 from policies.numerics.typing_ import FloatArray, IntArray
+from policies.signals.counts import Signals
 from policies.signals.evidence import SignalEvidence
+from policies.signals.fold import SignalFold
 from policies.signals.state import (
     MAX_SOURCES,
     SignalState,
     SignalSums,
+    bring_to_present,
     choose_sources,
     counts_of,
     signature_of,
 )
 from transforms.batches import schemas
 from transforms.batches.coders import KEPT, ShardTables
+from transforms.kept.protocol import ShardNight, Statistic
 from transforms.kept.state import list_column, list_start, microseconds, times
+from transforms.shards.catalogue import DAY_US
 from transforms.shards.coding import ShardPages
+
+_BY_SOURCE = ("pending", "unchanged", "total", "n_unchanged", "n_changed")
+_BY_BIN = ("bin_id", "bin_weight", "bin_days", "bin_days_squared")
+_BY_PAIR = ("near_pending", "far_pending", "near", "far")
 
 
 def signals_batch(pages: ShardPages, state: SignalState, sources: Sequence[str]) -> pa.RecordBatch:
@@ -38,9 +49,6 @@ def signals_batch(pages: ShardPages, state: SignalState, sources: Sequence[str])
 
     def by_source(values: Any) -> pa.Array:
         return list_column(state.source_start, values)
-
-    def by_bin(values: Any) -> pa.Array:
-        return list_column(state.bin_start, values)
 
     def by_pair(values: Any) -> pa.Array:
         return list_column(state.pair_start, values)
@@ -59,24 +67,14 @@ def signals_batch(pages: ShardPages, state: SignalState, sources: Sequence[str])
         "dated_changes": pa.array(state.dated_changes),
         "watched_days": pa.array(state.watched_days),
         "source": by_source(pa.array(list(sources), pa.string()).take(pa.array(state.source))),
-        "pending": by_source(state.pending),
-        "unchanged": by_source(state.unchanged),
-        "total": by_source(state.total),
-        "n_unchanged": by_source(state.n_unchanged),
-        "n_changed": by_source(state.n_changed),
+        **{name: by_source(getattr(state, name)) for name in _BY_SOURCE},
         "last_signal_at": by_source(times(state.last_at_us)),
         "recent_hours": by_source(state.recent),
-        "bin_id": by_bin(state.bin_id),
+        **{name: list_column(state.bin_start, getattr(state, name)) for name in _BY_BIN},
         "bin_signals": list_column(count_start, count.astype(np.uint8)),
-        "bin_weight": by_bin(state.bin_weight),
-        "bin_days": by_bin(state.bin_days),
-        "bin_days_squared": by_bin(state.bin_days_squared),
         "pair_first": by_pair(in_page[0].astype(np.int8)),
         "pair_second": by_pair(in_page[1].astype(np.int8)),
-        "near_pending": by_pair(state.near_pending),
-        "far_pending": by_pair(state.far_pending),
-        "near": by_pair(state.near),
-        "far": by_pair(state.far),
+        **{name: by_pair(getattr(state, name)) for name in _BY_PAIR},
     }
     names = schemas.STATE_SIGNALS.names
     return pa.RecordBatch.from_arrays([columns[n] for n in names], schema=schemas.STATE_SIGNALS)
@@ -144,25 +142,13 @@ def read_signals(
         watched_days=batch.column("watched_days").to_numpy(),
         source_start=start,
         source=source,
-        pending=flat("pending"),
-        unchanged=flat("unchanged"),
-        total=flat("total"),
-        n_unchanged=flat("n_unchanged"),
-        n_changed=flat("n_changed"),
         last_at_us=microseconds(batch.column("last_signal_at").flatten()),
         recent=flat("recent_hours"),
         bin_start=bin_start,
-        bin_id=flat("bin_id"),
         signature=signature,
-        bin_weight=flat("bin_weight"),
-        bin_days=flat("bin_days"),
-        bin_days_squared=flat("bin_days_squared"),
         pair_start=pair_start,
         pair=(one * MAX_SOURCES + two).astype(np.int32),
-        near_pending=flat("near_pending"),
-        far_pending=flat("far_pending"),
-        near=flat("near"),
-        far=flat("far"),
+        **{name: flat(name) for name in (*_BY_SOURCE, *_BY_BIN, *_BY_PAIR)},
     )
     order = np.argsort(page, kind="stable")
     if (order != np.arange(len(order))).any():  # last night had another number of shards
@@ -219,6 +205,75 @@ def signal_tables(sums: SignalSums, sources: Sequence[str]) -> dict[str, pa.Reco
         ).replace_schema_metadata(KEPT)
         for name, (schema, columns) in tables.items()
     }
+
+
+class ShardNews(Statistic):
+    """Signals by page and source, see `policies.signals.fold`.
+
+    Attributes
+    ----------
+    source_code : dict of str to int
+        Codes of tonight's sources.
+    news : SignalFold
+    """
+
+    PAGES = (
+        pa.field("signal_rate_per_day", pa.float64()),
+        pa.field("signal_precision", pa.float64()),
+        pa.field("signal_recall", pa.float64()),
+        pa.field("signals_since_crawl", pa.int64()),
+    )
+    FOLDERS = (("state/signals", schemas.STATE_SIGNALS),)
+
+    def __init__(self, night: ShardNight) -> None:
+        self._pages, settings = night.pages, night.settings
+        fresh = night.table("signals")
+        new = [] if fresh is None else fresh.column("source").unique().to_pylist()
+        carried = read_signals(night.table("state_signals"), night.pages, new)
+        self._state, self._sources, self.source_code = carried
+        none = np.zeros(0, np.int64)
+        tonight = Signals(none, none, np.zeros(0, np.int32)) if fresh is None else self._known(fresh, night)
+        self.news = SignalFold(
+            self._state,
+            tonight,
+            night.before,
+            night.pages.host_code,
+            settings.as_of_us,
+            settings.signal_delay_us,
+        )
+
+    def _known(self, table: pa.Table, night: ShardNight) -> Signals:
+        """Signals of pages that were known by then."""
+        page: IntArray = night.pages.code(table.column("url_hash").to_numpy())
+        at_us, counts = microseconds(table.column("signalled_at")), night.counts
+        known = at_us // DAY_US >= night.known_from_day[page]
+        later = int((~known & (at_us > night.settings.as_of_us)).sum())
+        counts.add("signals", later)
+        counts.add("signals_after_as_of", later)
+        early = int((~known & (page >= 0)).sum())  # none of them is later than the night
+        counts.add("signals_before_known", early)
+        counts.add("signals_unmatched", int((~known).sum()) - later - early)
+        named = table.column("source").combine_chunks().dictionary_encode()
+        codes = np.array([self.source_code[n] for n in named.dictionary.to_pylist()], np.int32)
+        return Signals(page[known], at_us[known], codes[named.indices.to_numpy()][known])
+
+    def watch(self, first_page: int, intervals: Intervals) -> None:
+        self.news(first_page, intervals)
+
+    def fold(self, night: ShardNight, rows: Observations) -> None:
+        self._state, counts = self.news.finish(night.after, night.settings.forgetting)
+        for name, n in counts.items():
+            night.counts.add(name, n)
+
+    def files(self) -> Iterator[tuple[str, pa.RecordBatch]]:
+        yield "state/signals", signals_batch(self._pages, self._state, self._sources)
+
+    def tables(self, night: ShardNight) -> dict[str, pa.RecordBatch]:
+        settings = night.settings
+        sums = bring_to_present(
+            self._state, night.after, settings.forgetting, settings.as_of_us, settings.signal_delay_us
+        )
+        return signal_tables(sums, self._sources)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from policies.history.page_state import NO_TIME, PageState
+from policies.history.page_state import NO_TIME
 from policies.history.silence import (
     Heard,
     Silence,
@@ -20,11 +20,12 @@ from policies.history.silence import (
 )
 from policies.history.visits import FAILED, STATUS_NONE, Observations, kind_of
 from policies.numerics.typing_ import IntArray
+from transforms.batches import schemas
 from transforms.batches.hashing import hash_texts
 from transforms.batches.tally import counted
 from transforms.batches.urls import other_forms
+from transforms.kept.protocol import ShardNight, Statistic
 from transforms.kept.state import microseconds, times
-from transforms.shards.coding import ShardPages
 
 MAX_NAMED = 5
 LEAST_PAGES = 3
@@ -37,60 +38,50 @@ MAX_ASKED = 200
 """Silent pages of a shard of which another form of the URL is looked for."""
 
 
-class ShardSilence:
-    """What the pages of a shard owe an answer for.
+class ShardSilence(Statistic):
+    """What the pages of a shard owe an answer for: since when they fail, and which slots no log shows."""
 
-    Parameters
-    ----------
-    pages : ShardPages
-    night_before_us : int or None
-        Instant of the night before.
-    """
+    STATE = (pa.field("failing_since_at", schemas.TIME),)
+    SLOTS = (pa.field("slots_since_at", schemas.TIME),)
 
-    def __init__(self, pages: ShardPages, night_before_us: int | None) -> None:
-        n = len(pages)
-        self._pages, self._night_before_us = pages, night_before_us
-        self.failing_since_us = np.full(n, NO_TIME, np.int64)
-        self._slots_since_us, self._slot_us = self.failing_since_us.copy(), self.failing_since_us.copy()
-        self._answered = self._failed = 0
+    def __init__(self, night: ShardNight) -> None:
+        self._pages, self._night_before_us = night.pages, night.settings.night_before_us
+        self._slot_us, slots, code = night.last_slot_us, night.slots, night.slot_code
+        self._failing_since_us = night.carried("failing_since_at", NO_TIME)
+        self._slots_since_us = np.full(len(night.pages), NO_TIME, np.int64)
+        if slots is not None and code is not None:
+            some = code >= 0
+            self._slots_since_us[code[some]] = microseconds(slots.column("slots_since_at"))[some]
 
-    def read_state(self, state: pa.RecordBatch, code: IntArray) -> None:
-        """Rows of `schemas.STATE`, and the page of each."""
-        self.failing_since_us[code] = microseconds(state.column("failing_since_at"))
-
-    def read_slots(self, slots: pa.Table, code: IntArray, slot_us: IntArray) -> None:
-        """Rows of `schemas.SLOTS_PAGES` with the page of each, -1 for none; last slot of each page."""
-        self._slot_us = slot_us
-        some = code >= 0
-        self._slots_since_us[code[some]] = microseconds(slots.column("slots_since_at"))[some]
-
-    def fold(self, before: PageState, after: PageState, rows: Observations, as_of_us: int) -> None:
-        """Tonight's log; the state of the pages before and after it."""
+    def fold(self, night: ShardNight, rows: Observations) -> None:
+        before, after = night.before, night.after
         status = rows.status if rows.status is not None else np.full(len(rows), STATUS_NONE, np.int16)
         failed = kind_of(np.asarray(status, np.int16), rows.not_modified) == FAILED
-        self._failed = int(np.count_nonzero(failed))
-        self._answered = len(rows) - self._failed
         log = rows.page, rows.fetched_at_us
-        since = failing_since(self.failing_since_us, after.last_success_at_us, *log, failed, as_of_us)
-        known = before.last_success_at_us
+        known, success = before.last_success_at_us, after.last_success_at_us
+        since = failing_since(self._failing_since_us, success, *log, failed, night.settings.as_of_us)
         answers = known, first_answers(known, *log, ~failed), self._pages.host_code
-        self.failing_since_us = forgiven(since, after.last_attempt_at_us, *answers)
+        self._failing_since_us = forgiven(since, after.last_attempt_at_us, *answers)
         self._slots_since_us = forgiven(self._slots_since_us, self._slot_us, *answers)
+        attempt, then, n_failed = after.last_attempt_at_us, self._night_before_us, int(failed.sum())
+        last_night = self._slot_us > then if then is not None else np.zeros(len(attempt), np.bool_)
+        self._heard = Heard(
+            int(attempt.max(initial=NO_TIME)),
+            then,
+            int(last_night.sum()),
+            0 if then is None else int((last_night & (attempt >= then)).sum()),
+            len(rows) - n_failed,
+            n_failed,
+        )
 
-    def heard(self, after: PageState) -> Heard:
-        """The shard's part, once the night is folded."""
-        attempt, before = after.last_attempt_at_us, self._night_before_us
-        until = int(attempt.max(initial=NO_TIME))
-        log = self._answered, self._failed
-        if before is None:
-            return Heard(until, None, 0, 0, *log)
-        last_night = self._slot_us > before
-        fetched = int(np.count_nonzero(last_night & (attempt >= before)))
-        return Heard(until, before, int(np.count_nonzero(last_night)), fetched, *log)
+    def sums(self) -> Heard:
+        return self._heard
 
-    def columns(self) -> dict[str, pa.Array]:
-        """More columns of the pages table; none where no page owes an answer."""
-        columns = {"failing_since_at": self.failing_since_us, "slots_since_at": self._slots_since_us}
+    def state(self) -> dict[str, pa.Array]:
+        return {"failing_since_at": times(self._failing_since_us)}
+
+    def columns(self, night: ShardNight) -> dict[str, pa.Array]:
+        columns = {"failing_since_at": self._failing_since_us, "slots_since_at": self._slots_since_us}
         return {name: times(v) for name, v in columns.items() if (v != NO_TIME).any()}
 
 

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from policies.history.page_state import BIN_IDS, NO_TIME, PageState, starts_of
-from policies.history.request_history import RequestState
-from policies.numerics.typing_ import Int32Array, IntArray
+from policies.numerics.typing_ import IntArray
 from transforms.batches import schemas
 from transforms.shards.coding import ShardPages
 
+_HISTORY = tuple(schemas.STATE)[4:]
 _BIN_SUMS = ("bin_weight", "bin_days", "bin_days_squared")
 
 
@@ -31,47 +31,35 @@ def list_column(start: IntArray, values: np.ndarray | pa.Array) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(start.astype(np.int32)), pa.array(values))
 
 
-def state_batch(
-    pages: ShardPages,
-    history: PageState,
-    requests: RequestState,
-    first_seen: Int32Array,
-    failing_since_us: IntArray,
-) -> pa.RecordBatch:
-    """The `schemas.STATE` rows of a shard."""
-    columns = {
-        "url": pages.url,
-        "host": pages.host,
-        "url_hash": pa.array(pages.url_hash),
-        "host_hash": pa.array(pages.host_hash),
-        "exposure_days": pa.array(history.exposure_days),
-        "dated_changes": pa.array(history.dated_changes),
-        "bin_id": list_column(history.bin_start, history.bin_id),
-        "bin_weight": list_column(history.bin_start, history.bin_weight),
-        "bin_days": list_column(history.bin_start, history.bin_days),
-        "bin_days_squared": list_column(history.bin_start, history.bin_days_squared),
-        "n_intervals": pa.array(history.n_intervals),
-        "n_changes": pa.array(history.n_changes),
-        "baseline_at": times(history.baseline_at_us),
-        "last_success_at": times(history.last_success_at_us),
-        "last_attempt_at": times(history.last_attempt_at_us),
-        "digest_hash": pa.array(history.digest),
-        "digest_form": pa.array(history.digest_form),
-        "replaced_digest_hash": pa.array(history.replaced_digest),
-        "n_returns": pa.array(history.n_returns),
-        "gone": pa.array(history.gone),
-        "last_modified_at": times(history.last_modified_at_us),
-        "last_modified_seen_at": times(history.last_modified_seen_us),
-        "last_change_at": times(history.last_change_at_us),
-        "failing_since_at": times(failing_since_us),
-        "first_seen_day": pa.array(first_seen),
-        "request_week": list_column(requests.start, requests.week),
-        "request_clicks": list_column(requests.start, requests.clicks),
-        "request_impressions": list_column(requests.start, requests.impressions),
-        "first_request_day": pa.array(requests.first_day),
-        "last_request_day": pa.array(requests.last_day),
-    }
-    return pa.RecordBatch.from_arrays([columns[n] for n in schemas.STATE.names], schema=schemas.STATE)
+def values_of(column: pa.Array, fill: Any = 0) -> np.ndarray:
+    """A column's values, or those of its lists; times in microseconds. Null is `NO_TIME`, or `fill`."""
+    if pa.types.is_list(column.type):
+        column = column.flatten()
+    if pa.types.is_timestamp(column.type):
+        return microseconds(column)
+    return column.fill_null(pa.scalar(fill).cast(column.type)).to_numpy(zero_copy_only=False)
+
+
+def _attribute(field: pa.Field) -> str:
+    """Of `PageState`, which a column of the state holds."""
+    name = {"digest_hash": "digest", "replaced_digest_hash": "replaced_digest"}.get(field.name, field.name)
+    if name == "last_modified_seen_at":
+        return "last_modified_seen_us"
+    return f"{name}_us" if pa.types.is_timestamp(field.type) else name
+
+
+def _column(field: pa.Field, values: np.ndarray, start: IntArray) -> pa.Array:
+    if pa.types.is_list(field.type):
+        return list_column(start, values)
+    return times(values) if pa.types.is_timestamp(field.type) else pa.array(values)
+
+
+def history_columns(pages: ShardPages, history: PageState) -> dict[str, pa.Array]:
+    """The columns of `schemas.STATE` of a shard."""
+    named = {"url": pages.url, "host": pages.host}
+    hashes = {"url_hash": pa.array(pages.url_hash), "host_hash": pa.array(pages.host_hash)}
+    known = {f.name: _column(f, getattr(history, _attribute(f)), history.bin_start) for f in _HISTORY}
+    return named | hashes | known
 
 
 def list_start(column: pa.Array) -> IntArray:
@@ -94,40 +82,7 @@ def _bins(state: pa.RecordBatch) -> dict[str, Any]:
     return {"bin_start": start, "bin_id": bin_id, **dict(zip(_BIN_SUMS, sums, strict=True))}
 
 
-def read_state(state: pa.RecordBatch) -> tuple[PageState, RequestState, Int32Array]:
-    """The arrays of a shard's state rows, a batch of `schemas.STATE`."""
-
-    def flat(name: str) -> np.ndarray:
-        return state.column(name).flatten().to_numpy()
-
-    def added(name: str) -> np.ndarray:
-        """A column that is null where an older version wrote the state."""
-        return state.column(name).fill_null(0).to_numpy()
-
-    history = PageState(
-        exposure_days=state.column("exposure_days").to_numpy(),
-        dated_changes=state.column("dated_changes").to_numpy(),
-        n_intervals=state.column("n_intervals").to_numpy(),
-        n_changes=state.column("n_changes").to_numpy(),
-        baseline_at_us=microseconds(state.column("baseline_at")),
-        last_success_at_us=microseconds(state.column("last_success_at")),
-        last_attempt_at_us=microseconds(state.column("last_attempt_at")),
-        digest=state.column("digest_hash").to_numpy(),
-        digest_form=added("digest_form"),
-        replaced_digest=added("replaced_digest_hash"),
-        n_returns=added("n_returns"),
-        gone=state.column("gone").to_numpy(zero_copy_only=False),
-        last_modified_at_us=microseconds(state.column("last_modified_at")),
-        last_modified_seen_us=microseconds(state.column("last_modified_seen_at")),
-        last_change_at_us=microseconds(state.column("last_change_at")),
-        **_bins(state),
-    )
-    requests = RequestState(
-        list_start(state.column("request_week")),
-        flat("request_week"),
-        flat("request_clicks"),
-        flat("request_impressions"),
-        state.column("first_request_day").to_numpy(),
-        state.column("last_request_day").to_numpy(),
-    )
-    return history, requests, state.column("first_seen_day").to_numpy()
+def read_history(state: pa.RecordBatch) -> PageState:
+    """The arrays of a shard's state rows, a batch with the columns of `schemas.STATE`."""
+    plain = {_attribute(f): values_of(state.column(f.name)) for f in _HISTORY if not pa.types.is_list(f.type)}
+    return PageState(**plain, **_bins(state))

@@ -20,7 +20,9 @@ from transforms.files.sinks import FileInfo, write_json
 from transforms.intake.log_ages import age_warnings, newest_day
 from transforms.intake.rejects import damaged_sources
 from transforms.kept.judging import account, drift_warnings, tracked
+from transforms.kept.predictions import ShardPredictions
 from transforms.kept.requested_hosts import asked_warnings, lost_warnings, unknown_pages
+from transforms.kept.requests import ShardRequests
 from transforms.kept.silence import SilenceSums, vain_warnings
 from transforms.night.dividing import Quotas
 from transforms.night.evidence_warnings import evidence_warnings
@@ -283,16 +285,20 @@ class WriteManifest(Step):
         listed = [f.as_dict() for f in sorted(files, key=lambda f: f.path)]
         if is_done(self._attempt, listed):
             return  # by a worker that was lost before it could say so
-        counters = counters | learned.asked.publish()
+        counters = counters | learned.sums[ShardRequests].publish()
         check_rejected(counters, self._guards, self._folder)
         damaged = damaged_sources(self._folder, files) if damaged_files(counters) else []
         check_shrink(counters, learned.rows_by_day, self._guards, damaged)
         manifest = make_manifest(counters, reports, result, learned, quotas, without)
-        yesterday = account(learned.judged, counters, self._guards.previous, self._guards.as_of_us)
+        yesterday = account(
+            learned.sums[ShardPredictions], counters, self._guards.previous, self._guards.as_of_us
+        )
         manifest |= {
             "judged": yesterday,
-            "recalibration": tracked(learned.judged, self._guards.previous, self._guards.as_of_us).as_json(),
-            "unknown_pages": unknown_pages(counters, learned.asked),
+            "recalibration": tracked(
+                learned.sums[ShardPredictions], self._guards.previous, self._guards.as_of_us
+            ).as_json(),
+            "unknown_pages": unknown_pages(counters, learned.sums[ShardRequests]),
             "warnings": warnings_of(counters, self._guards, damaged)
             + age_warnings(
                 counters,

@@ -17,7 +17,6 @@ from policies.estimation import estimators, group_means, prior, requests
 from policies.estimation.estimators import bin_nodes
 from policies.history import volatile
 from policies.history.evidence import Evidence
-from policies.history.silence import Heard
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
 from policies.optimum import search
 from transforms.batches.coders import ShardTables
@@ -25,9 +24,9 @@ from transforms.batches.combining import Combine, CombineShards
 from transforms.batches.errors import InputError
 from transforms.batches.steps import Step, each
 from transforms.kept.fold_settings import RequestClock
-from transforms.kept.judging import Judged
-from transforms.kept.requested_hosts import AskedHosts
-from transforms.kept.silence import silence_of
+from transforms.kept.protocol import Sums
+from transforms.kept.requests import ShardRequests
+from transforms.kept.silence import ShardSilence, silence_of
 from transforms.night.group_tables import GroupTable, MergeGroups
 from transforms.night.sampling import MergeOverviews, Overview, evidence_of
 from transforms.night.signal_sample import learn_trust
@@ -63,33 +62,24 @@ class Learned:
     clicks, impressions : requests.RequestPrior or None
         None where no log has any.
     rows_by_day : dict of int to int
-    request_days : (int, int)
-        As in `Overview`.
-    judged : Judged
-        As in `Overview`; for the manifest, like `rows_by_day`.
     weight : str
         What a page weighs: clicks, impressions, importance or equal.
     trust : LearnedTrust or None
         Of sources of signals; None where they are not to be used.
     ordinary : Ordinary or None
         None where no page may be volatile.
-    asked : AskedHosts
-        As in `Overview`; for the manifest.
-    heard : Heard
-        As in `Overview`.
+    sums : dict of type to object
+        As in `Overview`; most for the manifest, like `rows_by_day`.
     """
 
     change: prior.Prior
     clicks: requests.RequestPrior | None
     impressions: requests.RequestPrior | None
     rows_by_day: dict[int, int]
-    request_days: tuple[int, int]
     weight: str
-    judged: Judged = field(default_factory=Judged)
     trust: LearnedTrust | None = None
     ordinary: Ordinary | None = None
-    asked: AskedHosts = field(default_factory=AskedHosts)
-    heard: Heard = field(default_factory=Heard)
+    sums: Sums = field(default_factory=dict)
 
 
 def _sampled_evidence(sample: pa.RecordBatch) -> tuple[Evidence, IntArray]:
@@ -121,11 +111,12 @@ def learn(overview: Overview, clock: RequestClock, weight_by: str, with_signals:
     sample = overview.whole_sample
     evidence, group = _sampled_evidence(sample)
     clicks = impressions = None
-    if overview.has_clicks or overview.has_impressions:
-        days = clock.exposure_days(overview.request_days, sample.column("first_seen_day").to_numpy())
-        if overview.has_clicks:
+    asked = overview.sums[ShardRequests]
+    if asked.has("clicks") or asked.has("impressions"):
+        days = clock.exposure_days(asked.days, sample.column("first_seen_day").to_numpy())
+        if asked.has("clicks"):
             clicks = requests.fit_request_prior(sample.column("clicks").to_numpy(), days)
-        if overview.has_impressions:
+        if asked.has("impressions"):
             impressions = requests.fit_request_prior(sample.column("impressions").to_numpy(), days)
     for name, found in (("clicks", clicks), ("impressions", impressions)):
         if weight_by == name and found is None:
@@ -146,13 +137,10 @@ def learn(overview: Overview, clock: RequestClock, weight_by: str, with_signals:
         clicks,
         impressions,
         overview.rows_by_day,
-        overview.request_days,
         weight,
-        overview.judged,
         trust,
         _learn_ordinary(sample, overview.giant_sample, change) if overview.has_volatile else None,
-        overview.asked,
-        overview.heard,
+        overview.sums,
     )
 
 
@@ -298,20 +286,6 @@ def _weight(
     return np.ones(pages.num_rows)
 
 
-DROPPED = (
-    "exposure_days",
-    "dated_changes",
-    "n_bins",
-    "clicks",
-    "impressions",
-    "importance",
-    "group_hash",
-    "first_seen_day",
-    "volatile_weight",
-    "weight_share",
-)
-
-
 class EstimateParameters(Step):
     """What the search needs to know of a folded shard, see `transforms.night.solving`.
 
@@ -374,13 +348,15 @@ def estimate_shard(
             more = {"signals": found.pages, "trust": found.trust, "forecasts": found.forecasts}
     clicks = impressions = np.full(pages.num_rows, np.nan)
     if learned.clicks or learned.impressions:
-        days = clock.exposure_days(learned.request_days, pages.column("first_seen_day").to_numpy())
+        days = clock.exposure_days(
+            learned.sums[ShardRequests].days, pages.column("first_seen_day").to_numpy()
+        )
         clicks = _request_rate(pages.column("clicks"), days, learned.clicks)
         impressions = _request_rate(pages.column("impressions"), days, learned.impressions)
     weight = _weight(pages, learned, clicks, impressions)
     if "weight_share" in pages.schema.names:
         weight = weight * pages.column("weight_share").to_numpy()
-    columns = {n: pages.column(n) for n in pages.schema.names if n not in DROPPED}
+    columns = {n: pages.column(n) for n in pages.schema.names}
     columns |= {
         "change_rate_per_day": pa.array(rate),
         "information": pa.array(information),
@@ -392,7 +368,7 @@ def estimate_shard(
         flag = _volatile(folded, weight, evidence, rate, signalled, learned)
         cap, floor = (pages.column(f"{name}_per_day").to_numpy() for name in ("cap", "floor"))
         columns |= {"volatile": pa.array(flag), "cap_per_day": pa.array(volatile.capped(flag, cap, floor))}
-    quiet = silence_of(pages, learned.heard)
+    quiet = silence_of(pages, learned.sums[ShardSilence])
     if (quiet.wait_days > 0.0).any():
         floor, cap = (columns[f"{name}_per_day"].to_numpy(zero_copy_only=False) for name in ("floor", "cap"))
         floor, cap = quiet.limits(floor, cap)

@@ -8,7 +8,6 @@ over shards the first pages by hash are kept apart until those of all its parts 
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
@@ -18,12 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from policies.history.evidence import Evidence
-from policies.history.request_history import NO_DAY
-from policies.history.silence import Heard
 from policies.numerics.typing_ import Int32Array, IntArray
 from transforms.batches.coders import ShardTables
-from transforms.kept.judging import Judged
-from transforms.kept.requested_hosts import AskedHosts
+from transforms.kept.protocol import Sums, merge_sums
 from transforms.night import signal_sample
 
 SAMPLE_PAGES = 16_384
@@ -149,27 +145,18 @@ class Overview:
     pages_per_giant : int
     rows_by_day : dict of int to int
         Rows of tonight's crawl log on each day, days since 1970-01-01.
-    request_days : (int, int)
-        First and last day since 1970-01-01 that the request log covers; `NO_DAY` without one.
-    has_clicks, has_impressions, has_volatile : bool
-        The last: whether any page may be volatile, see `policies.history.volatile`.
-    judged : Judged
-        Last night's predictions against tonight's crawl log.
-    asked : AskedHosts
-    heard : Heard
+    has_volatile : bool
+        Whether any page may be volatile, see `policies.history.volatile`.
+    sums : dict of type to object
+        What statistics say, see `transforms.kept.protocol.Statistic.sums`.
     """
 
     sample: pa.RecordBatch
     giant_sample: pa.RecordBatch
     pages_per_giant: int = SAMPLE_PAGES
     rows_by_day: dict[int, int] = field(default_factory=dict)
-    request_days: tuple[int, int] = (NO_DAY, NO_DAY)
-    has_clicks: bool = False
-    has_impressions: bool = False
-    judged: Judged = field(default_factory=Judged)
     has_volatile: bool = False
-    asked: AskedHosts = field(default_factory=AskedHosts)
-    heard: Heard = field(default_factory=Heard)
+    sums: Sums = field(default_factory=dict)
 
     @property
     def whole_sample(self) -> pa.RecordBatch:
@@ -179,7 +166,6 @@ class Overview:
 
 def merge_overviews(parts: list[Overview]) -> Overview:
     """The overview of several parts of the pages."""
-    days = [p.request_days for p in parts if p.request_days[0] != NO_DAY]
     most = min((p.pages_per_giant for p in parts), default=SAMPLE_PAGES)
     rows_by_day: Counter[int] = Counter()
     for part in parts:
@@ -189,13 +175,8 @@ def merge_overviews(parts: list[Overview]) -> Overview:
         merge_giants([p.giant_sample for p in parts], most),
         most,
         dict(sorted(rows_by_day.items())),
-        (min(d[0] for d in days), max(d[1] for d in days)) if days else (NO_DAY, NO_DAY),
-        any(p.has_clicks for p in parts),
-        any(p.has_impressions for p in parts),
-        functools.reduce(Judged.merge, (p.judged for p in parts), Judged()),
         any(p.has_volatile for p in parts),
-        functools.reduce(AskedHosts.merge, (p.asked for p in parts), AskedHosts()),
-        Heard.merge(p.heard for p in parts),
+        merge_sums(p.sums for p in parts),
     )
 
 

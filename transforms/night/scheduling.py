@@ -25,9 +25,10 @@ from transforms.batches import schemas
 from transforms.batches.coders import ShardTables
 from transforms.batches.steps import Step
 from transforms.batches.tally import Counts
+from transforms.kept import statistics
 from transforms.kept.fold_settings import RequestClock
 from transforms.kept.signal_forecasts import slots_columns
-from transforms.kept.silence import silence_of, silence_sums
+from transforms.kept.silence import ShardSilence, silence_of, silence_sums
 from transforms.kept.state import microseconds, times
 from transforms.night.dividing import Night, Quotas, limited_giants, limited_units, pages_of
 from transforms.night.group_tables import GroupTable
@@ -41,7 +42,6 @@ from transforms.night.trust_report import hosts_batch, trust_sums
 from transforms.shards.catalogue import DAY_US, META, UNLIMITED_SLOTS
 
 MAX_NAMED_HOSTS = 20
-FLAGS = ("volatile", "soft_404", "alternating")
 SHIFT_OF_ALL = 10.0
 """What signals of all hosts together may take beyond what they lately did, in units of what one host may."""
 
@@ -52,7 +52,7 @@ class SequenceCrawls(Step):
     Outputs
     -------
     "files" : ShardTables
-        To be written, by folder: `schemas.PAGES_OUT` with metadata columns, `schemas.HOSTS_OUT`, and others.
+        To be written, by folder.
     "report" : ShardReport
     """
 
@@ -72,7 +72,9 @@ class SequenceCrawls(Step):
         without: search.SearchResult | None,
     ) -> Iterator[Any]:
         estimated = estimate_shard(folded, learned, groups, self._clock)
-        shard = ScheduledShard(self._night, estimated, result, plan, shares, without, learned.heard)
+        shard = ScheduledShard(
+            self._night, estimated, result, plan, shares, without, learned.sums[ShardSilence]
+        )
         for folder, batch in shard.files():
             yield ShardTables(folded.shard, {folder: batch})
         yield beam.pvalue.TaggedOutput("report", shard.report())
@@ -298,25 +300,22 @@ class ScheduledShard:
             "owed": pa.array(self._owed()),
             "limit": pa.array(limit, pa.string()),
             "boundary": pa.array((intervals > 0) & ((changes == 0) | (changes == intervals))),
-            **{name: pa.array(self._flag(name)) for name in FLAGS},
-            "weight": pa.array(self._weight),
             **self._signals(),
         }
-        fields = [schemas.PAGES_OUT.field(n) for n in schemas.PAGES_OUT.names]
+        schema = statistics.pages_schema().remove_metadata()
         for name in table.schema.names:
             plain = name[len(META) :]
             # A catalogue's own "host" or "limit" does not replace ours.
-            if name.startswith(META) and plain not in schemas.PAGES_OUT.names:
+            if name.startswith(META) and plain not in schema.names:
                 columns[plain] = table.column(name)
-                fields.append(pa.field(plain, pa.string()))
-        return pa.RecordBatch.from_arrays([columns[f.name] for f in fields], schema=pa.schema(fields))
+                schema = schema.append(pa.field(plain, pa.string()))
+        return statistics.filled(schema, columns, table)
 
     def _signals(self) -> dict[str, pa.Array]:
         """What pages/ says of signals; null where a page has none that count."""
         n, clocks = len(self._rate), self._clocks
         if clocks is None:
-            kinds = {f.name: f.type for f in schemas.PAGES_OUT if f.name.startswith("signal")}
-            return {name: pa.nulls(n, kind) for name, kind in kinds.items()}
+            return {}
         pages, none = clocks.pages, np.ones(n, np.bool_)
         none[clocks.row] = False
         change = self._change[clocks.row]
@@ -380,21 +379,15 @@ class ScheduledShard:
         last = np.where(self._slot_before > self._attempt, self._slot_before, NO_TIME)
         np.maximum.at(last, *self._due())
         rows = np.flatnonzero(last != NO_TIME)
-        take = pa.array(rows)
-        return pa.RecordBatch.from_arrays(
-            [
-                self._pages.column("url_hash").take(take),
-                self._hosts.column("host_hash").take(self._pages.column("host_code").take(take)),
-                times(last[rows]),
-                pa.array(self._change[rows], pa.float32()),
-                pa.array(self._pages.column("information").to_numpy()[rows], pa.float32()),
-                pa.array(self._weight[rows], pa.float32()),
-                *slots_columns(self._forecasts, rows),
-                self._cells(rows),
-                times(self._silence.slots_since_us[rows]),
-            ],
-            schema=schemas.SLOTS_PAGES,
-        )
+        host = self._pages.column("host_code").take(pa.array(rows))
+        columns = {
+            "host_hash": self._hosts.column("host_hash").take(host),
+            "last_slot_at": times(last[rows]),
+            **slots_columns(self._forecasts, rows),
+            "forecast_cell": self._cells(rows),
+            "slots_since_at": times(self._silence.slots_since_us[rows]),
+        }
+        return statistics.filled(statistics.slots_schema(), columns, self._pages, rows)
 
     def _cells(self, rows: IntArray) -> pa.Array:
         """What the night knows of pages beside their rates, for the next night to judge by."""
@@ -434,8 +427,9 @@ class ScheduledShard:
         counts.add("pages_new", int(self._is_new.sum()))
         counts.add("pages_never_crawled", int((self._attempt == NO_TIME).sum()))
         counts.add("pages_never_fetched", self._pages.column("last_crawl_at").null_count)
-        for name in FLAGS:
-            counts.add(f"pages_{name}", int(self._flag(name).sum()))
+        for kind in statistics.STATISTICS:
+            for name, n in kind.count(self._pages).items():
+                counts.add(name, n)
         counts.add("hosts_bursting", 0 if self._whole is None else int(self._whole.sum()))
         for code, name in enumerate(search.LIMIT_NAMES):
             counts.add(f"pages_limit_{name}", int((limit == code).sum()))

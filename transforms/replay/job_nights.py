@@ -21,6 +21,7 @@ from transforms.batches import schemas
 from transforms.batches.coders import ShardTables
 from transforms.kept.carrying import Carry
 from transforms.kept.fold_settings import FoldSettings, RequestClock
+from transforms.kept.predictions import ShardPredictions
 from transforms.night.dividing import Night, ShardTotal, divide_slots
 from transforms.night.folding import ShardFold
 from transforms.night.group_tables import GroupTable
@@ -115,7 +116,7 @@ class JobFold:
         learned = learn(merge_overviews([fold.overview()]), self._clock, "importance", with_signals)
         groups = means_of_groups(folded, learned) if options.group_columns else None
         estimated = mode.estimate(folded, learned, self._clock, groups)
-        self._track = self._track.add(1.0, learned.judged.cells)
+        self._track = self._track.add(1.0, learned.sums[ShardPredictions].cells)
         self.factors = self._track.factors()
         self.page = world.page_of_hash(estimated.tables["pages"].column("url_hash").to_numpy())
         return fold, estimated
@@ -231,8 +232,7 @@ class JobNights(Planner):
         # Every slot is used, but a mode may have given it to another page.
         used = np.isin(slots_pages.column("url_hash").to_numpy(), world.url_hash[planned.page])
         carried.batches = [
-            fold.state(),
-            fold.signals(),
+            *(rows for _, rows in fold.files()),
             slots_pages.filter(pa.array(used)),
             scheduled.slots_hosts(),
         ]

@@ -56,7 +56,7 @@ class JobEstimates(Estimates):
 
     def change_rates(self, day: Day, known: IntArray) -> FloatArray:
         fold, estimated = self._fold.fold(day, self._carried, None)
-        self._carried = [fold.state(), fold.signals()]
+        self._carried = [rows for _, rows in fold.files()]
         rate = np.zeros(int(known.max(initial=-1)) + 1)
         rate[self._fold.page] = estimated.tables["pages"].column("change_rate_per_day").to_numpy()
         return rate[known]

@@ -18,6 +18,8 @@ from transforms.batches.urls import locate
 from transforms.kept.carrying import Carry
 from transforms.kept.fold_settings import FoldSettings, RequestClock
 from transforms.kept.judging import account, drift_warnings
+from transforms.kept.predictions import ShardPredictions
+from transforms.kept.statistics import slots_schema
 from transforms.night.dividing import Night, ShardTotal, divide_slots
 from transforms.night.folding import ShardFold
 from transforms.night.learning import estimate_shard, learn, solver_block
@@ -112,7 +114,9 @@ class Crawler:
         tables = fold.tables(0, [])
         self._learned = learn(merge_overviews([fold.overview()]), self.clock, "equal", True)
         as_of_us, counts = self._day * DAY_US, fold.counts.publish()
-        judged = account(self._learned.judged, counts, self._manifests.get(name, {}), as_of_us)
+        judged = account(
+            self._learned.sums[ShardPredictions], counts, self._manifests.get(name, {}), as_of_us
+        )
         self._manifests[name] = {"options": {"as_of_us": as_of_us}, "judged": judged}
         return judged, tables
 
@@ -144,8 +148,7 @@ class Crawler:
         shard = ScheduledShard(night, estimated, result, plan)
         self._carry = plan.carry
         self._carried = [
-            fold.state(),
-            fold.signals(),
+            *(rows for _, rows in fold.files()),
             shard.slots_pages(),
             shard.slots_hosts(),
         ]
@@ -163,8 +166,8 @@ def _rates_alone(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Slots of nights that did not keep what they expected of signals."""
     if schemas.kind_of(batch) != "slots_pages":
         return batch
-    nothing = [pa.nulls(batch.num_rows, f.type) for f in list(schemas.SLOTS_PAGES)[6:]]
-    return pa.RecordBatch.from_arrays([*batch.columns[:6], *nothing], schema=schemas.SLOTS_PAGES)
+    nothing = [pa.nulls(batch.num_rows, f.type) for f in list(slots_schema())[6:]]
+    return pa.RecordBatch.from_arrays([*batch.columns[:6], *nothing], schema=slots_schema())
 
 
 class Sums:

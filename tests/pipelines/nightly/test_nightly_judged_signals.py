@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.pipelines.jobs import Night, at, nightly, seen
-from transforms.batches import schemas
+from transforms.kept.statistics import slots_schema
 
 N_PAGES, N_HOSTS, FIRST_NIGHT = 180, 9, 20
 
@@ -127,7 +127,7 @@ def test_slots_without_what_was_expected_of_signals_are_judged_by_rates(folder, 
     shutil.copytree(first.folder, old)
     manifest = first.manifest
     for path in sorted((old / "slots" / "pages").iterdir()):
-        pq.write_table(pq.read_table(path).select(schemas.SLOTS_PAGES.names[:6]), path)
+        pq.write_table(pq.read_table(path).select(slots_schema().names[:6]), path)
         for file in manifest["files"]:
             if file["path"] == f"slots/pages/{path.name}":
                 file |= {"bytes": path.stat().st_size, "sha256": sha256(path.read_bytes()).hexdigest()}

@@ -19,6 +19,7 @@ from tests.pipelines.jobs import DAY_US, at, nightly, seen
 from transforms.batches import schemas
 from transforms.kept.carrying import StateError, find_previous, read_previous_file
 from transforms.kept.fold_settings import FoldSettings, RequestClock
+from transforms.kept.statistics import carried_folders
 from transforms.night.folding import ShardFold
 from transforms.rows.normalise import KINDS, normalise
 from transforms.shards.catalogue import HostDefaults
@@ -51,13 +52,7 @@ def _unpack(path: Path, folder: Path) -> Path:
 
 def test_there_is_one_of_every_layout() -> None:
     """Whoever changes the columns keeps a night of theirs."""
-    newest = {
-        "state": schemas.STATE.names,
-        "state/signals": schemas.STATE_SIGNALS.names,
-        "state/lastmods": schemas.STATE_LASTMODS.names,
-        "slots/pages": schemas.SLOTS_PAGES.names,
-        "slots/hosts": schemas.SLOTS_HOSTS.names,
-    }
+    newest = {folder: schema.names for folder, schema in carried_folders().items()}
     layouts = []
     for path in STATES:
         with zipfile.ZipFile(path) as packed:

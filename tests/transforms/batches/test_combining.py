@@ -12,6 +12,8 @@ from tests.laws import check_combine_laws
 from transforms.batches.coders import ShardTables
 from transforms.batches.combining import Combine, CombineShards
 from transforms.batches.tally import AddCounts
+from transforms.kept.requested_hosts import AskedHosts
+from transforms.kept.requests import ShardRequests
 from transforms.night import sampling
 from transforms.night.group_tables import GroupTable, MergeGroups
 from transforms.night.sampling import MergeOverviews, Overview, merge_samples, sample_shard
@@ -50,12 +52,14 @@ def small_sample(monkeypatch):
 
 
 def _overview_plain(value):
+    asked = value.sums.get(ShardRequests, AskedHosts())
     return (
         value.sample.to_pylist(),
         tuple(value.rows_by_day.items()),
-        value.request_days,
-        value.has_clicks,
-        value.has_impressions,
+        asked.days,
+        asked.has("clicks"),
+        asked.has("impressions"),
+        value.has_volatile,
     )
 
 
@@ -63,18 +67,23 @@ def test_overviews(small_sample):
     rng = np.random.default_rng(0)
     overviews = [
         Overview(
-            *sample_shard(_folded(rng, sizes)), 40, {7: 1, 7 + i: 2}, (20000 - i, 20010 + i), i == 1, False
+            *sample_shard(_folded(rng, sizes)),
+            40,
+            {7: 1, 7 + i: 2},
+            i == 2,
+            {ShardRequests: AskedHosts(clicks=i == 1, days=(20000 - i, 20010 + i))},
         )
         for i, sizes in enumerate([[3, 9, 1], [], [60], [1] * 30])
     ]
-    sample, starts, days, clicks, impressions = check_combine_laws(
+    sample, starts, days, clicks, impressions, volatile = check_combine_laws(
         MergeOverviews(), overviews, _overview_plain
     )
-    assert (starts, days, clicks, impressions) == (
+    assert (starts, days, clicks, impressions, volatile) == (
         ((7, 3 + 2), (8, 2), (9, 2), (10, 2)),
         (19997, 20013),
         True,
         False,
+        True,
     )
     assert len(sample) == 40
     keys = [(r["layer"], r["host_hash"], r["url_hash"]) for r in sample]

@@ -9,9 +9,9 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from transforms.batches import schemas
 from transforms.finished import nights
 from transforms.finished.nights import Night
+from transforms.kept.statistics import pages_schema
 
 READS = 60
 
@@ -19,7 +19,7 @@ READS = 60
 @pytest.mark.parametrize("form", ["parquet", "csv"])
 def test_a_remote_file_that_is_read_is_held_by_nobody(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread that gives Python's bytes back while the interpreter ends aborts the process."""
-    columns = pa.schema([schemas.PAGES_OUT.field(n) for n in ("url", "change_rate_per_day", "n_changes")])
+    columns = pa.schema([pages_schema().field(n) for n in ("url", "change_rate_per_day", "n_changes")])
     number = np.arange(60_000)
     table = pa.table([pa.array(map(str, number)), number / 7.0, number], names=columns.names).cast(columns)
     buffer = io.BytesIO()

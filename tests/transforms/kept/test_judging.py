@@ -13,10 +13,10 @@ from policies.estimation.estimators import rate
 from policies.history import history
 from policies.history.page_state import Forgetting, PageState, evidence
 from policies.judging.calibration import FACTORS, FreshSums, JudgedSums
-from transforms.batches import schemas
 from transforms.kept.carrying import StateError, read_previous_file
 from transforms.kept.judging import Judged, account, drift_warnings, forecast_of
 from transforms.kept.state import times
+from transforms.kept.statistics import slots_schema
 
 DAY_US = 86_400_000_000
 ONE = 2**32  # units of a probability
@@ -26,7 +26,7 @@ def _slots(columns: int = 6) -> pa.RecordBatch:
     hashes = pa.array([5, 7, 9], pa.uint64())
     rates = [pa.array([v, v, v], pa.float32()) for v in (0.5, 3.0, 2.0)]
     values = [hashes, hashes, times(np.full(3, 10 * DAY_US)), *rates]
-    return pa.RecordBatch.from_arrays(values[:columns], schema=pa.schema(list(schemas.SLOTS_PAGES)[:columns]))
+    return pa.RecordBatch.from_arrays(values[:columns], schema=pa.schema(list(slots_schema())[:columns]))
 
 
 def _nothing_known(n: int) -> tuple[PageState, Forgetting, int]:
@@ -38,7 +38,7 @@ def test_nights_of_before_these_columns_are_read_and_predict_nothing(tmp_path):
     pq.write_table(pa.Table.from_batches([_slots(3)]), path)
     (batch,) = read_previous_file(("slots/pages", path))
     assert batch.column("signal_source").null_count == 3
-    assert batch.schema.equals(schemas.SLOTS_PAGES, check_metadata=True)
+    assert batch.schema.equals(slots_schema(), check_metadata=True)
     forecast = forecast_of(pa.Table.from_batches([batch]), np.array([0, 1, 2]), *_nothing_known(3))
     assert list(forecast.row) == [-1, -1, -1]
 

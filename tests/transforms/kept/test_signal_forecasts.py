@@ -14,11 +14,14 @@ from policies.history.page_state import Forgetting, evidence
 from policies.judging.calibration import FACTORS
 from policies.judging.recalibration import CELLS, KINDS
 from policies.signals.estimation import PageFit
+from tests.transforms.signal_shards import signals_of
 from transforms.batches import schemas
 from transforms.batches.urls import locate
 from transforms.kept.fold_settings import FoldSettings, RequestClock
+from transforms.kept.predictions import ShardPredictions
 from transforms.kept.signal_forecasts import forecasts_batch, signal_forecast_of, slots_columns
-from transforms.kept.state import read_state, times
+from transforms.kept.state import read_history, times
+from transforms.kept.statistics import slots_schema
 from transforms.night.folding import ShardFold
 from transforms.shards.catalogue import DAY_US, HostDefaults
 
@@ -39,7 +42,7 @@ def _slots(hashes: list[int], columns: list[pa.Array]) -> pa.Table:
     plain = [pa.array(hashes, pa.uint64()), pa.array(hashes, pa.uint64()), times(np.full(n, DAY_US))]
     return pa.Table.from_arrays(
         [*plain, known, known, known, *columns, pa.nulls(n, pa.int16()), pa.nulls(n, schemas.TIME)],
-        schema=schemas.SLOTS_PAGES,
+        schema=slots_schema(),
     )
 
 
@@ -49,7 +52,7 @@ def test_what_a_night_expects_is_read_by_the_next():
     fit = _fit(3)
     batch = forecasts_batch(np.array([1, 4, 6]), SOURCES, heard_of, 2.0 * fit.unsignalled_rate_per_day, fit)
     batch.validate(full=True)
-    slots = _slots([11, 12, 13, 14, 15], slots_columns(batch, np.array([0, 1, 3, 4, 6])))
+    slots = _slots([11, 12, 13, 14, 15], [*slots_columns(batch, np.array([0, 1, 3, 4, 6])).values()])
     assert slots.column("unsignalled_rate_per_day").null_count == 2
     assert slots.column("signal_source").to_pylist() == [None, ["ping", "sitemap"], None, [], SOURCES]
     code = {"about": 0, "ping": 1, "rss": 2, "sitemap": 3}
@@ -67,7 +70,7 @@ def test_what_a_night_expects_is_read_by_the_next():
 def test_sources_that_are_told_apart_no_more_are_not_known():
     fit = _fit(1)
     batch = forecasts_batch(np.array([0]), SOURCES, np.ones((1, 3), bool), fit.unsignalled_rate_per_day, fit)
-    slots = _slots([11], slots_columns(batch, np.array([0])))
+    slots = _slots([11], [*slots_columns(batch, np.array([0])).values()])
     found = signal_forecast_of(slots, np.array([0]), 1, {"other": 0, "ping": 0, "rss": 0, "sitemap": 1})
     assert np.isnan(found.signal_weight[0, 0]) and found.signal_weight[0, 1] > 0.0
     gone = signal_forecast_of(slots, np.array([0]), 1, {"ping": 0})
@@ -76,7 +79,7 @@ def test_sources_that_are_told_apart_no_more_are_not_known():
 
 
 def test_without_signals_there_is_nothing():
-    slots = _slots([11, 12], slots_columns(None, np.arange(2)))
+    slots = _slots([11, 12], [*slots_columns(None, np.arange(2)).values()])
     for found in (
         signal_forecast_of(slots, np.array([0, 1]), 2, {"rss": 0}),
         signal_forecast_of(None, None, 2, {}),
@@ -140,11 +143,11 @@ def _slots_of_night(fit: PageFit, cell: int | None = None) -> pa.RecordBatch:
     cells = pa.array([cell] * N_PAGES, pa.int16())
     arrays = [
         *columns.values(),
-        *slots_columns(batch, np.arange(N_PAGES)),
+        *slots_columns(batch, np.arange(N_PAGES)).values(),
         cells,
         pa.nulls(N_PAGES, schemas.TIME),
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=schemas.SLOTS_PAGES)
+    return pa.RecordBatch.from_arrays(arrays, schema=slots_schema())
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +158,7 @@ def two_nights() -> tuple[ShardFold, ShardFold, PageFit]:
     first = _night(
         FIRST_DAY + 10, [c for c in crawls if c[1] <= cut], [s for s in signals if s[1] <= cut], []
     )
-    carried = [first.state(), first.signals(), _slots_of_night(fit)]
+    carried = [first.state(), signals_of(first), _slots_of_night(fit)]
     second = _night(
         FIRST_DAY + 15, [c for c in crawls if c[1] > cut], [s for s in signals if s[1] > cut], carried
     )
@@ -166,7 +169,7 @@ def _by_its_posterior(first: ShardFold, page: int, rate: float, days: float) -> 
     """Chance of a change of a page without signals, as the night before left it."""
     state = first.state()
     row = np.flatnonzero(state.column("url_hash").to_numpy() == locate(pa.array(URLS)).url_hash[page])
-    known = evidence(read_state(state)[0].take(row), 12)
+    known = evidence(read_history(state).take(row), 12)
     told = forecast(known, np.array([rate]), np.array([4.0]))
     return float(-np.expm1(told.log_unchanged(told.row, np.array([days])))[0])
 
@@ -208,7 +211,7 @@ def test_crawls_are_judged_by_the_signals_of_their_intervals(two_nights):
             h = u**2 / sum(p**2 / i for p, i in zip(parts, information[page], strict=True))
             expected.append(1 - (1 + u / h) ** -h)
             found.append(digest != old)
-    sums = second.overview().judged.sums
+    sums = second.overview().sums[ShardPredictions].sums
     assert sums.crawls == len(expected) > 80 and sums.not_scheduled == unknown > 3
     assert sum(sums.bin_found) == sum(found)
     predicted = np.array(sums.bin_predicted) * PROBABILITY_UNIT
@@ -225,7 +228,7 @@ def test_every_crawl_is_judged_once_also_of_pages_that_nobody_listens_to(two_nig
     carried = [first.state(), _slots_of_night(fit)]
     news = [s for s in signals if s[1] > cut and s[0] < 8]
     lost = _night(FIRST_DAY + 15, [c for c in crawls if c[1] > cut], news, carried)
-    one, other = (fold.overview().judged.sums for fold in (second, lost))
+    one, other = (fold.overview().sums[ShardPredictions].sums for fold in (second, lost))
     assert one.crawls + one.not_scheduled == other.crawls + other.not_scheduled
     assert sum(one.bin_found) <= sum(other.bin_found) and other.not_scheduled == 0
 
@@ -236,17 +239,17 @@ def test_clock_factors_move_what_is_predicted_and_nothing_else(two_nights):
     crawls, signals = _world()
     cut = (FIRST_DAY + 10) * DAY_US
     rows = [c for c in crawls if c[1] > cut], [s for s in signals if s[1] > cut]
-    carried = [first.state(), first.signals(), _slots_of_night(fit, cell=3)]
+    carried = [first.state(), signals_of(first), _slots_of_night(fit, cell=3)]
     plain = _night(FIRST_DAY + 15, *rows, carried)
     twice = _night(FIRST_DAY + 15, *rows, carried, clock_factors=np.full(KINDS * CELLS, 2.0))
-    one, two = (fold.overview().judged for fold in (plain, twice))
+    one, two = (fold.overview().sums[ShardPredictions] for fold in (plain, twice))
     assert (
         sum(two.sums.bin_predicted) == one.sums.predicted_at[FACTORS.index(2.0)] > sum(one.sums.bin_predicted)
     )
     assert two.cells == one.cells and two.cells.crawls.sum() == one.sums.crawls
     by_kind = two.cells.crawls.reshape(KINDS, CELLS)
     assert (by_kind[:, 3] > 5).all() and by_kind.sum() == by_kind[:, 3].sum()
-    assert (plain.state(), plain.signals()) == (twice.state(), twice.signals())
+    assert (plain.state(), signals_of(plain)) == (twice.state(), signals_of(twice))
     before, after = (fold.tables(0, []).tables for fold in (plain, twice))
     assert before.keys() == after.keys()
     gains = after["hosts"].column("forecast_gain").to_numpy()

@@ -13,6 +13,7 @@ from policies.signals.counts import Signals
 from policies.signals.evidence import SignalEvidence
 from policies.signals.fold import SignalFold
 from policies.signals.state import DATED, MAX_SOURCES, SignalState, bring_to_present, counts_of
+from tests.transforms.signal_shards import signals_of
 from transforms.batches import schemas
 from transforms.batches.coders import ShardTables, ShardTablesCoder
 from transforms.batches.urls import locate
@@ -215,9 +216,9 @@ def test_nights_are_one_night(seed, delay_us):
     state, low = (), 0
     for high in [*np.sort(rng.integers(end - 20 * DAY_US, end, 7)).tolist(), end]:
         part = _night(crawled, heard, low, high, state, rng, signal_delay_us=delay_us)
-        state, low = (part.state(), part.signals()), high
+        state, low = (part.state(), signals_of(part)), high
     assert state[0].equals(whole.state())
-    assert state[1].num_rows > 0 and state[1].equals(whole.signals())
+    assert state[1].num_rows > 0 and state[1].equals(signals_of(whole))
     tables, again = (f.tables(0, []).tables for f in (whole, part))
     for name in ("signal_pages", "signal_sources", "signal_bins", "signal_pairs", "sources"):
         assert tables[name].equals(again[name]), name
@@ -228,17 +229,17 @@ def test_nights_are_one_night(seed, delay_us):
 def test_shards_apart_are_one_shard():
     crawled, heard = _logs(5)
     end = (FIRST_DAY + 20) * DAY_US
-    whole = _night(crawled, heard, 0, end).signals()
+    whole = signals_of(_night(crawled, heard, 0, end))
     parts = []
     for h in range(3):
         mine = [[r for r in rows if r["url"].startswith(f"https://h{h}.")] for rows in (crawled, heard)]
-        parts.append(_night(*mine, 0, end).signals())
+        parts.append(signals_of(_night(*mine, 0, end)))
     order = [("host_hash", "ascending"), ("url_hash", "ascending")]
     merged = pa.Table.from_batches(parts).sort_by(order)
     assert merged.equals(pa.Table.from_batches([whole]))
     # And read back by one shard that heard nothing more.
     again = ShardFold(_settings(end), [_night(crawled, [], 0, end).state(), *parts])
-    assert again.signals().equals(whole)
+    assert signals_of(again).equals(whole)
 
 
 # ---- the last version
@@ -293,7 +294,7 @@ def test_a_file_of_the_last_version_is_read(tmp_path):
     state = _night(seen, [], 0, day + 5 * DAY_US).state()
     seen[0] |= {"fetched_at": day + 6 * DAY_US, "digest_hash": 2}
     fold = ShardFold(_settings(day + 7 * DAY_US), [_batch(schemas.OBSERVATIONS, seen), state, batch])
-    (row,) = (r for r in fold.signals().to_pylist() if r["source"] == ["ping", "sitemap"])
+    (row,) = (r for r in signals_of(fold).to_pylist() if r["source"] == ["ping", "sitemap"])
     assert row["pending"] == [0, 0] and row["n_changed"] == [2, 0] and row["bin_signals"] == [2, 0]
     other = tmp_path / "shard-00000-of-00002.parquet"
     pq.write_table(pa.Table.from_batches([_old_rows()]).drop_columns(["pending"]), other)

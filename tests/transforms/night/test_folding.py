@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 
 from policies.history.page_state import Forgetting
+from tests.transforms.signal_shards import signals_of
 from transforms.batches import schemas
 from transforms.batches.urls import locate
 from transforms.kept.fold_settings import FoldSettings, RequestClock
@@ -59,9 +60,9 @@ def test_nights_are_one_night_also_before_a_page_is_known(first_crawl):
     state = ()
     for day in days:
         fold = _fold([day], rows, state)
-        state = (fold.state(), fold.signals())
+        state = (fold.state(), signals_of(fold))
     assert state[0].equals(whole.state())
-    assert state[1].equals(whole.signals())
+    assert state[1].equals(signals_of(whole))
     counts = whole.counts.publish()
     assert counts["requests_before_known"] == counts["signals_before_known"] == first_crawl
     assert not counts.get("requests_unmatched") and not counts.get("signals_unmatched")

@@ -1,4 +1,4 @@
-"""What became of forecasts, in a shard and between nights; see `policies.judging.recalibration`."""
+"""What a night expects of the pages that it schedules, and what became of that the night after."""
 
 from __future__ import annotations
 
@@ -7,13 +7,29 @@ import pyarrow as pa
 
 from policies.estimation.forecast import Clocks, Forecast
 from policies.history.interval_sums import Intervals
-from policies.judging.recalibration import NO_CELL, PLAIN, QUIET, CellSums, CellWatch, clock_factors, pays
+from policies.history.visits import Observations
+from policies.judging.calibration import Judge
+from policies.judging.recalibration import (
+    NO_CELL,
+    PLAIN,
+    QUIET,
+    CellSums,
+    CellWatch,
+    calm_days,
+    clock_factors,
+    pays,
+)
 from policies.numerics.typing_ import FloatArray, Int16Array, IntArray
+from transforms.kept.judging import Judged, forecast_of, judged_of
+from transforms.kept.protocol import ShardNight, Statistic
+from transforms.kept.signal_forecasts import FIELDS, signal_forecast_of
+from transforms.kept.signals import ShardNews
 from transforms.shards.coding import ShardPages
 
 
 class ShardFactors:
-    """Forecasts of a shard, with the clock factors of the night that made them.
+    """Forecasts of a shard, with the clock factors of the night that made them; see
+    `policies.judging.recalibration`.
 
     Parameters
     ----------
@@ -89,3 +105,52 @@ def _gains(slots_hosts: pa.Table | None, pages: ShardPages) -> FloatArray:
         carried = slots_hosts.column("forecast_gain").to_numpy().astype(np.float64)  # null becomes NaN
         np.fmin.at(gains, at[known], carried[known])
     return np.where(np.isinf(gains), 0.0, gains)
+
+
+class ShardPredictions(Statistic):
+    """Last night's predictions against tonight's log. Those on signals are null where none count; the cell is
+    that of `policies.judging.recalibration`.
+    """
+
+    SLOTS = (
+        pa.field("change_rate_per_day", pa.float32()),
+        pa.field("information", pa.float32()),
+        pa.field("weight", pa.float32()),
+        *FIELDS,
+        pa.field("forecast_cell", pa.int16()),
+    )
+
+    def __init__(self, night: ShardNight) -> None:
+        settings, slots = night.settings, (night.slots, night.slot_code)
+        self._pages, self._news = night.pages, night.kept[ShardNews]
+        self._split_hosts = settings.split_hosts
+        forecast = forecast_of(*slots, night.before, settings.forgetting, settings.as_of_us)
+        hosts = night.table("slots_hosts")
+        self._factors = ShardFactors(*slots, hosts, night.pages, forecast, settings.clock_factors)
+        self._judge = Judge(self._factors.forecast, night.pages.host_code)
+        of_signals = signal_forecast_of(*slots, len(night.pages), self._news.source_code)
+        self._of_signals = of_signals.only(self._news.news.listens())
+
+    def watch(self, first_page: int, intervals: Intervals) -> None:
+        now = self._of_signals.others(first_page, intervals)
+        self._judge(first_page, now)
+        self._factors(first_page, now)
+
+    def fold(self, night: ShardNight, rows: Observations) -> None:
+        """Pages with signals: what was expected of them is known when the night's signals are counted."""
+        for heard in self._news.news.heard:
+            intervals, clocks = self._of_signals.clocks(heard)
+            self._factors(0, intervals, clocks)
+            if len(intervals.page):
+                clocks = self._of_signals.clocks(heard, self._factors.of(heard.intervals.page))[1]
+            self._judge(0, intervals, clocks)
+
+    def columns(self, night: ShardNight) -> dict[str, pa.Array]:
+        return {"calm_days": pa.array(calm_days(night.after))}
+
+    def sums(self) -> Judged:
+        return judged_of(self._judge, self._pages, self._split_hosts, self._factors.sums)
+
+    def gains(self) -> FloatArray:
+        """See `ShardFactors.gains`."""
+        return self._factors.gains()

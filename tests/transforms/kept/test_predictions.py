@@ -11,8 +11,9 @@ from policies.history.page_state import Forgetting, PageState
 from policies.judging.recalibration import CELLS, HALF_LIFE_DAYS, KINDS, NO_CELL
 from transforms.batches import schemas
 from transforms.kept.judging import forecast_of
-from transforms.kept.recalibrating import ShardFactors
+from transforms.kept.predictions import ShardFactors
 from transforms.kept.state import times
+from transforms.kept.statistics import slots_schema
 from transforms.shards.catalogue import DAY_US
 from transforms.shards.coding import ShardPages, code_pages
 
@@ -34,7 +35,7 @@ def _slots(pages: ShardPages, rows: np.ndarray, cell: list[int | None]) -> pa.Ta
         "information": pa.array(np.full(n, 4.0), pa.float32()),
         "forecast_cell": pa.array(cell, pa.int16()),
     }
-    fields = list(schemas.SLOTS_PAGES)
+    fields = list(slots_schema())
     return pa.table([columns.get(f.name, pa.nulls(n, f.type)) for f in fields], schema=pa.schema(fields))
 
 
