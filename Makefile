@@ -14,6 +14,7 @@ AIRFLOW := tests/templates/airflow-constraints.txt
 PYTEST_ARGS ?= -n auto --dist loadfile
 FUZZED ?= $(HOME)/.cache/recrawl/fuzzed
 FUZZ_SECONDS ?= 300
+BEAM_TESTS ?= tests/pipelines/door tests/pipelines/look tests/pipelines/nightly tests/pipelines/store
 
 .PHONY: help setup nightly test test-beam lint format bench clean lock test-dataflow test-airflow
 .PHONY: prism flink test-cluster test-flink test-consumers fuzz
@@ -62,8 +63,7 @@ test: $(INSTALLED)
 
 # In `make test` a runner without Beam's machinery runs most nights: tests/pipelines/plain_runner.py.
 test-beam: $(INSTALLED)
-	RECRAWL_TEST_RUNNER=beam $(BIN)/python -m pytest $(PYTEST_ARGS) tests/pipelines/door tests/pipelines/look \
-	  tests/pipelines/nightly tests/pipelines/store
+	RECRAWL_TEST_RUNNER=beam $(BIN)/python -m pytest $(PYTEST_ARGS) $(BEAM_TESTS)
 
 # What reaches new code is kept, so that the next run goes on from there.
 fuzz: $(INSTALLED)

@@ -15,6 +15,7 @@ import pytest
 from pipelines.door import cli
 from policies.numerics.errors import InfeasibleError
 from tests.pipelines.jobs import at, crawls, nightly
+from tests.pipelines.plain_runner import CHOICE
 from tests.templates.launching import TEMPLATE, Bucket, launch, load_main, needs_client
 
 pytestmark = pytest.mark.timeout(300)  # several whole nights, and one in a process of its own
@@ -37,6 +38,7 @@ def test_it_does_not_wait(handed):
 
 def test_not_waiting_reaches_the_runner(tmp_path, monkeypatch):
     waited: list[str] = []
+    monkeypatch.setenv(CHOICE, "beam")
     monkeypatch.setattr(
         "apache_beam.runners.portability.fn_api_runner.fn_runner.RunnerResult.wait_until_finish",
         lambda *_: waited.append("waited"),

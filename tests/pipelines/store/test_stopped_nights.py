@@ -269,11 +269,22 @@ def test_a_second_signal_waits_until_the_first_is_dealt_with():
 def test_a_night_in_this_process_is_stopped_alike(number, clean, tmp_path, monkeypatch, beams_runner):
     out = tmp_path / "night"
     rename, settle, ended = sinks.FileSystems.rename, nightly_module.settle, threading.Event()
+    write, writing, idle = sinks.write_file, [], threading.Condition()
+
+    def writes(*arguments):
+        with idle:
+            writing.append(arguments[1])
+        try:
+            return write(*arguments)
+        finally:
+            with idle:
+                writing.remove(arguments[1])
+                idle.notify_all()
 
     def stopped(sources: list[str], targets: list[str]) -> None:
         if targets[0].endswith(PLACES[1]):
             signal.pthread_kill(threading.main_thread().ident, number)
-            assert ended.wait(SECONDS)  # else it may be at another file, which it is yet to remove
+            assert ended.wait(SECONDS)
         rename(sources, targets)
 
     def settled(*arguments) -> bool:
@@ -284,7 +295,10 @@ def test_a_night_in_this_process_is_stopped_alike(number, clean, tmp_path, monke
     with monkeypatch.context() as patch:
         patch.setattr(sinks.FileSystems, "rename", staticmethod(stopped))
         patch.setattr(nightly_module, "settle", settled)
+        patch.setattr(sinks, "write_file", writes)
         night = _again(clean, out)
+        with idle:  # who is at a file removes it himself
+            assert idle.wait_for(lambda: not writing, SECONDS)
     assert night.code == 1 and not night.committed
     assert night.complaints.splitlines()[-1] == "recrawl: interrupted; nothing is committed"
     assert not _temporary(out)
