@@ -143,7 +143,8 @@ class Hosts:
         listed[0] = True
         load = self.share * spec.observations / spec.days
         limit = np.maximum(np.round(load * (0.5 + 2.5 * rng.random(n))), 24.0)
-        gap = np.round(np.minimum(0.25 + 3.0 * rng.random(n), 0.8 * 86_400 / limit), 3)
+        # Two decimals: three could be a thousand, as in 2.248.
+        gap = np.floor(100.0 * np.minimum(0.25 + 3.0 * rng.random(n), 0.8 * 86_400 / limit)) / 100.0
         self.listed = np.flatnonzero(listed)
         self.limit_per_day = limit[listed]
         self.min_gap_seconds = gap[listed]

@@ -21,7 +21,8 @@ import pytest
 from pipelines.corpus import corpus as model
 from pipelines.corpus.corpus import CorpusSpec
 from pipelines.corpus.corpus_files import FORMATS, as_text_columns
-from pipelines.corpus.synthesize import main, synthesize
+from pipelines.corpus.synthesize import synthesize
+from tests.pipelines.jobs import command
 
 FIRST_DAY = 20605  # 2026-06-01
 SPEC = CorpusSpec(
@@ -224,20 +225,32 @@ def test_one_host_may_hold_a_third_of_the_pages(tmp_path: Path) -> None:
     assert abs(giant - 1200) < 4 * np.sqrt(4000 * 0.3 * 0.7)
 
 
-def test_problems_come_all_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_problems_come_all_at_once(tmp_path: Path) -> None:
     output = tmp_path / "corpus"
-    assert main(["--output", str(output), "--pages", "0", "--days", "999", "--start", "June", "--gzip"]) == 2
-    message = capsys.readouterr().err
+    wrong = ["--output", str(output), "--pages", "0", "--days", "999", "--start", "June", "--gzip"]
+    code, _, message = command("synthesize", *wrong)
+    assert code == 2
     for part in ("--pages is 0", "--days is 999", "--start is 'June'", "--gzip"):
         assert part in message
     assert not output.exists()
 
 
-def test_a_corpus_is_replaced_only_when_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_corpus_is_replaced_only_when_told(tmp_path: Path) -> None:
     output = tmp_path / "corpus"
     small = ["--output", str(output), "--pages", "20", "--days", "3"]
-    assert main(small) == 0
-    assert main(small) == 2
-    assert "--overwrite" in capsys.readouterr().err
-    assert main([*small[:-1], "2", "--overwrite"]) == 0
+    assert command("synthesize", *small)[0] == 0
+    code, _, message = command("synthesize", *small)
+    assert code == 2 and "--overwrite" in message
+    assert command("synthesize", *small[:-1], "2", "--overwrite")[0] == 0
     assert len(list((output / "logs").iterdir())) <= 2
+
+
+def test_a_night_reads_a_host_table_of_one_row(tmp_path: Path) -> None:
+    """Its gap once had three decimals, which might be a thousand."""
+    made = ["--pages=600", "--hosts=9", "--days=18", "--seed=3", "--observations=9000"]
+    made += ["--giant_host_fraction=0.4", f"--output={tmp_path / 'corpus'}"]
+    assert command("synthesize", *made)[0] == 0
+    hosts = tmp_path / "corpus" / "hosts.csv"
+    assert len(hosts.read_text().splitlines()) == 2
+    code, printed, message = command("inspect", str(hosts))
+    assert code == 0 and "1, 1 accepted" in printed, message
