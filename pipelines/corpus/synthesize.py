@@ -5,7 +5,6 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Sequence
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -340,10 +339,3 @@ def run(args: argparse.Namespace) -> int:
     counts = ", ".join(f"{count:,} {name}" for name, count in made.items())
     print(f"{output}: {counts} in {time.monotonic() - began:.1f} s")
     return 0
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command alone; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="recrawl synthesize")
-    add_arguments(parser)
-    return run(parser.parse_args(argv))
