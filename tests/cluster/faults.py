@@ -46,7 +46,8 @@ def strike(deed: str, mark: str) -> None:
     if deed == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     elif deed == "stop":
-        os.kill(os.getpid(), signal.SIGSTOP)
+        # A signal to the process is another thread's to take, and this one would go on for a moment.
+        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
     elif deed == "work":
         end = time.monotonic() + WORK_SECONDS
         while time.monotonic() < end:
