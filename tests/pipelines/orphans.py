@@ -7,7 +7,6 @@ where the test has put a gate.
 from __future__ import annotations
 
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from dataclasses import dataclass, field
 import pytest
 from apache_beam.runners.portability.local_job_service import LocalJobServicer
 
+from tests.pipelines.started import Started
 from transforms.files import sinks
 
 SECONDS = 60.0
@@ -69,14 +69,9 @@ class Elsewhere:
     server: Server
     options: list[str]
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: str) -> Started:
         """Start `recrawl` in a process of its own, which sends its job here."""
-        return subprocess.Popen(
-            [sys.executable, "-m", "recrawl", *arguments, *self.options],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        return Started(*arguments, *self.options, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 @contextmanager

@@ -20,6 +20,7 @@ _ASKED = "_inspect_"
 # By class: one that overrides a method has other arguments than the one it comes from.
 _FOUND: dict[tuple[type, str], tuple[list[str], list[Any]]] = {}
 _OWN: dict[type, list[str]] = {}
+_HINTS: dict[type, Any] = {}
 
 
 class Step(beam.DoFn):
@@ -37,6 +38,13 @@ class Step(beam.DoFn):
         if key not in _FOUND:
             _FOUND[key] = get_function_args_defaults(getattr(self, key[1]))
         return lambda: _FOUND[key]
+
+    def default_type_hints(self) -> Any:
+        """What the annotations of `process` say; Beam asks six times a step."""
+        kind = type(self)
+        if kind not in _HINTS:
+            _HINTS[kind] = super().default_type_hints()
+        return _HINTS[kind]
 
     def __dir__(self) -> list[str]:
         kind = type(self)

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.pipelines.jobs import at, crawls, write_rows
+from tests.pipelines.started import recrawl
 
+# As a shell starts it, where streams are closed or a reader goes away in the middle of a night.
 RECRAWL = [sys.executable, "-m", "recrawl"]
 
 
@@ -28,7 +30,7 @@ def unread(words: Sequence[str | Path], *streams: str) -> subprocess.CompletedPr
     os.close(reader)
     pipes = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE) | dict.fromkeys(streams, writer)
     try:
-        return subprocess.run([*RECRAWL, *map(str, words)], text=True, timeout=300, check=False, **pipes)
+        return subprocess.run([*recrawl(), *map(str, words)], text=True, timeout=300, check=False, **pipes)
     finally:
         os.close(writer)
 
@@ -86,7 +88,7 @@ def test_what_only_prints_ends_quietly(words: list[str], tmp_path: Path) -> None
 
 def test_a_full_disk_takes_only_what_is_printed(tmp_path: Path) -> None:
     with open("/dev/full", "w") as full:
-        words = [*RECRAWL, *map(str, _nightly(tmp_path))]
+        words = [*recrawl(), *map(str, _nightly(tmp_path))]
         done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, timeout=300, check=False)
     assert done.returncode == 0
     assert re.search(r"reading.*folding.*searching.*manifest", done.stderr, re.DOTALL)

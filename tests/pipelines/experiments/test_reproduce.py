@@ -89,7 +89,7 @@ def test_a_document_has_the_papers_order(tmp_path):
     assert heads == ["busa-fekete-3:", "busa-fekete-5:", "busa-fekete-6:", "busa-fekete-14:"]
 
 
-def test_workers_do_not_change_a_byte(six, tmp_path):
+def test_workers_do_not_change_a_byte(six, tmp_path, forked_workers):
     folder, argv = six
     again = [*argv[: argv.index("--workers")], "--workers", "2", "--output", str(tmp_path)]
     assert cli.main(again) == 0

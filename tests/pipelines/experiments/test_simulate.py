@@ -63,9 +63,13 @@ def test_tables_and_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         if row["policy"] in ("uniform", "heritrix"):
             assert row["gain"] < 0 and row["wins"] == 0 and row["p_value"] == 0.25
 
-    # The same bytes, whoever does the work.
-    assert run(*options, *policies, "--workers=2", "--no_plots", f"--output={tmp_path}/two") == 0
-    assert sums(tmp_path / "one") == sums(tmp_path / "two")
+
+def test_the_same_bytes_whoever_does_the_work(tmp_path: Path, forked_workers: None) -> None:
+    options = ["--pages=20,40", "--bandwidth=8", "--until=10", "--repetitions=2", "--sampled", "--no_plots"]
+    policies = ["--policies", "uniform", "GREEDY", "heritrix,BASELINE", "--against=GREEDY"]
+    for workers in (1, 2):
+        assert run(*options, *policies, f"--workers={workers}", f"--output={tmp_path}/{workers}") == 0
+    assert sums(tmp_path / "1") == sums(tmp_path / "2")
 
 
 def test_all_that_decides_is_written_down(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """The README's lines of each crawler, run as they stand there.
 
-The crawlers are stand-ins that keep what they are given; recrawl and the shell are real.
+The crawlers are stand-ins that keep what they are given; recrawl, but for its start, and the shell are real.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import json
 import math
 import os
 import re
+import shlex
 import shutil
 import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,14 +20,13 @@ import pytest
 
 from tests.pipelines import dumps
 from tests.pipelines.dumps import PAGES
+from tests.pipelines.started import recrawl
 from transforms.intake.sources import ROWS, plan_files, read_split
 from transforms.rows.normalise import KINDS
 
-pytestmark = pytest.mark.slow  # twelve starts of recrawl
 ROOT = Path(__file__).resolve().parents[3]
 CRAWLERS = ("Nutch", "StormCrawler", "Heritrix", "Scrapy", "URLFrontier", "Web archives")
 DUMPED, HOUR = "2026-07-01T00:10:20Z", "2026-07-01T05"
-RECRAWL = f'exec "{sys.executable}" -m recrawl "$@"'
 # Each call of a stand-in is one more file of arguments.
 CALLED = 'printf "%s\\n" "$@" > "$CALLS/$(basename "$0").$(ls "$CALLS" | wc -l)"'
 # What the bulk API answers goes where curl is told to lay it.
@@ -56,7 +55,7 @@ def shell(
     programs.mkdir(exist_ok=True)
     calls.mkdir(exist_ok=True)
     for name, what in {
-        "recrawl": RECRAWL,
+        "recrawl": f'exec {shlex.join(recrawl())} "$@"',
         "date": CLOCK,
         "curl": ANSWERED,
         **dict.fromkeys(("nutch", "scrapy"), CALLED),
@@ -68,7 +67,6 @@ def shell(
         (programs / name).chmod(0o755)
     environment = os.environ | {
         "PATH": f"{programs}:{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT),
         "CALLS": str(calls),
         "ANSWER": answer,
         "CODE": str(code),

@@ -108,7 +108,7 @@ def _follow(world: World, mode: Mode, sequencer: str, weight: np.ndarray) -> Run
 
 @pytest.mark.parametrize("mode", [Mode, LearnedTrust])
 def test_a_closed_loop_is_as_fresh_as_with_even_distances(mode):
-    n, days = 200, 40
+    n, days = 200, 32
     changes = poisson(n, days, 0.4, seed=7)
     signals = [(page, day + 0.01) for page, day in changes[::2]] if mode is LearnedTrust else ()
     world, weight = world_of(n, days, changes, signals), zipf_weights(n, 3)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from typing import Any
 
 import pytest
 
 from pipelines.nightly.report import summary
 from policies.history.volatile import CAP_PER_DAY
+from tests.pipelines.started import recrawl
 
 PROGRAM = """
 from pipelines.nightly.report import also_on_stderr
@@ -20,7 +20,7 @@ also_on_stderr("night", ["look here"])
 
 
 def _run(stdout: int, stderr: int) -> None:
-    subprocess.run([sys.executable, "-c", PROGRAM], stdout=stdout, stderr=stderr, check=True, timeout=60)
+    subprocess.run([*recrawl(), "-c", PROGRAM], stdout=stdout, stderr=stderr, check=True, timeout=60)
 
 
 @pytest.mark.parametrize("opened_twice", [False, True])
@@ -42,7 +42,7 @@ def test_cron_mails_what_the_log_has_too(tmp_path):
 @pytest.mark.parametrize(("both", "times"), [(True, 1), (False, 2)])
 def test_a_pipe(both, times):
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
+        [*recrawl(), "-c", PROGRAM],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT if both else subprocess.PIPE,
         check=True,

@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from pipelines.nightly import nightly
 from pipelines.store import locks, night
 from pipelines.store.store import Store
 from tests.pipelines.jobs import at, seen
+from tests.pipelines.started import Started, recrawl
 from tests.pipelines.stores import Stored, job, midnight
 from transforms.files import sinks
 from transforms.night import commit
@@ -173,7 +173,7 @@ def _arguments(stored: Stored, day: int) -> list[str]:
 def test_kill_9(place, current, case):
     stored = case.store("killed-" + "-".join(place))
     killed = subprocess.run(
-        [sys.executable, "-c", KILLED, *place, *_arguments(stored, 2)],
+        [*recrawl(), "-c", KILLED, *place, *_arguments(stored, 2)],
         capture_output=True,
         timeout=120,
         check=False,
@@ -202,19 +202,14 @@ def test_a_night_in_another_process_holds_the_store_until_it_is_stopped(number, 
     _logs(tmp_path)
     stored = Stored(tmp_path)
     assert stored.run(midnight(1)).code == 0
-    with subprocess.Popen(
-        [sys.executable, "-c", WAITING, *_arguments(stored, 2)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as other:
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with Started("-c", WAITING, *_arguments(stored, 2), **pipes) as other:
         try:
             assert other.stdout is not None
             while "running" not in (line := other.stdout.readline()):
                 assert line, "the other night ended early"
             second = stored.run(midnight(3))
-            assert second.code == 6 and f"process {other.pid} on " in second.complaints
+            assert second.code == 6 and f"process {other.process} on " in second.complaints
             assert stored.committed() == [N1]
             other.send_signal(number)
             _, said = other.communicate(timeout=60)
