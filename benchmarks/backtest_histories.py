@@ -33,6 +33,8 @@ HISTORIES: dict[str, tuple[str, str, tuple[float, ...]]] = {
     "software_releases": ("2024-06-01", "2025-12-31", (0.05,)),
     "docs_sitemap": ("2026-02-01", "2026-07-01", (0.1,)),
     "pages_news_de": ("2025-12-29", "2026-01-04", (1.0,)),
+    "api_pypistats": ("2024-03-01", "2024-08-01", (0.3, 1.0)),
+    "news_articles_nu": ("2022-08-05", "2022-09-15", (0.1, 0.3)),
 }
 _DROPPED = ("manual", "restored", "error", "empty"), ("refilter", "manual", "bulk")
 _EVENT_COLUMNS = (

@@ -22,8 +22,8 @@ FORBIDDEN = {
 }
 ROOMS = {
     "policies": (
-        "numerics", "history", "estimation", "objectives", "signals", "signalled", "optimum", "judging",
-        "sequencing", "greedy", "rules", "simulation",
+        "numerics", "clocks", "history", "estimation", "objectives", "signals", "signalled", "optimum",
+        "judging", "sequencing", "greedy", "rules", "simulation",
     ),
     "transforms": (
         "batches", "files", "rows", "dialects", "shards", "kept", "intake", "night", "replay", "finished",

@@ -80,6 +80,19 @@ class Clock:
         return f"{time.monotonic() - self._started:7.1f} s"
 
 
+def _clocks(counters: dict[str, int]) -> str:
+    """How many pages change at some hours or ages rather than at others, and what the night makes of it."""
+    both = counters.get("pages_clock_hour_and_age", 0)
+    by_hour, by_age = (counters.get(f"pages_clock_{name}", 0) + both for name in ("hour", "age"))
+    said = [
+        f"{counted(n, 'page')} change {what}"
+        for n, what in ((by_hour, "at hours of the day or week"), (by_age, "less and less as they age"))
+        if n
+    ]
+    moved = counters.get("slots_hour", 0)
+    return "; ".join(said) + (f"; {counted(moved, 'crawl')} moved to better hours" if moved else "")
+
+
 def also_on_stderr(command: str, warnings: Sequence[str]) -> None:
     """Warnings for whom standard output does not reach, such as cron's mail; they were printed there.
 
@@ -434,6 +447,8 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
         )
     if signals is not None and signals["sources"] and signals["expected_freshness"] is not None:
         row("signals buy", _bought(signals))
+    if clocks := _clocks(counters):
+        row("clocks", clocks)
     at_limit = counters.get("hosts_at_limit", 0)
     named = ", ".join(h["host"] for h in manifest["hosts_at_limit"][:5])
     if (

@@ -55,6 +55,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from policies.clocks.profile import Clocks
 from policies.history.interval_sums import Intervals, add_intervals
 from policies.history.modified_dates import MIN_AGE_US, exposure_us, stamped
 from policies.history.page_state import NO_TIME, Forgetting, PageState, concatenate
@@ -103,6 +104,7 @@ def fold(
     half_life_changes: int | None = None,
     half_life_days: float | None = None,
     watch: Callable[[int, Intervals], None] | None = None,
+    clock: Clocks | None = None,
 ) -> tuple[PageState, dict[str, int]]:
     """Fold a night's log into the state of its pages.
 
@@ -123,6 +125,8 @@ def fold(
     watch : function, optional
         Is shown the night's intervals, a run of pages at a time: the first page of the run, and the intervals
         with pages counted from there.
+    clock : Clocks, optional
+        Of the pages; intervals are as long as it says.
 
     Returns
     -------
@@ -146,7 +150,7 @@ def fold(
     for low, high, visits in log.blocks():
         before = state.slice(low, high, log.last_attempt_at_us)
         visits.page -= low
-        folded, intervals = _fold_block(before, visits, forgetting, counts)
+        folded, intervals = _fold_block(before, visits, forgetting, counts, low, clock)
         parts.append(folded)
         if watch is not None:
             watch(low, intervals)
@@ -154,7 +158,12 @@ def fold(
 
 
 def _fold_block(
-    state: PageState, visits: Visits, forgetting: Forgetting, counts: dict[str, int]
+    state: PageState,
+    visits: Visits,
+    forgetting: Forgetting,
+    counts: dict[str, int],
+    first_page: int = 0,
+    clock: Clocks | None = None,
 ) -> tuple[PageState, Intervals]:
     """Fold the visits of a run of pages. `state.last_attempt_at_us` is tonight's already."""
     visits = drop_repeats(state, visits, counts)
@@ -197,6 +206,12 @@ def _fold_block(
     last_change[visits.page[last]] = visits.at_us[last]
     after["last_change_at_us"] = last_change
     begun = np.flatnonzero((outcome == _BASELINE) | (outcome == _ANEW))
+    clock_us = None
+    if clock is not None:
+        of = visits.page[rows] + first_page
+        clock_us = clock.length_us(of, base_us, at_us)
+        if dated_us is not None:
+            dated_us = np.where(dated_us > 0, clock.length_us(of, at_us - dated_us, at_us), 0)
     intervals = Intervals(
         visits.page[rows],
         at_us,
@@ -206,6 +221,7 @@ def _fold_block(
         dated_us,
         visits.page[begun],
         visits.at_us[begun],
+        clock_us,
     )
     sums = add_intervals(state, intervals, after["baseline_at_us"], forgetting)
     folded = PageState(last_success_at_us=last_success, last_attempt_at_us=last_attempt, **sums, **after)

@@ -39,6 +39,8 @@ class Intervals:
         What a dated change adds to exposure, see `policies.history.modified_dates`.
     begun_page, begun_us : (b,) int64, microseconds, or None
         Visits that intervals begin at and none ends with, sorted by (page, time).
+    clock_us : (k,) int64, microseconds, or None where it is `gap_us`
+        Their lengths in clock time, see `policies.clocks.profile`; `exposure_us` is in clock time, too.
     """
 
     page: IntArray
@@ -49,12 +51,20 @@ class Intervals:
     exposure_us: IntArray | None = None
     begun_page: IntArray | None = None
     begun_us: IntArray | None = None
+    clock_us: IntArray | None = None
+
+    @property
+    def length_us(self) -> IntArray:
+        """Lengths in clock time, (k,) int64, microseconds."""
+        return self.gap_us if self.clock_us is None else self.clock_us
 
     def take(self, rows: IntArray) -> Intervals:
         """The rows `rows`, ascending, without the visits that begin some."""
+        clock_us = None if self.clock_us is None else self.clock_us[rows]
         age_us, exposure_us = (None if c is None else c[rows] for c in (self.age_us, self.exposure_us))
         gap_us, changed = self.gap_us[rows], self.changed[rows]
-        return Intervals(self.page[rows], self.at_us[rows], gap_us, changed, age_us, exposure_us)
+        page, at_us = self.page[rows], self.at_us[rows]
+        return Intervals(page, at_us, gap_us, changed, age_us, exposure_us, clock_us=clock_us)
 
 
 @dataclass(slots=True)
@@ -87,7 +97,7 @@ def add_intervals(
     """
     n = len(state)
     page, changed, age_us = intervals.page, intervals.changed, intervals.age_us
-    gap_days = intervals.gap_us / US_PER_DAY
+    gap_days = intervals.length_us / US_PER_DAY
     undated = changed if age_us is None else changed & (age_us == 0)
 
     changes = np.bincount(page[changed], minlength=n)
@@ -95,7 +105,7 @@ def add_intervals(
     n_intervals = state.n_intervals + np.bincount(page, minlength=n)
 
     rows = np.flatnonzero(undated)
-    bins = bin_of(intervals.gap_us[rows] / _US_PER_MINUTE).astype(np.int64)
+    bins = bin_of(intervals.length_us[rows] / _US_PER_MINUTE).astype(np.int64)
     keys, old, slot = union(state.bin_page() * BIN_IDS + state.bin_id, page[rows] * BIN_IDS + bins)
     slots = []
     for before in (state.bin_weight, state.bin_days, state.bin_days_squared):

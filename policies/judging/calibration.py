@@ -132,6 +132,15 @@ class JudgedSums:
         )
 
 
+def _ages_days(intervals: Intervals, rows: IntArray) -> FloatArray | None:
+    """Ages of dated changes in clock days, as if the clock had run evenly in the interval."""
+    if intervals.age_us is None:
+        return None
+    share = intervals.age_us[rows] / intervals.gap_us[rows]
+    result: FloatArray = share * (intervals.length_us[rows] / US_PER_DAY)
+    return result
+
+
 def _add(one: Any, other: Any) -> Any:
     if isinstance(one, FreshSums):
         return one.merge(other)
@@ -194,9 +203,9 @@ class Judge:
             self._judge(
                 self._host_code[intervals.page[rows] + first_page],
                 row[rows],
-                intervals.gap_us[rows] / US_PER_DAY,
+                intervals.length_us[rows] / US_PER_DAY,
                 intervals.changed[rows].astype(np.float64),
-                None if intervals.age_us is None else intervals.age_us[rows] / US_PER_DAY,
+                _ages_days(intervals, rows),
                 None if clocks is None else clocks.take(rows),
             )
 

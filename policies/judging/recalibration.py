@@ -231,7 +231,7 @@ class CellWatch:
         if clocks is not None:
             forecast, of_row = clocks.take(rows).forecast, np.arange(len(rows), dtype=np.int32)
             cell += CELLS * np.where(clocks.by_time[rows] < 1.0, HEARD, QUIET)
-        days = intervals.gap_us[rows] / US_PER_DAY
+        days = intervals.length_us[rows] / US_PER_DAY
         size = KINDS * CELLS
         predicted = np.empty((size, len(FACTORS)), np.int64)
         for j, factor in enumerate(FACTORS):

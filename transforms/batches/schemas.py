@@ -153,6 +153,20 @@ STATE_LASTMODS = _schema(
     "state_lastmods",
     [("url_hash", pa.uint64()), ("host_hash", pa.uint64()), ("lastmod", TIME), ("precision", pa.int8())],
 )
+# Intervals between crawls that are kept to learn when a host's pages change, sorted by host; see
+# policies.clocks.kept. Other columns than `host_hash` are those of `Kept`.
+STATE_CLOCKS = _schema(
+    "state_clocks",
+    [
+        ("host_hash", pa.uint64()),
+        ("drawn", pa.uint64()),
+        ("from_at", TIME),
+        ("to_at", TIME),
+        ("born_at", TIME),
+        ("changed", pa.bool_()),
+        ("rate_per_day", pa.float32()),
+    ],
+)
 # What was scheduled and not yet seen in a log: kept apart from `state`, which depends on the logs alone. With
 # columns of statistics, such as what the night thought of these pages, so that the next one can compare.
 SLOTS_PAGES = _schema(
@@ -283,6 +297,9 @@ HOSTS_OUT = _schema(
         ("limit_per_day", pa.float64()),
         ("min_gap_seconds", pa.float64()),
         ("slots", pa.int64()),
+        ("peak_hour", pa.int32()),
+        ("peak_share", pa.float64()),
+        ("half_age_hours", pa.float64()),
         ("source", pa.string()),
         ("signalling_pages", pa.int64()),
         ("signals", pa.float64()),

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from policies.history import volatile
 from policies.history.soft_404 import pages_alike
+from transforms.kept.clocks import ShardClocks
 from transforms.kept.protocol import ShardNight, Statistic
 
 _HOME = r"^(?i:https?)://[^/?#]+/?(?:#.*)?$"
@@ -26,6 +27,7 @@ class Volatile(Statistic):
     def columns(self, night: ShardNight) -> dict[str, pa.Array]:
         after, multiplier = night.after, night.settings.multiplier
         weight = volatile.weight_limit(after.n_intervals, after.n_changes, night.evidence, multiplier)
+        night.kept[ShardClocks].limit_volatile(night, weight)
         return {"volatile_weight": pa.array(weight)} if (weight >= 0.0).any() else {}
 
 

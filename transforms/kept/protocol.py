@@ -35,6 +35,10 @@ class ShardNight:
     inputs : dict of str to list of RecordBatch
         Rows by kind, but for observations.
     pages : ShardPages
+    rows : Observations
+        Tonight's log.
+    listed : int64
+        Pages that tonight's catalogue lists, -1 for none.
     known_from_day : (n + 1,) int64
         Since when each page is known: what was asked or said of it before met an unknown page. The last is
         of code -1.
@@ -56,6 +60,8 @@ class ShardNight:
     counts: Counts
     inputs: dict[str, list[pa.RecordBatch]]
     pages: ShardPages = field(init=False)
+    rows: Observations = field(init=False)
+    listed: IntArray = field(init=False)
     known_from_day: IntArray = field(init=False)
     state: pa.RecordBatch | None = None
     code: IntArray = field(init=False)

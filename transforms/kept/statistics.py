@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from policies.numerics.typing_ import IntArray
 from transforms.batches import schemas
+from transforms.kept.clocks import ShardClocks
 from transforms.kept.flags import Alike, Alternating, Volatile, Weight
 from transforms.kept.lastmods import ShardLastmods
 from transforms.kept.predictions import ShardPredictions
@@ -32,6 +33,7 @@ STATISTICS: tuple[type[Statistic], ...] = (
     ShardPredictions,
     ShardSilence,
     ShardRequests,
+    ShardClocks,
 )
 
 

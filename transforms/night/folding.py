@@ -22,6 +22,7 @@ from transforms.batches.tally import Counts
 from transforms.intake.log_ages import up_to_night
 from transforms.intake.reading import all_batches
 from transforms.kept import statistics
+from transforms.kept.clocks import ShardClocks
 from transforms.kept.fold_settings import FoldSettings
 from transforms.kept.predictions import ShardPredictions
 from transforms.kept.protocol import ShardNight
@@ -120,12 +121,13 @@ class ShardFold:
         listed = [*by_kind.get("pages", []), *(by_kind.get("sitemaps", []) if settings.sitemap_pages else [])]
         self.pages, old_code, seen_code = code_pages(old, [*observations, *listed])
         night.pages, rows = self.pages, observations_of(seen_code, observations)
+        night.rows, night.listed = rows, seen_code[len(rows) :]
         del observations
         # Known from the state or the catalogue, ever; else from tonight's log: what was asked or signalled
         # before that would have met an unknown page, had the job run every night.
         night.known_from_day = np.full(len(self.pages) + 1, np.iinfo(np.int64).max)
         np.minimum.at(night.known_from_day, rows.page, rows.fetched_at_us // DAY_US)
-        night.known_from_day[old_code] = night.known_from_day[seen_code[len(rows) :]] = np.iinfo(np.int64).min
+        night.known_from_day[old_code] = night.known_from_day[night.listed] = np.iinfo(np.int64).min
         self._read(old, old_code)
         for kind in statistics.STATISTICS:
             night.kept[kind] = kind(night)
@@ -137,6 +139,7 @@ class ShardFold:
             half_life_changes=settings.forgetting.half_life_changes,
             half_life_days=settings.forgetting.half_life_days,
             watch=self._watch,
+            clock=night.kept[ShardClocks].before,
         )
         for name, n in counts.items():
             self.counts.add(name, n)
@@ -216,6 +219,7 @@ class ShardFold:
             settings.as_of_us,
             NO_TIME,
         ).append_column("forecast_gain", pa.array(night.kept[ShardPredictions].gains()))
+        hosts = hosts.append_column("explored", pa.array(night.kept[ShardClocks].explored()))
         columns = {
             "url": pages.url,
             "url_hash": pa.array(pages.url_hash),

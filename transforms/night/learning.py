@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import apache_beam as beam
@@ -17,39 +16,24 @@ from policies.estimation import estimators, group_means, prior, requests
 from policies.estimation.estimators import bin_nodes
 from policies.history import volatile
 from policies.history.evidence import Evidence
-from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
+from policies.numerics.typing_ import BoolArray, FloatArray
 from policies.optimum import search
 from transforms.batches.coders import ShardTables
 from transforms.batches.combining import Combine, CombineShards
 from transforms.batches.errors import InputError
 from transforms.batches.steps import Step, each
+from transforms.kept.clocks import Tonight
 from transforms.kept.fold_settings import RequestClock
 from transforms.kept.protocol import Sums
 from transforms.kept.requests import ShardRequests
 from transforms.kept.silence import ShardSilence, silence_of
 from transforms.night.group_tables import GroupTable, MergeGroups
-from transforms.night.sampling import MergeOverviews, Overview, evidence_of
+from transforms.night.sampling import MergeOverviews, Overview, evidence_of, sampled_evidence, sampled_rates
 from transforms.night.signal_sample import learn_trust
 from transforms.night.solving import block_to_tables, table_to_signals
 from transforms.night.trusting import LearnedTrust, estimate_signals
+from transforms.night.volatile_pages import Ordinary, learn_ordinary, volatile_pages
 from transforms.shards.catalogue import DAY_US
-
-
-@dataclass(frozen=True)
-class Ordinary:
-    """Change rates of pages that are not volatile, see `policies.history.volatile.ordinary`.
-
-    Attributes
-    ----------
-    mean_per_day : float
-        Mean of such pages in the sample.
-    giants : dict of int to float, changes per day
-        That of split hosts, by the host's hash: a shard has some of their pages only, and who is volatile
-        must not depend on which.
-    """
-
-    mean_per_day: float
-    giants: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -82,34 +66,10 @@ class Learned:
     sums: Sums = field(default_factory=dict)
 
 
-def _sampled_evidence(sample: pa.RecordBatch) -> tuple[Evidence, IntArray]:
-    """The evidence of the pages in a sample, and their groups."""
-
-    def flat(name: str) -> np.ndarray:
-        return sample.column(name).flatten().to_numpy()
-
-    start = np.asarray(sample.column("bin_weight").offsets).astype(np.int64)
-    evidence = Evidence(
-        sample.column("exposure_days").to_numpy(),
-        sample.column("dated_changes").to_numpy(),
-        start - start[0],
-        flat("bin_weight"),
-        flat("bin_days"),
-        flat("bin_days_squared"),
-    )
-    _, group = np.unique(sample.column("group_hash").to_numpy(), return_inverse=True)
-    return evidence, group.astype(np.int64)
-
-
-def _sampled_rates(sample: pa.RecordBatch, change: prior.Prior) -> FloatArray:
-    evidence, group = _sampled_evidence(sample)
-    return prior.estimate(evidence, group, int(group.max(initial=-1)) + 1, change).change_rate_per_day
-
-
 def learn(overview: Overview, clock: RequestClock, weight_by: str, with_signals: bool = False) -> Learned:
     """Fit the priors to the sample; those of signals only where they are used."""
     sample = overview.whole_sample
-    evidence, group = _sampled_evidence(sample)
+    evidence, group = sampled_evidence(sample)
     clicks = impressions = None
     asked = overview.sums[ShardRequests]
     if asked.has("clicks") or asked.has("impressions"):
@@ -131,7 +91,7 @@ def learn(overview: Overview, clock: RequestClock, weight_by: str, with_signals:
     trust = None
     if with_signals:
         giants = overview.giant_sample
-        trust = learn_trust(sample, _sampled_rates(sample, change), giants, _sampled_rates(giants, change))
+        trust = learn_trust(sample, sampled_rates(sample, change), giants, sampled_rates(giants, change))
     return Learned(
         change,
         clicks,
@@ -139,28 +99,9 @@ def learn(overview: Overview, clock: RequestClock, weight_by: str, with_signals:
         overview.rows_by_day,
         weight,
         trust,
-        _learn_ordinary(sample, overview.giant_sample, change) if overview.has_volatile else None,
+        learn_ordinary(sample, overview.giant_sample, change) if overview.has_volatile else None,
         overview.sums,
     )
-
-
-def _learn_ordinary(sample: pa.RecordBatch, giants: pa.RecordBatch, change: prior.Prior) -> Ordinary:
-    rows = volatile.ordinary(_sampled_evidence(sample)[0])
-    rates = _sampled_rates(sample, change)[rows]
-    # The prior's own mean runs off where a host has nothing but volatile pages.
-    mean = math.fsum(rates) / len(rates) if len(rates) else change.mean_per_day
-    host, code = np.unique(giants.column("host_hash").to_numpy(), return_inverse=True)
-    rows, rates = volatile.ordinary(_sampled_evidence(giants)[0]), _sampled_rates(giants, change)
-    means = _ordinary_means(rates[rows], code[rows], len(host), change, mean)
-    return Ordinary(mean, dict(zip(host.tolist(), means.tolist(), strict=True)))
-
-
-def _ordinary_means(
-    rate: FloatArray, host: IntArray, n_hosts: int, change: prior.Prior, mean_per_day: float
-) -> FloatArray:
-    """Mean rates of the ordinary pages of hosts, mixed with the mean of all: (n_hosts,), per day."""
-    mixed = replace(change, mean_per_day=mean_per_day)
-    return prior.mixed_means(rate, host, n_hosts, mixed)
 
 
 _EVIDENCE = ("group_hash", "exposure_days", "dated_changes", "n_bins")
@@ -338,6 +279,8 @@ def estimate_shard(
     pages, hosts = folded.tables["pages"], folded.tables["hosts"]
     evidence = evidence_of(pages, folded.tables["bins"])
     rate, information = _change_rates(pages, evidence, hosts.num_rows, learned.change, groups)
+    tonight = Tonight.of(folded.tables)
+    speed = np.ones(pages.num_rows)
     more: dict[str, pa.RecordBatch] = {}
     signalled = np.zeros(0, np.int64)
     if learned.trust is not None:
@@ -346,6 +289,10 @@ def estimate_shard(
             signalled = found.row
             rate[found.row], information[found.row] = found.change_rate_per_day, found.information
             more = {"signals": found.pages, "trust": found.trust, "forecasts": found.forecasts}
+    by_clock = rate.copy()
+    if tonight is not None:
+        speed = pages.column("clock_speed").to_numpy().copy()
+        speed[signalled] = 1.0  # what signals tell is counted in days
     clicks = impressions = np.full(pages.num_rows, np.nan)
     if learned.clicks or learned.impressions:
         days = clock.exposure_days(
@@ -357,6 +304,9 @@ def estimate_shard(
     if "weight_share" in pages.schema.names:
         weight = weight * pages.column("weight_share").to_numpy()
     columns = {n: pages.column(n) for n in pages.schema.names}
+    if tonight is not None:
+        rate = rate * speed
+        columns["clock_speed"] = pa.array(speed)
     columns |= {
         "change_rate_per_day": pa.array(rate),
         "information": pa.array(information),
@@ -365,7 +315,7 @@ def estimate_shard(
         "weight": pa.array(weight),
     }
     if "volatile_weight" in pages.schema.names:
-        flag = _volatile(folded, weight, evidence, rate, signalled, learned)
+        flag = volatile_pages(folded, weight, evidence, rate, signalled, learned.change, learned.ordinary)
         cap, floor = (pages.column(f"{name}_per_day").to_numpy() for name in ("cap", "floor"))
         columns |= {"volatile": pa.array(flag), "cap_per_day": pa.array(volatile.capped(flag, cap, floor))}
     quiet = silence_of(pages, learned.sums[ShardSilence])
@@ -377,33 +327,11 @@ def estimate_shard(
             # Signals would call for a page that is not there.
             answers = quiet.wait_days[more["signals"].column("row").to_numpy()] <= 0.0
             more["signals"] = more["signals"].filter(pa.array(answers))
+    if tonight is not None:
+        cap = columns["cap_per_day"].to_numpy(zero_copy_only=False)
+        columns |= tonight.columns(pages, by_clock, information, rate, weight, cap, signalled)
+        more["clocks"] = folded.tables["clocks"]
     return ShardTables(folded.shard, {"pages": pa.RecordBatch.from_pydict(columns), "hosts": hosts, **more})
-
-
-def _volatile(
-    folded: ShardTables,
-    weight: FloatArray,
-    evidence: Evidence,
-    rate: FloatArray,
-    signalled: IntArray,
-    learned: Learned,
-) -> BoolArray:
-    """Which pages are volatile, (n,): candidates whose record neither signals nor their host explain."""
-    pages, hosts = folded.tables["pages"], folded.tables["hosts"]
-    limit = pages.column("volatile_weight").to_numpy()
-    found = weight <= limit
-    found[signalled] = False
-    rows = np.flatnonzero(found)
-    if len(rows):
-        host = pages.column("host_code").to_numpy().astype(np.int64)
-        usual = learned.ordinary or Ordinary(learned.change.mean_per_day)
-        some = volatile.ordinary(evidence)
-        mean = _ordinary_means(rate[some], host[some], hosts.num_rows, learned.change, usual.mean_per_day)
-        if usual.giants:
-            for at, name in enumerate(hosts.column("host_hash").to_pylist()):
-                mean[at] = usual.giants.get(name, mean[at])
-        found[rows] = volatile.surprising(evidence.take(rows), mean[host[rows]])
-    return found
 
 
 def _change_rates(
@@ -431,13 +359,14 @@ def solver_block(estimated: ShardTables) -> search.PageBlock:
     def column(name: str) -> FloatArray:
         return pages.column(name).to_numpy(zero_copy_only=False)
 
-    floor, cap = column("floor_per_day"), column("cap_per_day")
+    by_age = "by_age" in pages.schema.names
+    floor, cap = column("floor_per_day"), column("plan_cap" if by_age else "cap_per_day")
     limit = hosts.column("limit_per_day").to_numpy()
     limited = bool(np.isfinite(limit).any())
     sizes = hosts.column("n_pages").to_numpy()
     return search.PageBlock(
-        change_rate_per_day=column("change_rate_per_day"),
-        request_rate_per_day=column("weight"),
+        change_rate_per_day=column("plan_change" if by_age else "change_rate_per_day"),
+        request_rate_per_day=column("plan_weight" if by_age else "weight"),
         floor_per_day=floor if (floor > 0).any() else None,
         cap_per_day=cap if np.isfinite(cap).any() else None,
         host_start=np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]) if limited else None,

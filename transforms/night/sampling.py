@@ -16,8 +16,9 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
+from policies.estimation import prior
 from policies.history.evidence import Evidence
-from policies.numerics.typing_ import Int32Array, IntArray
+from policies.numerics.typing_ import FloatArray, Int32Array, IntArray
 from transforms.batches.coders import ShardTables
 from transforms.kept.protocol import Sums, merge_sums
 from transforms.night import signal_sample
@@ -204,3 +205,27 @@ class MergeOverviews(beam.CombineFn):
 
     def extract_output(self, accumulator: list[Overview]) -> Overview:
         return merge_overviews(accumulator)
+
+
+def sampled_evidence(sample: pa.RecordBatch) -> tuple[Evidence, IntArray]:
+    """The evidence of the pages in a sample, and their groups."""
+
+    def flat(name: str) -> np.ndarray:
+        return sample.column(name).flatten().to_numpy()
+
+    start = np.asarray(sample.column("bin_weight").offsets).astype(np.int64)
+    evidence = Evidence(
+        sample.column("exposure_days").to_numpy(),
+        sample.column("dated_changes").to_numpy(),
+        start - start[0],
+        flat("bin_weight"),
+        flat("bin_days"),
+        flat("bin_days_squared"),
+    )
+    _, group = np.unique(sample.column("group_hash").to_numpy(), return_inverse=True)
+    return evidence, group.astype(np.int64)
+
+
+def sampled_rates(sample: pa.RecordBatch, change: prior.Prior) -> FloatArray:
+    evidence, group = sampled_evidence(sample)
+    return prior.estimate(evidence, group, int(group.max(initial=-1)) + 1, change).change_rate_per_day

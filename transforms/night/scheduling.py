@@ -30,12 +30,13 @@ from transforms.kept.fold_settings import RequestClock
 from transforms.kept.signal_forecasts import slots_columns
 from transforms.kept.silence import ShardSilence, silence_of, silence_sums
 from transforms.kept.state import microseconds, times
+from transforms.night.clock_hours import ClockHours, explored_tonight, host_clocks, page_clocks
 from transforms.night.dividing import Night, Quotas, limited_giants, limited_units, pages_of
 from transforms.night.group_tables import GroupTable
 from transforms.night.learning import Learned, estimate_shard, is_new, solver_tables
 from transforms.night.shard_report import ShardReport
 from transforms.night.sharing import ByHost, share_limits
-from transforms.night.signal_slots import SignalClocks, dues
+from transforms.night.signal_slots import SignalClocks, dues, signal_columns
 from transforms.night.signal_use import follow_useful
 from transforms.night.solving import freshness_without, tables_to_block
 from transforms.night.trust_report import hosts_batch, trust_sums
@@ -108,9 +109,12 @@ class ScheduledShard:
             block = tables_to_block(follow_useful(tables, without, days, block))
         self._allocation = search.allocate(block, objective, result)
         self._rate = self._allocation.crawl_rate_per_day
-        change, weight = block.change_rate_per_day, block.request_rate_per_day
+        change, weight = (self._pages.column(n).to_numpy() for n in ("change_rate_per_day", "weight"))
         self._change, self._weight = change, weight
+        self._hours = ClockHours.of(estimated, self._rate)
         self._fresh = objective.freshness(self._rate, change)
+        if self._hours is not None:
+            self._hours.correct_freshness(self._fresh)
         self._fresh_without = None if without is None else freshness_without(block, without)
         self._trust, self._forecasts = estimated.tables.get("trust"), estimated.tables.get("forecasts")
         policy = search.signal_policy(block, objective, result, self._allocation)
@@ -130,10 +134,16 @@ class ScheduledShard:
         last = np.maximum(attempt, self._slot_before)
         self._is_new = is_new(self._pages)
         since = (night.as_of_us - np.where(self._is_new, night.as_of_us, last)) / DAY_US
+        if self._hours is not None:
+            since = self._hours.since_days(since)
         self._since_days = np.where(self._is_new, np.nan, since)
+        explored = explored_tonight(self._pages, self._hosts, self._rate, self._is_new, last, night)
+        self._since_days[explored] = np.maximum(self._since_days[explored], 1.0 / self._rate[explored])
         crawled = microseconds(self._pages.column("last_crawl_at"))
         age = np.where(crawled == NO_TIME, np.inf, (night.as_of_us - crawled) / DAY_US)
         age = np.maximum(age, 0.0)
+        if self._hours is not None:
+            age = self._hours.since_days(age)
         self._value = objective.crawl_value(change, weight, age)
         self._by_signal: BoolArray | None = None
         self._tonight = self._rate
@@ -141,7 +151,8 @@ class ScheduledShard:
         self._most: IntArray | None = None
         self._floor, self._cap = block.floor_per_day, block.cap_per_day
         if night.sequencer == "greedy":
-            self._curves = ValueCurves.of(objective, change, weight, self._since_days)
+            asked = block.change_rate_per_day, block.request_rate_per_day
+            self._curves = ValueCurves.of(objective, *asked, self._since_days)
         self._whole: BoolArray | None
         self._window, self._whole = self._hosts.column("signal_window_crawls").to_numpy(), None
         if self._clocks is not None:
@@ -151,6 +162,11 @@ class ScheduledShard:
                 self._curves = self._curves.with_signals(self._clocks.row, self._clocks.pages, signals)
             self._follow_signals(self._clocks, last, crawled, plan)
         self._sequence = self._sequence_all(plan)
+        if self._hours is not None:
+            fixed = self._is_new.copy()
+            fixed[explored] = True
+            apart = limited_giants(self._hosts, night.layout) if plan.giants else []
+            self._sequence = self._hours.place(self._sequence, self._pages, self._hosts, fixed, apart)
 
     def _host_start(self) -> IntArray:
         return np.concatenate([[0], np.cumsum(self._hosts.column("n_pages").to_numpy(), dtype=np.int64)])
@@ -300,7 +316,8 @@ class ScheduledShard:
             "owed": pa.array(self._owed()),
             "limit": pa.array(limit, pa.string()),
             "boundary": pa.array((intervals > 0) & ((changes == 0) | (changes == intervals))),
-            **self._signals(),
+            "clock": page_clocks(self._hours, len(self._rate)),
+            **signal_columns(self._clocks, self._change),
         }
         schema = statistics.pages_schema().remove_metadata()
         for name in table.schema.names:
@@ -311,28 +328,6 @@ class ScheduledShard:
                 schema = schema.append(pa.field(plain, pa.string()))
         return statistics.filled(schema, columns, table)
 
-    def _signals(self) -> dict[str, pa.Array]:
-        """What pages/ says of signals; null where a page has none that count."""
-        n, clocks = len(self._rate), self._clocks
-        if clocks is None:
-            return {}
-        pages, none = clocks.pages, np.ones(n, np.bool_)
-        none[clocks.row] = False
-        change = self._change[clocks.row]
-        precision = -np.expm1(-pages.signal_weight)
-        values = {
-            "signal_rate_per_day": pages.signal_rate_per_day,
-            "signal_precision": precision,
-            "signal_recall": precision * pages.signal_rate_per_day / np.maximum(change, 1e-300),
-            "signals_since_crawl": clocks.signals,
-        }
-        columns = {}
-        for name, some in values.items():
-            full = np.zeros(n, some.dtype)
-            full[clocks.row] = some
-            columns[name] = pa.array(full, mask=none)
-        return columns
-
     def hosts(self) -> pa.RecordBatch:
         """One row a host, or one for each of its sources of signals."""
         start = self._host_start()
@@ -340,7 +335,8 @@ class ScheduledShard:
         page, _ = self._due()
         slots = np.bincount(host[page], minlength=len(start) - 1)
         rate = np.bincount(host, weights=self._rate, minlength=len(start) - 1)
-        return hosts_batch(self._hosts, rate, slots, self._trust)
+        clocks = host_clocks(self._hours, self._hosts.num_rows)
+        return hosts_batch(self._hosts, rate, slots, self._trust, clocks)
 
     def _owed(self) -> FloatArray:
         """Crawls tonight beyond the page's rate times the horizon, give or take one."""
@@ -383,17 +379,25 @@ class ScheduledShard:
         columns = {
             "host_hash": self._hosts.column("host_hash").take(host),
             "last_slot_at": times(last[rows]),
+            "change_rate_per_day": pa.array(self._by_clock()[rows], pa.float32()),
             **slots_columns(self._forecasts, rows),
             "forecast_cell": self._cells(rows),
             "slots_since_at": times(self._silence.slots_since_us[rows]),
         }
         return statistics.filled(statistics.slots_schema(), columns, self._pages, rows)
 
+    def _by_clock(self) -> FloatArray:
+        """Change rates per day of the clock: the next night measures intervals so."""
+        if self._hours is None:
+            return self._change
+        return self._change / self._pages.column("clock_speed").to_numpy()
+
     def _cells(self, rows: IntArray) -> pa.Array:
         """What the night knows of pages beside their rates, for the next night to judge by."""
         if "calm_days" not in self._pages.schema.names:
             return pa.nulls(len(rows), pa.int16())
-        return pa.array(page_cells(self._pages.column("calm_days").to_numpy()[rows], self._change[rows]))
+        calm = self._pages.column("calm_days").to_numpy()[rows]
+        return pa.array(page_cells(calm, self._by_clock()[rows]))
 
     def slots_hosts(self) -> pa.RecordBatch:
         """Last slot or attempt of every host."""

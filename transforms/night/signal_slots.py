@@ -12,6 +12,7 @@ from policies.optimum.signalled_policy import SignalPolicy
 from policies.sequencing import bursts
 from policies.signalled import value as signal_value
 from policies.signalled.value import SignalPages
+from transforms.batches import schemas
 
 
 @dataclass(frozen=True)
@@ -187,3 +188,27 @@ def dues(
     by_signal[row] = (clocks.signals > 0) & (owed >= 1.0) & (without < 1.0)
     window = bursts.next_window(window_crawls, asked, total_crawls)
     return Dues(days, by_signal, asked > may, may, window)
+
+
+def signal_columns(clocks: SignalClocks | None, change_rate_per_day: FloatArray) -> dict[str, pa.Array]:
+    """What pages/ says of signals; null where a page has none that count."""
+    n = len(change_rate_per_day)
+    if clocks is None:
+        kinds = {f.name: f.type for f in schemas.PAGES_OUT if f.name.startswith("signal")}
+        return {name: pa.nulls(n, kind) for name, kind in kinds.items()}
+    pages, none = clocks.pages, np.ones(n, np.bool_)
+    none[clocks.row] = False
+    change = change_rate_per_day[clocks.row]
+    precision = -np.expm1(-pages.signal_weight)
+    values = {
+        "signal_rate_per_day": pages.signal_rate_per_day,
+        "signal_precision": precision,
+        "signal_recall": precision * pages.signal_rate_per_day / np.maximum(change, 1e-300),
+        "signals_since_crawl": clocks.signals,
+    }
+    columns = {}
+    for name, some in values.items():
+        full = np.zeros(n, some.dtype)
+        full[clocks.row] = some
+        columns[name] = pa.array(full, mask=none)
+    return columns

@@ -245,7 +245,11 @@ def _trust_columns(trust: pa.RecordBatch) -> dict[str, pa.Array]:
 
 
 def hosts_batch(
-    hosts: pa.RecordBatch, rate: FloatArray, slots: IntArray, trust: pa.RecordBatch | None
+    hosts: pa.RecordBatch,
+    rate: FloatArray,
+    slots: IntArray,
+    trust: pa.RecordBatch | None,
+    clocks: Mapping[str, pa.Array],
 ) -> pa.RecordBatch:
     """The `schemas.HOSTS_OUT` of a shard.
 
@@ -256,6 +260,8 @@ def hosts_batch(
     slots : (h,) int64
         Tonight's.
     trust : RecordBatch of `transforms.night.trusting.TRUST_TABLE`, or None
+    clocks : dict of str to (h,) array
+        Columns on when pages change.
     """
     h = hosts.num_rows
     row_of_trust = np.zeros(0, np.int64) if trust is None else trust.column("host_code").to_numpy()
@@ -272,6 +278,7 @@ def hosts_batch(
         "limit_per_day": pa.array(limit, mask=np.isinf(limit)),
         "min_gap_seconds": pa.array(hosts.column("gap_us").to_numpy()[row] / 1e6),
         "slots": pa.array(slots[row].astype(np.int64)),
+        **{name: column.take(pa.array(row)) for name, column in clocks.items()},
     }
     if trust is not None:
         take = pa.array(at, mask=at < 0)

@@ -20,6 +20,7 @@ from policies.optimum import search
 from transforms.batches import schemas
 from transforms.batches.coders import ShardTables
 from transforms.kept.carrying import Carry
+from transforms.kept.clocks import Tonight
 from transforms.kept.fold_settings import FoldSettings, RequestClock
 from transforms.kept.predictions import ShardPredictions
 from transforms.night.dividing import Night, ShardTotal, divide_slots
@@ -109,6 +110,7 @@ class JobFold:
             options.group_columns,
             multiplier=multiplier,
             clock_factors=self.factors,
+            night_before_us=day.before_us if carried else None,
         )
         fold = ShardFold(settings, batches)
         folded = fold.tables(0, list(options.group_columns))
@@ -251,6 +253,9 @@ class JobNights(Planner):
         since_days = np.maximum(day.as_of_us - since_us, 0) / US_PER_DAY
         ahead_days = (due_us - np.maximum(since_us, day.as_of_us)) / US_PER_DAY
         row, pages = row_of_page[page], estimated.tables["pages"]
+        tonight = Tonight.of(estimated.tables)
+        if tonight is not None:
+            since_days, ahead_days = tonight.evenly(pages, row, since_us, due_us)
         calm, rate = (pages.column(n).to_numpy()[row] for n in ("calm_days", "change_rate_per_day"))
         factor = clock_factors(page_cells(calm, rate), self._fold.factors)
         hosts = estimated.tables["hosts"]

@@ -59,7 +59,7 @@ def _trust(rows, error=0.1):
 def test_a_host_has_a_row_for_each_source_or_one():
     hosts = _hosts(["a.test", "b.test", "c.test"], [np.inf, 5.0, np.inf])
     trust = _trust([(1, "ping", 9.0, 0.1), (1, "sitemap", 2.0, 0.8), (2, "ping", 1.0, 0.5)])
-    batch = hosts_batch(hosts, np.array([1.0, 2.0, 3.0]), np.array([4, 5, 6]), trust)
+    batch = hosts_batch(hosts, np.array([1.0, 2.0, 3.0]), np.array([4, 5, 6]), trust, {})
     batch.validate(full=True)
     assert batch.schema.equals(schemas.HOSTS_OUT)
     rows = batch.to_pylist()
@@ -80,13 +80,13 @@ def test_a_host_has_a_row_for_each_source_or_one():
 
 
 def test_without_signals_hosts_have_their_rates_alone():
-    batch = hosts_batch(_hosts(["a.test", "b.test"]), np.array([1.0, 2.0]), np.array([4, 5]), None)
+    batch = hosts_batch(_hosts(["a.test", "b.test"]), np.array([1.0, 2.0]), np.array([4, 5]), None, {})
     assert batch.schema.equals(schemas.HOSTS_OUT) and batch.num_rows == 2
     assert batch.column("source").null_count == 2 and batch.column("crawl_rate_per_day")[1].as_py() == 2.0
 
 
 def test_a_shard_without_hosts_has_no_rows():
-    assert hosts_batch(_hosts([]), np.zeros(0), np.zeros(0, np.int64), None).num_rows == 0
+    assert hosts_batch(_hosts([]), np.zeros(0), np.zeros(0, np.int64), None, {}).num_rows == 0
     assert trust_sums(_hosts([]), None) == TrustSums()
 
 

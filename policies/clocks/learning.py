@@ -1,0 +1,175 @@
+"""Learning a clock from intervals between crawls: at what rate pages change in each bin of a cycle or of age.
+
+An interval says whether there was a change in it, not when. Its likelihood is that of a Poisson process whose
+rate is the page's times the bin's; the rates of bins are found by EM, which places the changes of an interval
+by what all intervals say, shrunk to those of the bins beside them. A profile counts when it is certain: when
+it would have foretold later intervals, block by block, better than one rate for all bins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
+
+CERTAIN = 5.0
+"""The logarithm of how much more probable the later intervals must be by the profile of the earlier ones than
+without it. Chance gets there in less than one case of 100: such a ratio has the mean 1."""
+
+LEAST_SPEED = 1e-3
+"""No profile stands still: what was never seen to change there may yet."""
+
+_BLOCKS = 6
+_UNEVEN = 1.6
+_SHRINK = 1.0
+_ROUNDS = 60
+_TOLERANCE = 1e-2
+_LEAST = 1e-12
+
+
+@dataclass(frozen=True)
+class Spells:
+    """Intervals of g groups cut by bins, sorted by group, then by time.
+
+    Attributes
+    ----------
+    group : (k,) int64
+    length : (k, bins) float64, days
+        How much of each lies in each bin; of bins that are faster by something known, more.
+    changed : (k,) bool
+    rate_per_day : (k,) float64
+        Rough change rates of their pages.
+    """
+
+    group: IntArray
+    length: FloatArray
+    changed: BoolArray
+    rate_per_day: FloatArray
+
+    def take(self, rows: IntArray | BoolArray) -> Spells:
+        return Spells(self.group[rows], self.length[rows], self.changed[rows], self.rate_per_day[rows])
+
+
+def profiles(spells: Spells, groups: int, circular: bool) -> tuple[FloatArray, FloatArray]:
+    """Speeds of the bins of each group, 1 where they are not certain, and by how much they foretell better.
+
+    Parameters
+    ----------
+    spells : Spells
+    groups : int
+    circular : bool
+        Whether the last bin is beside the first one, as in a day.
+
+    Returns
+    -------
+    (g, bins) float64, mean 1; (g,) float64, see `CERTAIN`
+    """
+    bins = spells.length.shape[1]
+    speed, gains = np.ones((groups, bins)), np.zeros(groups)
+    spells = spells.take(_uneven(spells, groups)[spells.group])
+    if not len(spells.group):
+        return speed, gains
+    some, code = np.unique(spells.group, return_inverse=True)
+    spells = Spells(code.astype(np.int64), spells.length, spells.changed, spells.rate_per_day)
+    n = len(some)
+    size = np.bincount(code, minlength=n)
+    place = np.arange(len(code)) - np.repeat(np.cumsum(size) - size, size)
+    block = place * _BLOCKS // np.repeat(size, size)
+    gain = np.zeros(n)
+    for b in range(1, _BLOCKS):
+        known, new = spells.take(block < b), spells.take(block == b)
+        gain += _score(new, fit(known, n, circular), n) - _score(new, _flat(known, n), n)
+    sure = np.flatnonzero(gain > CERTAIN)
+    gains[some] = gain
+    if sure.size:
+        number = np.full(n, -1)
+        number[sure] = np.arange(sure.size)
+        mine = spells.take(number[spells.group] >= 0)
+        mine = Spells(number[mine.group], mine.length, mine.changed, mine.rate_per_day)
+        speed[some[sure]] = normalised(fit(mine, sure.size, circular))
+    return speed, gains
+
+
+def normalised(rates: FloatArray) -> FloatArray:
+    """Rates of bins as speeds with the mean 1, (g, bins)."""
+    speed = np.maximum(rates / rates.mean(axis=1, keepdims=True), LEAST_SPEED)
+    result: FloatArray = speed / speed.mean(axis=1, keepdims=True)
+    return result
+
+
+def _sums(group: IntArray, values: FloatArray, groups: int) -> FloatArray:
+    """Sums of rows (k, bins) of each group; groups ascend."""
+    out = np.zeros((groups, values.shape[1]))
+    if len(group):
+        first = np.flatnonzero(np.diff(group, prepend=-1))
+        out[group[first]] = np.add.reduceat(values, first, axis=0)
+    return out
+
+
+def _uneven(spells: Spells, groups: int) -> BoolArray:
+    """Groups of which it is worth a look whether bins differ, (g,): few of those in which none do.
+
+    By the score of each bin at one rate for all: its squares add up to its variances where bins are alike.
+    """
+    clock = spells.length * spells.rate_per_day[:, None] * _flat(spells, groups)[spells.group]
+    whole = np.maximum(clock.sum(axis=1), _LEAST)
+    found = np.where(spells.changed, 1.0 / -np.expm1(-whole), 0.0)
+    clock -= clock.mean(axis=1, keepdims=True)
+    score = _sums(spells.group, clock * (found - 1.0)[:, None], groups)
+    variance = _sums(spells.group, clock * clock / np.expm1(np.minimum(whole, 50.0))[:, None], groups)
+    result: BoolArray = (score * score).sum(axis=1) > _UNEVEN * variance.sum(axis=1)
+    return result
+
+
+def _flat(spells: Spells, groups: int) -> FloatArray:
+    """The one factor for all bins that fits: (g, 1)."""
+    whole = Spells(
+        spells.group, spells.length.sum(axis=1, keepdims=True), spells.changed, spells.rate_per_day
+    )
+    return fit(whole, groups, True)
+
+
+def fit(spells: Spells, groups: int, circular: bool) -> FloatArray:
+    """Factors of the rates in each bin, by EM: (g, bins)."""
+    expected_length = spells.length * spells.rate_per_day[:, None]
+    exposure = _sums(spells.group, expected_length, groups)
+    found = spells.changed
+    group, length = spells.group[found], expected_length[found]
+    bins = exposure.shape[1]
+    total = np.maximum(exposure.sum(axis=1, keepdims=True), _LEAST)
+    count = np.bincount(group, minlength=groups)[:, None]
+    factor: FloatArray = np.repeat((count + _SHRINK) / (total + _SHRINK), bins, axis=1)
+    for _ in range(_ROUNDS):
+        clock = np.maximum((length * factor[group]).sum(axis=1), _LEAST)
+        placed = _sums(group, length / -np.expm1(-clock)[:, None], groups) * factor
+        beside = _beside(factor, circular)
+        new = (placed + _SHRINK) / (exposure + _SHRINK / beside)
+        done = np.abs(np.log(new / factor)).max(initial=0.0) < _TOLERANCE
+        factor = new
+        if done:
+            break
+    return factor
+
+
+def _beside(factor: FloatArray, circular: bool) -> FloatArray:
+    """Geometric mean of each bin and the two beside it."""
+    logs = np.log(factor)
+    bins = factor.shape[1]
+    if bins == 1:
+        return np.ones_like(factor)
+    left, right = np.roll(logs, 1, axis=1), np.roll(logs, -1, axis=1)
+    if not circular:
+        left[:, 0], right[:, -1] = logs[:, 0], logs[:, -1]
+    result: FloatArray = np.exp((left + logs + right) / 3.0)
+    return result
+
+
+def _score(spells: Spells, factor: FloatArray, groups: int) -> FloatArray:
+    """Log-probability of what the intervals of each group showed, (g,)."""
+    clock = (spells.length * factor[spells.group]).sum(axis=1) * spells.rate_per_day
+    clock = np.maximum(clock, 1e-9)
+    logs = np.where(spells.changed, np.log(-np.expm1(-clock)), -clock)
+    result: FloatArray = np.bincount(spells.group, logs, groups).astype(np.float64)
+    return result

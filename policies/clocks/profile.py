@@ -1,0 +1,158 @@
+"""Clock time: a page whose change rate is ``lambda h(t) a(age)`` is a Poisson process in the integral of h a.
+
+A profile of the hour and weekday, h, and one of a page's age, a, are shared by the pages of a group (a host).
+Both are step functions. h has the mean 1 over a week, a the mean 1 over its bins. Where both are flat, clock
+time is time, to the bit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
+
+NO_TIME = np.iinfo(np.int64).min
+"""Stands for "never" in times."""
+
+US_PER_HOUR = 3_600_000_000
+US_PER_DAY = 24 * US_PER_HOUR
+WEEK_HOURS = 168
+FIRST_WEEKDAY = 3
+"""Of 1970-01-01, a Thursday, where Monday is 0."""
+
+AGE_EDGES_HOURS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+"""Bins of age double in length; the last one has no end, and is that of pages whose age is not known."""
+
+AGES = len(AGE_EDGES_HOURS) + 1
+_EDGES_US = np.array((0, *AGE_EDGES_HOURS), np.int64) * US_PER_HOUR
+_LATER = np.iinfo(np.int64).max
+
+
+LEAST_US = 60_000_000
+"""A clock goes on by a minute at least in any interval: sums are kept for gaps from a minute on."""
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """Clocks of n pages in g groups.
+
+    Attributes
+    ----------
+    hour : (g, 168) float64
+        Speed in each hour of the week, from Thursday 0:00 UTC on; mean 1.
+    age : (g, `AGES`) float64
+        Speed in each bin of age; mean 1.
+    group : (n,) int64
+    born_us : (n,) int64, UTC microseconds
+        When each page appeared; `NO_TIME` if not known, which counts as long ago.
+    """
+
+    hour: FloatArray
+    age: FloatArray
+    group: IntArray
+    born_us: IntArray
+
+    @classmethod
+    def flat(cls, group: IntArray, born_us: IntArray, groups: int) -> Clocks:
+        """Clocks that are time."""
+        return cls(np.ones((groups, WEEK_HOURS)), np.ones((groups, AGES)), group, born_us)
+
+    def __post_init__(self) -> None:
+        # Clock days from the first hour of the week to each.
+        whole = np.zeros((len(self.hour), WEEK_HOURS + 1))
+        np.cumsum(self.hour / 24.0, axis=1, out=whole[:, 1:])
+        object.__setattr__(self, "_whole", whole)
+
+    @property
+    def by_hour(self) -> BoolArray:
+        """Groups whose hours differ, (g,)."""
+        found: BoolArray = (self.hour != 1.0).any(axis=1)
+        return found
+
+    @property
+    def by_age(self) -> BoolArray:
+        """Groups whose ages differ, (g,)."""
+        found: BoolArray = (self.age != 1.0).any(axis=1)
+        return found
+
+    def hours_at(self, group: IntArray, at_us: IntArray) -> FloatArray:
+        """Days of the clock of hours from 1970 to an instant, (k,) float64."""
+        whole: FloatArray = self._whole  # type: ignore[attr-defined]
+        week, rest = np.divmod(at_us, WEEK_HOURS * US_PER_HOUR)
+        hour = rest // US_PER_HOUR
+        part = (rest - hour * US_PER_HOUR) / US_PER_DAY
+        found: FloatArray = week * whole[group, -1] + whole[group, hour] + self.hour[group, hour] * part
+        return found
+
+    def days(self, page: IntArray, from_us: IntArray, to_us: IntArray) -> FloatArray:
+        """Clock days from one instant to another, (k,) float64; whole days where the clock is flat.
+
+        Parameters
+        ----------
+        page : (k,) int64
+        from_us, to_us : (k,) int64, UTC microseconds, ``from_us <= to_us``
+        """
+        group = self.group[page]
+        days = (to_us - from_us) / US_PER_DAY
+        rows = np.flatnonzero((self.by_hour | self.by_age)[group])
+        if not rows.size:
+            return days
+        page, group, from_us, to_us = page[rows], group[rows], from_us[rows], to_us[rows]
+        born = self.born_us[page]
+        aged = self.by_age[group] & (born != NO_TIME)
+        total = np.where(aged, 0.0, self.age[group, -1]) * self._between(group, from_us, to_us)
+        some = np.flatnonzero(aged)
+        group, from_us, to_us, born = group[some], from_us[some], to_us[some], born[some]
+        for b in range(AGES):
+            low = np.maximum(from_us, born + _EDGES_US[b] if b else from_us)
+            high = np.minimum(to_us, born + _EDGES_US[b + 1]) if b + 1 < AGES else to_us
+            inside = high > low
+            if inside.any():
+                at = some[inside]
+                g = group[inside]
+                total[at] += self.age[g, b] * self._between(g, low[inside], high[inside])
+        days[rows] = total
+        return days
+
+    def _between(self, group: IntArray, from_us: IntArray, to_us: IntArray) -> FloatArray:
+        flat = ~self.by_hour[group]
+        found = self.hours_at(group, to_us) - self.hours_at(group, from_us)
+        return np.where(flat, (to_us - from_us) / US_PER_DAY, found)
+
+    def length_us(self, page: IntArray, from_us: IntArray, to_us: IntArray) -> IntArray:
+        """Microseconds of the clock from one instant to another, (k,) int64, at least `LEAST_US`."""
+        plain = to_us - from_us
+        moving = (self.by_hour | self.by_age)[self.group[page]]
+        if not moving.any():
+            return plain
+        clock = np.rint(self.days(page, from_us, to_us) * US_PER_DAY).astype(np.int64)
+        return np.where(moving, np.maximum(clock, np.minimum(plain, LEAST_US)), plain)
+
+    def settles(self, page: IntArray, at_us: IntArray) -> BoolArray:
+        """Whether the clock of a page slows down or speeds up with age from an instant on, (k,) bool."""
+        born = self.born_us[page]
+        young = (born != NO_TIME) & (at_us < born + _EDGES_US[-1])
+        found: BoolArray = young & self.by_age[self.group[page]]
+        return found
+
+
+def age_bin(age_us: IntArray) -> IntArray:
+    """Bin of each age, (k,) int64; an age below 0 is in the first."""
+    return np.clip(np.searchsorted(_EDGES_US, age_us, side="right") - 1, 0, AGES - 1)
+
+
+def age_lengths_days(from_us: IntArray, to_us: IntArray) -> FloatArray:
+    """How much of a span of ages lies in each bin: (k, `AGES`) float64, days.
+
+    Parameters
+    ----------
+    from_us, to_us : (k,) int64, microseconds since the page appeared
+    """
+    found = np.empty((len(from_us), AGES))
+    for b in range(AGES):
+        low = np.maximum(from_us, _EDGES_US[b]) if b else from_us
+        high = np.minimum(to_us, _EDGES_US[b + 1]) if b + 1 < AGES else to_us
+        found[:, b] = np.maximum(high - low, 0) / US_PER_DAY
+    return found

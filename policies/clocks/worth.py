@@ -1,0 +1,173 @@
+"""What a crawl at an hour of the night is worth, for pages whose clock does not run evenly.
+
+Crawled at t, a copy is fresh until s with the probability ``exp(-lambda (C(s) - C(t)))``, C being the page's
+clock. For a page whose clock slows down there is no crawl rate to speak of: what counts is what one crawl
+brings. Its crawl value is
+
+    V(t) = weight * integral over s > t of max(0, fresh when crawled at t - fresh now, at t)
+
+until the new copy would be as stale as the old one is. With an even clock this is the crawl value
+``w / lambda P2(lambda tau)`` of LambdaCrawl at the time tau since the last crawl, whose threshold is the
+multiplier.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from policies.clocks.profile import US_PER_DAY, Clocks
+from policies.numerics.typing_ import FloatArray, Int32Array, IntArray
+
+INSTANTS = 24
+"""Moments of a night among which crawls are placed, one to each equal part of it."""
+
+LONGEST_DAYS = 30.0
+"""How far ahead a fresh copy of a page that has settled counts."""
+
+_TAIL = 14
+_CANDIDATES = 8
+_CHUNK = 4096
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """A night and what follows, in steps: `INSTANTS` of the night, then longer and longer ones.
+
+    Attributes
+    ----------
+    at_us : (m + 1,) int64, UTC microseconds
+        Where steps begin, and the end.
+    """
+
+    at_us: IntArray
+
+    @classmethod
+    def of(cls, as_of_us: int, horizon_us: int) -> Ahead:
+        night = as_of_us + np.arange(INSTANTS + 1) * horizon_us // INSTANTS
+        longest = max(LONGEST_DAYS, 4.0 * horizon_us / US_PER_DAY)
+        steps = np.geomspace(horizon_us / INSTANTS, longest * US_PER_DAY - horizon_us, _TAIL)
+        return cls(np.concatenate([night, as_of_us + horizon_us + np.rint(steps).astype(np.int64)]))
+
+    def days(self) -> FloatArray:
+        """Lengths of the steps, (m,)."""
+        return np.diff(self.at_us) / US_PER_DAY
+
+    def clock(self, clocks: Clocks, page: IntArray) -> FloatArray:
+        """Clock days of each page in each step: (n, m) float64."""
+        m = len(self.at_us) - 1
+        low = np.tile(self.at_us[:-1], len(page))
+        high = np.tile(self.at_us[1:], len(page))
+        return clocks.days(np.repeat(page, m), low, high).reshape(len(page), m)
+
+
+def survival(changes: FloatArray, information: FloatArray) -> FloatArray:
+    """Probability of no change where so many are expected, of a gamma distribution."""
+    result: FloatArray = np.exp(-information * np.log1p(changes / information))
+    return result
+
+
+def crawl_values(
+    ahead: Ahead,
+    clock: FloatArray,
+    rate: FloatArray,
+    information: FloatArray,
+    since: FloatArray,
+    weight: FloatArray,
+) -> FloatArray:
+    """The greatest crawl value of each page in the night: (n,) float64, weight times days.
+
+    Parameters
+    ----------
+    ahead : Ahead
+    clock : (n, m) float64
+        Of `Ahead.clock`.
+    rate, information : (n,) float64
+        Changes per clock day, a gamma distribution.
+    since : (n,) float64
+        Clock days from the last crawl to the start of the night.
+    weight : (n,) float64
+    """
+    best = np.zeros(len(rate))
+    days = ahead.days()
+    marks = np.linspace(0, INSTANTS, _CANDIDATES, dtype=np.int64)
+    for low in range(0, len(rate), _CHUNK):
+        part = slice(low, low + _CHUNK)
+        steps = clock[part] * rate[part, None]
+        passed = np.concatenate([np.zeros((len(steps), 1)), np.cumsum(steps, axis=1)], axis=1)
+        known = information[part]
+        before = since[part] * rate[part]
+        for mark in marks.tolist():
+            old = survival(before + passed[:, mark], known)
+            new = survival(passed[:, mark:] - passed[:, mark, None], known[:, None])
+            middle = 0.5 * (new[:, 1:] + new[:, :-1])
+            gain = np.maximum(middle - old[:, None], 0.0) @ days[mark:]
+            best[part] = np.maximum(best[part], gain)
+    result: FloatArray = best * weight
+    return result
+
+
+def best_instants(
+    ahead: Ahead, clock: FloatArray, rate: FloatArray, fresh: FloatArray, crawls: Int32Array, until: IntArray
+) -> tuple[IntArray, FloatArray]:
+    """How fresh pages are with crawls at each instant of the night, their other crawls being placed.
+
+    Parameters
+    ----------
+    ahead, clock, rate, fresh
+        As in `crawl_values`.
+    crawls : (n,) int32, 1 or more
+        Crawls of each page in the night.
+    until : (n,) int64
+        Step before which the next crawl after this night is expected.
+
+    Returns
+    -------
+    page : (k,) int64
+        Row of each crawl: page by page, in order of time.
+    kept : (k, `INSTANTS`) float64, days
+        Fresh days with this crawl at each instant.
+    """
+    n, m = clock.shape
+    days = ahead.days()
+    steps = clock * rate[:, None]
+    still = np.exp(-steps)
+    within = np.where(steps > 1e-9, -np.expm1(-steps) / np.maximum(steps, 1e-300), 1.0) * days
+    # Fresh days from each step on, of a copy taken at its begin, to `until`.
+    rest = np.zeros((n, m + 1))
+    for j in range(m - 1, -1, -1):
+        rest[:, j] = np.where(j < until, within[:, j] + still[:, j] * rest[:, j + 1], 0.0)
+    # Of a copy taken at step a, fresh days until step b of the night.
+    span = np.zeros((n, INSTANTS + 1, INSTANTS + 1))
+    for a in range(INSTANTS):
+        alive = np.ones(n)
+        for b in range(a, INSTANTS):
+            span[:, a, b + 1] = span[:, a, b] + alive * within[:, b]
+            alive = alive * still[:, b]
+    before = fresh[:, None] * span[:, 0, :INSTANTS]
+    most = int(crawls.max(initial=1))
+    rows, tables = [], []
+    # Fresh days after the j-th crawl from the last one, at each instant: from the end backwards.
+    after = [rest[:, :INSTANTS].copy()]
+    for _ in range(most - 1):
+        later = after[-1][:, None, :] + span[:, :INSTANTS, :INSTANTS]
+        later = np.where(np.triu(np.ones((INSTANTS, INSTANTS), np.bool_), 1), later, -np.inf)
+        after.append(later.max(axis=2))
+    ahead_of = before
+    taken = np.full(n, -1)
+    for j in range(most):
+        some = np.flatnonzero(crawls > j)
+        left = crawls[some] - 1 - j
+        value = np.stack(after)[left, some]
+        kept = ahead_of[some] + value
+        kept = np.where(np.arange(INSTANTS) > taken[some, None], kept, -np.inf)
+        rows.append(some)
+        tables.append(kept)
+        choice = kept.argmax(axis=1)
+        ahead_of = np.full((n, INSTANTS), -np.inf)
+        ahead_of[some] = span[some, choice, :INSTANTS]
+        taken[some] = choice
+    page, kept = np.concatenate(rows), np.concatenate(tables)
+    order = np.argsort(page, kind="stable")
+    return page[order], kept[order]

@@ -1,0 +1,135 @@
+"""Clocks are learned where there are any, and where there are none they stay flat."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from policies.clocks import learning
+from policies.clocks.kept import Kept
+from policies.clocks.learning import Spells
+from policies.clocks.profile import AGES, NO_TIME, US_PER_DAY, US_PER_HOUR
+
+START = 20_000 * US_PER_DAY
+MOST = np.full(3, 1024)
+
+
+def _crawled(
+    rng: np.random.Generator, changes: list[np.ndarray], days: float, gap_days: float, jitter: float
+) -> Kept:
+    """What crawls at distances of `gap_days`, give or take, found on pages of one host."""
+    rows = []
+    for page, changed in enumerate(changes):
+        gaps = gap_days * (1.0 + jitter * rng.uniform(-1.0, 1.0, int(days / gap_days) + 2))
+        at = rng.uniform(0.0, gap_days) + np.cumsum(gaps)
+        at = at[at < days]
+        seen = np.searchsorted(changed, at)
+        rows += [(page, a, b, m > k) for a, b, k, m in zip(at, at[1:], seen, seen[1:], strict=False)]
+    page, begin, end, found = (np.array(c) for c in zip(*rows, strict=True))
+    begin, end = (START + (t * US_PER_DAY).astype(np.int64) for t in (begin, end))
+    zero = np.zeros(len(page), np.int64)
+    new = Kept.of(zero, page.astype(np.uint64), begin, end, zero + NO_TIME, found, np.full(len(page), 0.8))
+    return new.with_new(new.take(np.zeros(0, np.int64)), MOST)
+
+
+def _batch(rng: np.random.Generator, pages: int, days: int, hour: float) -> list[np.ndarray]:
+    every = [np.flatnonzero(rng.random(days) < 0.9) for _ in range(pages)]
+    return [d + (hour + rng.normal(0.0, 0.2, len(d))) / 24.0 for d in every]
+
+
+@pytest.mark.parametrize("gap_days", [0.4, 0.9])
+def test_a_daily_batch_is_found(gap_days):
+    rng = np.random.default_rng(1)
+    kept = _crawled(rng, _batch(rng, 60, 14, 13.5), 14.0, gap_days, 0.2)
+    hour, age, gain = kept.clocks(1)
+    day = hour[0].reshape(7, 24)[0]
+    assert gain[0] > 10.0 and day[13] > 8.0 and day[[12, 13, 14]].sum() > 0.7 * 24.0
+    assert hour.mean() == pytest.approx(1.0) and (age == 1.0).all()
+
+
+def test_crawls_at_one_hour_of_the_day_say_nothing():
+    rng = np.random.default_rng(2)
+    kept = _crawled(rng, _batch(rng, 60, 14, 13.5), 14.0, 1.0, 0.0)
+    hour, _, gain = kept.clocks(1)
+    assert abs(gain[0]) < 2.0 and (hour == 1.0).all()
+
+
+def test_without_rhythm_clocks_stay_flat():
+    """False alarms of 150 hosts, of hours and of age."""
+    rng = np.random.default_rng(3)
+    alarms = 0
+    for _ in range(150):
+        changes = [np.sort(rng.uniform(0, 20, rng.poisson(20 * rng.gamma(1.0, 0.6)))) for _ in range(12)]
+        kept = _crawled(rng, changes, 20.0, 0.8, 0.5)
+        kept = Kept(
+            *(getattr(kept, n) for n in ("group", "drawn", "from_us", "to_us")),
+            kept.from_us - rng.integers(0, 9 * US_PER_DAY, len(kept)),
+            kept.changed,
+            kept.rate_per_day,
+        )
+        hour, age, _ = kept.clocks(1)
+        alarms += int((hour != 1.0).any()) + int((age != 1.0).any())
+    assert alarms <= 2
+
+
+def test_pages_that_settle_are_found():
+    """Articles change four times a day at first, half as often with every six hours."""
+    rng = np.random.default_rng(4)
+    rows = []
+    for page in range(400):
+        born = rng.uniform(0, 20)
+        age = rng.exponential(0.36, rng.poisson(1.5))
+        at = np.concatenate([[0.02], rng.uniform(0.1, 4.0, 2), [9.0]])
+        seen = [int((age < t).sum()) for t in np.sort(at)]
+        at = np.sort(at)
+        rows += [
+            (page, born, born + a, born + b, m > k)
+            for a, b, k, m in zip(at, at[1:], seen, seen[1:], strict=False)
+        ]
+    page, born, begin, end, found = (np.array(c) for c in zip(*rows, strict=True))
+    born, begin, end = (START + (t * US_PER_DAY).astype(np.int64) for t in (born, begin, end))
+    new = Kept.of(
+        np.zeros(len(page), np.int64), page.astype(np.uint64), begin, end, born, found, np.ones(len(page))
+    )
+    _, age, _ = new.with_new(new.take(np.zeros(0, np.int64)), MOST).clocks(1)
+    assert age.shape == (1, AGES) and age.mean() == pytest.approx(1.0)
+    assert age[0, :4].mean() > 20.0 * age[0, -3:].mean()
+    # Half-life of 6 hours: from the bin of 4 to 8 hours to that of 16 to 32 by exp(-(24 - 6) / 8.7).
+    assert age[0, 3] / age[0, 5] == pytest.approx(np.exp(18 / 8.66), rel=0.6)
+
+
+def test_the_fit_is_where_its_equations_hold():
+    rng = np.random.default_rng(5)
+    k, bins = 4000, 6
+    length = rng.gamma(0.3, 1.0, (k, bins))
+    truth = np.array([2.0, 1.0, 0.5, 0.2, 1.0, 3.0])
+    changed = rng.random(k) < -np.expm1(-(length @ truth))
+    spells = Spells(np.zeros(k, np.int64), length, changed, np.ones(k))
+    factor = learning.fit(spells, 1, circular=True)[0]
+    clock = length[changed] @ factor
+    placed = (length[changed] * factor / -np.expm1(-clock)[:, None]).sum(axis=0)
+    logs = np.log(factor)
+    beside = np.exp((np.roll(logs, 1) + logs + np.roll(logs, -1)) / 3.0)
+    assert factor == pytest.approx((placed + 1.0) / (length.sum(axis=0) + 1.0 / beside), rel=3e-2)
+    assert np.abs(np.log(factor / truth)).max() < 0.4
+
+
+def test_kept_intervals_do_not_depend_on_how_a_log_is_cut():
+    rng = np.random.default_rng(6)
+    k = 6000
+    end = START + rng.integers(0, 60 * US_PER_DAY, k)
+    length = rng.integers(1, 9 * US_PER_DAY, k)
+    whole = Kept.of(
+        rng.integers(0, 3, k), rng.integers(0, 1 << 63, k).astype(np.uint64), end - length, end,
+        np.full(k, NO_TIME), rng.random(k) < 0.5, np.ones(k),
+    )  # fmt: skip
+    none = whole.take(np.zeros(0, np.int64))
+    once, parts = none.with_new(whole, MOST), none
+    for night in np.array_split(np.argsort(end), 9):
+        parts = parts.with_new(whole.take(night[rng.permutation(len(night))]), MOST)
+    assert len(once) == 3 * 1024
+    for name in vars(once):
+        assert np.array_equal(getattr(once, name), getattr(parts, name))
+    late = np.bincount((once.to_us - START) // (20 * US_PER_DAY), minlength=3)
+    assert late[2] > 1.5 * late[0]
+    assert US_PER_HOUR * 24 == US_PER_DAY

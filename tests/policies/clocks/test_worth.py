@@ -1,0 +1,114 @@
+"""What crawls are worth by the hour, and how hours are given out."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from policies.clocks import instants, worth
+from policies.clocks.profile import AGES, US_PER_DAY, US_PER_HOUR, Clocks
+from policies.clocks.worth import INSTANTS, Ahead
+from policies.numerics.special import p2
+
+START = 20_000 * US_PER_DAY
+
+
+def test_with_an_even_clock_it_is_the_crawl_value_of_lambdacrawl():
+    n = 60
+    rng = np.random.default_rng(1)
+    rate, weight = rng.uniform(0.4, 4.0, n), rng.uniform(0.5, 3.0, n)
+    since = rng.uniform(0.0, 3.0, n)
+    clocks = Clocks.flat(np.zeros(n, np.int64), np.full(n, START), 1)
+    ahead = Ahead.of(START, US_PER_DAY)
+    clock = ahead.clock(clocks, np.arange(n))
+    found = worth.crawl_values(ahead, clock, rate, np.full(n, 1e9), since, weight)
+    # It grows through the night, so the last instant is the best.
+    assert found == pytest.approx(weight / rate * p2(rate * (since + 1.0)), rel=0.05)
+
+
+def test_a_page_that_has_settled_is_worth_more_than_one_that_goes_on_changing():
+    age = np.ones((1, AGES)) * 1e-3
+    age[0, :5] = 1.0
+    age /= age.mean()
+    born = np.array([START - 30 * US_PER_HOUR, START - 30 * US_PER_HOUR])
+    settled = Clocks(np.ones((1, 168)), age, np.zeros(2, np.int64), born)
+    even = Clocks.flat(np.zeros(2, np.int64), born, 1)
+    ahead = Ahead.of(START, US_PER_DAY)
+    values = [
+        worth.crawl_values(
+            ahead, ahead.clock(c, np.arange(2)), np.full(2, 2.0), np.full(2, 1e9), np.full(2, 1.0), np.ones(2)
+        )
+        for c in (settled, even)
+    ]
+    assert (values[0] > 20.0 * values[1]).all()
+
+
+@pytest.mark.parametrize("crawls", [1, 2, 3])
+def test_the_best_instants_are_those_of_all_choices(crawls):
+    rng = np.random.default_rng(crawls)
+    hour = rng.gamma(0.3, 1.0, (1, 168))
+    clocks = Clocks(hour / hour.mean(), np.ones((1, AGES)), np.zeros(3, np.int64), np.full(3, START))
+    ahead = Ahead.of(START, US_PER_DAY)
+    clock, rate, fresh = (
+        ahead.clock(clocks, np.arange(3)),
+        np.array([0.7, 3.0, 9.0]),
+        np.array([0.1, 0.5, 0.9]),
+    )
+    until = np.full(3, INSTANTS + 5)
+    page, kept = worth.best_instants(ahead, clock, rate, fresh, np.full(3, crawls, np.int32), until)
+    assert page.tolist() == [p for p in range(3) for _ in range(crawls)]
+
+    def value(p: int, chosen: tuple[int, ...]) -> float:
+        alive, total, days = fresh[p], 0.0, ahead.days()
+        for j in range(INSTANTS + 5):
+            if j in chosen:
+                alive = 1.0
+            step = rate[p] * clock[p, j]
+            total += alive * days[j] * (-np.expm1(-step) / step if step > 1e-9 else 1.0)
+            alive *= np.exp(-step)
+        return total
+
+    for p in range(3):
+        rows = kept[page == p]
+        chosen = tuple(rows.argmax(axis=1).tolist())
+        assert list(chosen) == sorted(set(chosen))
+        best = max(value(p, c) for c in combinations(range(INSTANTS), crawls))
+        assert value(p, chosen) == pytest.approx(best, rel=1e-9)
+
+
+def test_hours_are_given_out_within_their_room():
+    rng = np.random.default_rng(9)
+    kept = rng.random((500, INSTANTS)) + 3.0 * (np.arange(INSTANTS) == 7)
+    room = np.full(INSTANTS, 40)
+    chosen = instants.place(kept, room)
+    count = np.bincount(chosen, minlength=INSTANTS)
+    assert (count <= room).all() and count.sum() == 500 and count[7] == 40
+    free = instants.place(kept, np.full(INSTANTS, 500))
+    assert np.array_equal(free, kept.argmax(axis=1))
+    # Those stay that lose most by going elsewhere.
+    second = np.sort(kept, axis=1)
+    regret = second[:, -1] - second[:, -2]
+    assert regret[chosen == 7].min() >= regret[chosen != 7].max() - 1e-12
+
+
+def test_gaps_of_hosts_are_kept_and_crawls_move_little():
+    rng = np.random.default_rng(10)
+    horizon = US_PER_DAY
+    host = np.repeat(np.arange(4), [50, 20, 5, 1])
+    gap = np.array([20, 60, 0, 300]) * 60_000_000
+    free = np.array([0, 30, 0, 600]) * 60_000_000
+    moment = np.where(host < 2, 20 * US_PER_HOUR, rng.integers(0, horizon, len(host)))
+    moved = instants.keep_gaps(host, moment, gap, free, horizon)
+    assert (moved >= free[host]).all() and (moved < horizon).all()
+    for h in range(4):
+        assert (np.diff(np.sort(moved[host == h])) >= gap[h]).all()
+    assert np.array_equal(moved[host == 2], moment[host == 2])
+
+
+def test_crawls_of_an_instant_are_spread_within_it():
+    chosen = np.array([3, 3, 5, 3, 0])
+    moment = instants.spread(chosen, 24 * US_PER_HOUR, INSTANTS)
+    assert np.array_equal(moment // US_PER_HOUR, chosen)
+    assert len(set(moment.tolist())) == 5

@@ -1,0 +1,68 @@
+"""Nights in a closed loop where pages change at an hour, where they settle, and where neither is so."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from policies.clocks.profile import US_PER_DAY, US_PER_HOUR
+from policies.simulation.histories import ChangeHistory
+from tests.transforms.replay.test_backtesting import EQUAL
+from transforms.replay.backtesting import Trial, play
+from transforms.replay.closed_loop import ClosedLoop
+from transforms.replay.job_nights import JobNights
+from transforms.replay.night_modes import Mode
+from transforms.replay.worlds import World, name_pages
+
+START = 20_000 * US_PER_DAY
+PAGES = 120
+
+
+def _world(first_us: np.ndarray, page: np.ndarray, at_us: np.ndarray, days: int) -> World:
+    url = pa.array([f"https://host.test/{i:05d}" for i in range(len(first_us))])
+    history = ChangeHistory.from_events(START, START + days * US_PER_DAY, first_us, page, at_us)
+    return World(history, url, *name_pages(url))
+
+
+def _batches(rng: np.random.Generator, days: int) -> World:
+    """Nine of ten pages change every day, all within a quarter of an hour from 13:30 on."""
+    page, day = np.nonzero(rng.random((PAGES, days)) < 0.9)
+    at = START + day * US_PER_DAY + (13.5 * US_PER_HOUR + rng.integers(0, US_PER_HOUR // 4, len(page)))
+    return _world(np.full(PAGES, START - US_PER_DAY), page, at.astype(np.int64), days)
+
+
+def test_crawls_come_right_after_a_daily_batch():
+    """After 14 nights four in five of them, and copies are fresh for most of the day, not for half of it."""
+    days = 24
+    world = _batches(np.random.default_rng(1), days)
+    nights = JobNights(world, Mode(world), 1.0, np.ones(PAGES))
+    crawls = ClosedLoop(world, nights).run().crawls
+    late = (crawls.at_us > START + 14 * US_PER_DAY) & ~crawls.free
+    hour = crawls.at_us[late] % US_PER_DAY / US_PER_HOUR
+    assert ((hour > 13.5) & (hour < 20.0)).mean() > 0.8
+    recrawl, uniform = (play(world, Trial(name, 1.0, EQUAL), 0.6)[0] for name in ("recrawl", "uniform"))
+    assert recrawl.accuracy > uniform.accuracy + 0.2
+    assert recrawl.spent == pytest.approx(uniform.spent, rel=0.02)
+
+
+def test_an_hour_has_room_for_four_times_its_share():
+    world = _batches(np.random.default_rng(2), 20)
+    nights = JobNights(world, Mode(world), 1.0, np.ones(PAGES))
+    crawls = ClosedLoop(world, nights).run().crawls
+    at = (crawls.at_us[~crawls.free] - START) // US_PER_HOUR
+    assert np.bincount(at).max() <= 4 * PAGES // 24 + 1
+
+
+def test_articles_are_crawled_again_when_they_have_settled():
+    """20 a day, three changes each in their first hours; there is budget for three crawls of each."""
+    rng = np.random.default_rng(3)
+    days, old = 40, 200
+    new = START + np.sort(rng.integers(0, days * US_PER_DAY, 800))
+    born = np.concatenate([np.full(old, START - US_PER_DAY), new])
+    page = np.repeat(np.arange(old, len(born)), 3)
+    at = born[page] + (rng.exponential(3.0, len(page)) * US_PER_HOUR).astype(np.int64)
+    world = _world(born, page, at, days)
+    recrawl, uniform = (play(world, Trial(name, 0.12, EQUAL), 0.6)[0] for name in ("recrawl", "uniform"))
+    assert recrawl.accuracy > uniform.accuracy + 0.08
+    assert recrawl.accuracy > 0.9

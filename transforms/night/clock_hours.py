@@ -1,0 +1,249 @@
+"""Crawls of pages that follow a clock, at the hours of the night that are best for them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from policies.clocks.instants import keep_gaps, place, spread
+from policies.clocks.profile import AGE_EDGES_HOURS, NO_TIME, US_PER_DAY
+from policies.clocks.worth import INSTANTS, best_instants, survival
+from policies.numerics.scrambling import fractions, scramble
+from policies.numerics.typing_ import BoolArray, FloatArray, IntArray, UIntArray
+from policies.sequencing.sequencing import REASON_HOUR, Sequence
+from transforms.batches.coders import ShardTables
+from transforms.batches.tally import Counts
+from transforms.kept.clocks import Tonight
+from transforms.kept.state import microseconds
+from transforms.night.dividing import Night
+
+MOST_OF_EVEN = 4
+"""An hour may hold so many times its even share of the crawls of a shard."""
+
+EXPLORED = 1.0 / 12.0
+"""Share of the crawls of pages that follow a clock that stay where they fall: they learn the clock."""
+
+EXPLORED_WAITS_DAYS = 1.5, 5.0
+"""Of pages that would wait so long: others come again anyway, or hours cannot matter to them."""
+
+MOST_EXPLORED = 10.0
+"""Crawls of a host and night."""
+
+CLOCK_NAMES = ("hour", "age", "hour and age")
+
+_MOST_CRAWLS = 12
+_CHUNK = 2048
+
+
+def drawn_tonight(url_hash: UIntArray, as_of_us: int) -> FloatArray:
+    """A number in (0, 1) of each page and night, (n,)."""
+    drawn = url_hash ^ np.uint64(as_of_us & (2**63 - 1))
+    scramble(drawn)
+    return fractions(drawn)
+
+
+def page_clocks(hours: ClockHours | None, pages: int) -> pa.Array:
+    """What each page follows: one of `CLOCK_NAMES`, or null."""
+    if hours is None:
+        return pa.nulls(pages, pa.string())
+    codes = hours.codes()
+    return pa.array(CLOCK_NAMES).take(pa.array(codes, mask=codes < 0))
+
+
+def count_clocks(hours: ClockHours | None, counts: Counts) -> None:
+    """Count the pages of each clock."""
+    number = np.zeros(3, np.int64) if hours is None else np.bincount(hours.codes() + 1, minlength=4)[1:]
+    for name, n in zip(CLOCK_NAMES, number.tolist(), strict=True):
+        counts.add(f"pages_clock_{name.replace(' ', '_')}", n)
+
+
+def host_clocks(hours: ClockHours | None, hosts: int) -> dict[str, pa.Array]:
+    """What hosts/ says of when pages change: null where it does not matter as far as is known."""
+    if hours is None:
+        return {}
+    clocks = hours.tonight.clocks
+    day = clocks.hour.reshape(hosts, -1, 24).mean(axis=1)
+    peak = day.argmax(axis=1)
+    around = (peak[:, None] + np.arange(-1, 2)) % 24
+    share = np.take_along_axis(day, around, axis=1).sum(axis=1) / day.sum(axis=1)
+    # Of a page that is watched for as long as bins of age are bounded.
+    edges = np.array((0, *AGE_EDGES_HOURS), np.float64)
+    changes = np.zeros((hosts, len(edges)))
+    np.cumsum(clocks.age[:, :-1] * np.diff(edges), axis=1, out=changes[:, 1:])
+    half = np.array([np.interp(0.5 * c[-1], c, edges) for c in changes])
+    return {
+        "peak_hour": pa.array(peak.astype(np.int32), mask=~clocks.by_hour),
+        "peak_share": pa.array(share, mask=~clocks.by_hour),
+        "half_age_hours": pa.array(half, mask=~clocks.by_age),
+    }
+
+
+def explored_tonight(
+    pages: pa.RecordBatch,
+    hosts: pa.RecordBatch,
+    rate: FloatArray,
+    is_new: BoolArray,
+    last_us: IntArray,
+    night: Night,
+) -> IntArray:
+    """A few pages that come again within a day: short intervals tell the hours of changes."""
+    host = pages.column("host_code").to_numpy()
+    share = hosts.column("explored").to_numpy()[host]
+    recent = last_us > night.as_of_us - night.horizon_us // 2
+    least, most = EXPLORED_WAITS_DAYS
+    waits = (rate * least < 1.0) & (rate * most >= 1.0)
+    chosen = np.flatnonzero((share > 0.0) & recent & waits & ~is_new)
+    of_host = np.bincount(host[chosen], minlength=hosts.num_rows)[host]
+    share = np.minimum(share, MOST_EXPLORED / np.maximum(of_host, 1))
+    drawn = drawn_tonight(pages.column("url_hash").to_numpy()[chosen], night.as_of_us)
+    return chosen[drawn < share[chosen]]
+
+
+@dataclass(frozen=True)
+class ClockHours:
+    """What a night's schedule needs to know of clocks.
+
+    Attributes
+    ----------
+    tonight : Tonight
+    rate, information : (n,) float64
+        Changes per clock day.
+    since : (n,) float64, clock days since the last try
+    speed : (n,) float64
+        Clock days in a day of tonight.
+    by_age : (n,) bool
+        Pages that are planned crawl by crawl, see `transforms.night.clocks.step_columns`.
+    crawl_rate_per_day : (n,) float64
+    """
+
+    tonight: Tonight
+    rate: FloatArray
+    information: FloatArray
+    since: FloatArray
+    speed: FloatArray
+    by_age: BoolArray
+    crawl_rate_per_day: FloatArray
+
+    @classmethod
+    def of(cls, estimated: ShardTables, crawl_rate_per_day: FloatArray) -> ClockHours | None:
+        """Of an estimated shard; None where no host follows a clock."""
+        tonight = Tonight.of(estimated.tables)
+        if tonight is None:
+            return None
+        pages = estimated.tables["pages"]
+        speed, change, information, since = (
+            pages.column(n).to_numpy()
+            for n in ("clock_speed", "change_rate_per_day", "information", "clock_since")
+        )
+        by_age = pages.column("by_age").to_numpy(zero_copy_only=False)
+        return cls(tonight, change / speed, information, since, speed, by_age, crawl_rate_per_day)
+
+    def codes(self) -> IntArray:
+        """What each page follows, as an index into `CLOCK_NAMES`, -1 for none: (n,) int64."""
+        clocks = self.tonight.clocks
+        by_hour, by_age = (v[clocks.group].astype(np.int64) for v in (clocks.by_hour, clocks.by_age))
+        codes: IntArray = by_hour + 2 * by_age - 1
+        return codes
+
+    def since_days(self, plain: FloatArray) -> FloatArray:
+        """Days that at tonight's speed would have been as long as the time since the last try, (n,)."""
+        found = np.where(plain > 0.0, self.since / self.speed, plain)
+        due = self.crawl_rate_per_day > 0.0
+        waits = 1.0 / np.where(due, self.crawl_rate_per_day, 1.0)
+        return np.where(self.by_age, np.where(due, waits * (1.0 + 1e-9), plain), found)
+
+    def correct_freshness(self, fresh: FloatArray) -> None:
+        """Enter how fresh pages are tonight that are planned crawl by crawl."""
+        rows = np.flatnonzero(self.by_age)
+        days = self.tonight.horizon_us / US_PER_DAY
+        half = 0.5 * self.speed[rows] * days * self.rate[rows]
+        old = survival(self.since[rows] * self.rate[rows] + half, self.information[rows])
+        new = survival(half, self.information[rows])
+        share = np.minimum(self.crawl_rate_per_day[rows] * days, 1.0)
+        fresh[rows] = old + share * 0.5 * (new - old)
+
+    def place(
+        self,
+        sequence: Sequence,
+        pages: pa.RecordBatch,
+        hosts: pa.RecordBatch,
+        fixed: BoolArray,
+        apart: Collection[int],
+    ) -> Sequence:
+        """Move crawls within the night.
+
+        Parameters
+        ----------
+        sequence : Sequence
+        pages, hosts : RecordBatch
+            Of the estimated shard.
+        fixed : (n,) bool
+            Pages whose crawls stay where they are.
+        apart : collection of int
+            Hosts whose crawls stay: other shards crawl them, too.
+        """
+        host = pages.column("host_code").to_numpy().astype(np.int64)
+        gap_us = hosts.column("gap_us").to_numpy().astype(np.int64)
+        last = microseconds(hosts.column("last_slot_at"))
+        free_us = np.where(last == NO_TIME, 0, np.maximum(last + gap_us - self.tonight.as_of_us, 0))
+        movable = ~fixed
+        movable[np.isin(host, list(apart))] = False
+        url_hash = pages.column("url_hash").to_numpy()
+        clocks, horizon_us = self.tonight.clocks, self.tonight.horizon_us
+        used = np.flatnonzero(sequence.page >= 0)
+        page = sequence.page[used].astype(np.int64)
+        follows = movable & ((clocks.by_hour | clocks.by_age)[clocks.group])
+        count = np.bincount(page, minlength=len(movable))
+        follows &= (count > 0) & (count <= _MOST_CRAWLS)
+        follows &= drawn_tonight(url_hash, self.tonight.as_of_us) >= EXPLORED
+        rows = np.flatnonzero(follows)
+        if not rows.size:
+            return sequence
+        order = np.lexsort((sequence.due_offset_us[used], page))
+        mine = used[order][follows[page[order]]]  # slots of these pages, page by page, in order of time
+        kept = np.concatenate([self._kept(rows[i : i + _CHUNK], count) for i in range(0, rows.size, _CHUNK)])
+        width = horizon_us / INSTANTS
+        due = sequence.due_offset_us.copy()
+        stays = np.ones(len(due), np.bool_)
+        stays[mine] = False
+        stays &= sequence.page >= 0
+        taken = np.bincount(
+            np.minimum((due[stays] / width).astype(np.int64), INSTANTS - 1), minlength=INSTANTS
+        )
+        most = -(-MOST_OF_EVEN * len(used) // INSTANTS)
+        room = np.maximum(most - taken, 0)
+        if room.sum() < len(mine):
+            return sequence
+        chosen = place(kept, room)
+        left = chosen < 0
+        chosen[left] = (due[mine[left]] / width).astype(np.int64)
+        before = (due[mine] / width).astype(np.int64)
+        due[mine] = spread(chosen, horizon_us, INSTANTS)
+        due[used] = keep_gaps(host[page], due[used], gap_us, free_us, horizon_us)
+        reason = sequence.reason.copy()
+        reason[mine[chosen != before]] = REASON_HOUR
+        sort = np.argsort(due, kind="stable")
+        counters = dict(sequence.counters)
+        return replace(
+            sequence,
+            page=sequence.page[sort],
+            due_offset_us=due[sort],
+            reason=reason[sort],
+            counters=counters,
+        )
+
+    def _kept(self, rows: IntArray, count: IntArray) -> FloatArray:
+        """Fresh days with each crawl of some pages at each instant, page by page."""
+        ahead = self.tonight.ahead
+        clock = ahead.clock(self.tonight.clocks, rows)
+        fresh = survival(self.since[rows] * self.rate[rows], self.information[rows])
+        wait = 1.0 / np.maximum(self.crawl_rate_per_day[rows], 1e-9)
+        nights = np.maximum(np.rint(wait * US_PER_DAY / self.tonight.horizon_us), 1.0) + 0.5
+        end = self.tonight.as_of_us + np.minimum(nights * self.tonight.horizon_us, 1e17)
+        until = np.searchsorted(ahead.at_us, end.astype(np.int64))
+        until = np.where(self.by_age[rows], len(ahead.at_us) - 1, until)
+        crawls = count[rows].astype(np.int32)
+        return best_instants(ahead, clock, self.rate[rows], fresh, crawls, until)[1]
