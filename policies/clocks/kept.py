@@ -7,6 +7,7 @@ nights, and older ones fade out (Gumbel numbers: the chance to be kept falls wit
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -52,41 +53,37 @@ class Kept:
 
     Attributes
     ----------
-    group : (k,) int64
+    group, page : (k,) int64
+        Codes of their groups and pages.
     drawn : (k,) uint64
         What their numbers are drawn by.
     from_us, to_us : (k,) int64, UTC microseconds, of whole minutes
-    born_us : (k,) int64, UTC microseconds, or `NO_TIME`
     changed : (k,) bool
-    rate_per_day : (k,) float64
-        Rough change rates of their pages.
     """
 
     group: IntArray
+    page: IntArray
     drawn: UIntArray
     from_us: IntArray
     to_us: IntArray
-    born_us: IntArray
     changed: BoolArray
-    rate_per_day: FloatArray
 
     @classmethod
     def of(
         cls,
         group: IntArray,
+        page: IntArray,
         page_hash: UIntArray,
         from_us: IntArray,
         to_us: IntArray,
-        born_us: IntArray,
         changed: BoolArray,
-        rate_per_day: FloatArray,
     ) -> Kept:
-        """A night's intervals; `page_hash` (k,) uint64 is of their pages."""
-        drawn = page_hash ^ to_us.astype(np.uint64)
-        scramble(drawn)
+        """Intervals of pages that have these hashes, (k,) uint64; times of any microsecond."""
         begin, end = (_whole_minutes(t) for t in (from_us, to_us))
         end = np.maximum(end, begin + US_PER_MINUTE)
-        return cls(group, drawn, begin, end, born_us, changed, rate_per_day)
+        drawn = page_hash ^ end.astype(np.uint64)
+        scramble(drawn)
+        return cls(group, page, drawn, begin, end, changed)
 
     def __len__(self) -> int:
         return len(self.group)
@@ -94,22 +91,28 @@ class Kept:
     def take(self, rows: IntArray | BoolArray) -> Kept:
         return Kept(*(getattr(self, f.name)[rows] for f in fields(self)))
 
-    def some(self, most: IntArray) -> Kept:
-        """About `most` of each group, (g,) int64, drawn without a look at what they are."""
+    def best(self, most: IntArray) -> Kept:
+        """Those that are kept, at most so many of each group, (g,) int64."""
         size = np.bincount(self.group, minlength=len(most))
-        return self.take(fractions(self.drawn) * size[self.group] < most[self.group])
+        full = np.flatnonzero(size > most)
+        by_group = np.argsort(self.group, kind="stable")
+        start = np.cumsum(size) - size
+        number = self._numbers()
+        rows = [by_group[(size <= most)[self.group[by_group]]]]
+        for g in full:
+            mine = by_group[start[g] : start[g] + size[g]]
+            rows.append(mine[np.argpartition(number[mine], size[g] - most[g])[size[g] - most[g] :]])
+        found = self.take(np.concatenate(rows))
+        return found.take(np.lexsort((found.from_us, found.drawn, found.to_us, found.group)))
 
     def with_new(self, other: Kept, most: IntArray) -> Kept:
-        """Those of both that are kept, at most so many of each group, (g,) int64."""
-        both = Kept(*(np.concatenate([getattr(self, f.name), getattr(other, f.name)]) for f in fields(self)))
-        number = both.to_us / (US_PER_DAY * _MEMORY_DAYS) - np.log(-np.log(fractions(both.drawn)))
-        number += np.where(both.to_us - both.from_us <= SHORT_US, 2.0, 0.0)
-        order = np.lexsort((-number, both.group))
-        group = both.group[order]
-        begin = np.flatnonzero(np.diff(group, prepend=-1))
-        rank = np.arange(len(group)) - np.repeat(begin, np.diff(np.append(begin, len(group))))
-        both = both.take(order[rank < most[group]])
-        return both.take(np.lexsort((both.drawn, both.to_us, both.group)))
+        """Those of both that are kept."""
+        return joined([self, other]).best(most)
+
+    def _numbers(self) -> FloatArray:
+        number: FloatArray = self.to_us / (US_PER_DAY * _MEMORY_DAYS) - np.log(-np.log(fractions(self.drawn)))
+        number += np.where(self.to_us - self.from_us <= SHORT_US, 2.0, 0.0)
+        return number
 
     def short(self, groups: int) -> IntArray:
         """Short intervals of each group, (g,)."""
@@ -118,22 +121,25 @@ class Kept:
         ).astype(np.int64)
         return short
 
-    def clocks(self, groups: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def clocks(
+        self, groups: int, born_us: IntArray, rate_per_day: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Profiles of hours, (g, 168), and of age, (g, `AGES`), flat where nothing is certain.
 
-        The third is by how much the hours foretell better than none would, (g,), see `learning.CERTAIN`.
+        `born_us`, (n,) int64, says when pages came, `NO_TIME` where that is not known, `rate_per_day`, (n,)
+        float64, roughly how often they change. The third is by how much the hours foretell better than none would, (g,), see `learning.CERTAIN`.
         """
         changes = np.bincount(self.group[self.changed], minlength=groups)
         mine = self.take((changes >= _LEAST_CHANGES)[self.group])
-        hours, gain = mine._hours(groups)
-        return hours, mine._ages(groups), gain
+        hours, gain = mine._hours(groups, rate_per_day)
+        return hours, mine._ages(groups, born_us[mine.page]), gain
 
-    def _hours(self, groups: int) -> tuple[FloatArray, FloatArray]:
+    def _hours(self, groups: int, rate_per_day: FloatArray) -> tuple[FloatArray, FloatArray]:
         rows = np.flatnonzero(self.to_us - self.from_us <= LONGEST_US)
         mine = self.take(rows)
         week = np.ones((groups, WEEK_HOURS))
         length = _hour_lengths_days(mine.to_us) - _hour_lengths_days(mine.from_us)
-        spells = Spells(mine.group, length, mine.changed, mine.rate_per_day)
+        spells = Spells(mine.group, length, mine.changed, rate_per_day[mine.page])
         speed, gain = profiles(spells, groups, circular=True)
         certain = gain > CERTAIN
         if not certain.any():
@@ -145,24 +151,27 @@ class Kept:
         row, hour, days = _pieces(mine.from_us, mine.to_us)
         by_hour = days * speed[mine.group[row], hour % HOURS]
         day = (hour // HOURS + FIRST_WEEKDAY) % WEEKDAYS
-        spells = Spells(
-            mine.group, _table(row, day, by_hour, len(mine), WEEKDAYS), mine.changed, mine.rate_per_day
-        )
+        length = _table(row, day, by_hour, len(mine), WEEKDAYS)
+        spells = Spells(mine.group, length, mine.changed, rate_per_day[mine.page])
         by_day, more = profiles(spells, groups, circular=True)
         sure = more > CERTAIN
         week[sure] *= by_day[sure][:, of_day]
         week[sure] /= week[sure].mean(axis=1, keepdims=True)
         return week, gain
 
-    def _ages(self, groups: int) -> FloatArray:
+    def _ages(self, groups: int, born: IntArray) -> FloatArray:
         # Pages that were there before are others than those that came since: they do not show how these age.
-        mine = self.take(self.born_us != NO_TIME)
-        born = mine.born_us
+        mine, born = self.take(born != NO_TIME), born[born != NO_TIME]
         length = age_lengths_days(np.maximum(mine.from_us - born, 0), np.maximum(mine.to_us - born, 1))
         spells = Spells(mine.group, length, mine.changed, np.ones(len(mine)))
         speed: FloatArray = profiles(spells, groups, circular=False)[0]
         assert speed.shape[1] == AGES
         return speed
+
+
+def joined(parts: Sequence[Kept]) -> Kept:
+    """All of one or more parts, in their order."""
+    return Kept(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Kept)))
 
 
 def teaches(from_us: IntArray, to_us: IntArray, born_us: IntArray) -> BoolArray:

@@ -153,19 +153,10 @@ STATE_LASTMODS = _schema(
     "state_lastmods",
     [("url_hash", pa.uint64()), ("host_hash", pa.uint64()), ("lastmod", TIME), ("precision", pa.int8())],
 )
-# Intervals between crawls that are kept to learn when a host's pages change, sorted by host; see
-# policies.clocks.kept. Other columns than `host_hash` are those of `Kept`.
+# Intervals between crawls that are kept to learn when a host's pages change, see policies.clocks.kept.
 STATE_CLOCKS = _schema(
     "state_clocks",
-    [
-        ("host_hash", pa.uint64()),
-        ("drawn", pa.uint64()),
-        ("from_at", TIME),
-        ("to_at", TIME),
-        ("born_at", TIME),
-        ("changed", pa.bool_()),
-        ("rate_per_day", pa.float32()),
-    ],
+    [("url_hash", pa.uint64()), ("from_at", TIME), ("to_at", TIME), ("changed", pa.bool_())],
 )
 # What was scheduled and not yet seen in a log: kept apart from `state`, which depends on the logs alone. With
 # columns of statistics, such as what the night thought of these pages, so that the next one can compare.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from policies.clocks.kept import ENOUGH, MANY, Kept, teaches
+from policies.clocks.kept import ENOUGH, MANY, Kept, joined, teaches
 from policies.clocks.learning import CERTAIN
 from policies.clocks.profile import AGES, NO_TIME, US_PER_DAY, WEEK_HOURS, Clocks
 from policies.clocks.worth import Ahead, crawl_values
@@ -16,20 +16,20 @@ from policies.history.interval_sums import Intervals
 from policies.history.page_state import PageState
 from policies.history.visits import Observations
 from policies.history.volatile import NOT_VOLATILE
-from policies.numerics.typing_ import BoolArray, FloatArray, IntArray, UIntArray
+from policies.numerics.typing_ import FloatArray, IntArray
 from transforms.batches import schemas
 from transforms.kept.protocol import ShardNight, Statistic
 from transforms.kept.state import list_column, microseconds, times
+from transforms.shards.coding import ShardPages
 
 _NEVER = np.iinfo(np.int64).max
 
 SETTLING_US = 2 * US_PER_DAY
 """A page that is first seen so soon after its host is of unknown age."""
 
-_PER_PAGE = 8
 _KEPT_PER_PAGE, _KEPT_AT_LEAST, _KEPT_AT_MOST = 2, 128, 1024
 
-EXPLORED, EXPLORED_MORE = 0.08, 0.16
+EXPLORED, EXPLORED_MORE = 0.04, 0.16
 
 _STEP = 30.0
 """Changes a day of a page whose objective stands for: one crawl a night up to a price, none above it."""
@@ -48,8 +48,7 @@ class ShardClocks(Statistic):
         self._groups = len(pages.host_start) - 1
         size = np.diff(pages.host_start)
         self._most: IntArray = np.clip(_KEPT_PER_PAGE * size, _KEPT_AT_LEAST, _KEPT_AT_MOST)
-        self._kept = _read(night.table("state_clocks"), pages.host_hash[pages.host_start[:-1]])
-        self._seen: list[tuple[IntArray, IntArray, IntArray, BoolArray]] = []
+        self._kept = [_read(night.table("state_clocks"), pages)]
         self._first_us = self._first_seen(night)
         # What is seen first when its host is, was there before.
         first = np.where(self._first_us == NO_TIME, _NEVER, self._first_us)
@@ -57,7 +56,7 @@ class ShardClocks(Statistic):
         np.minimum.at(of_host, self._group, first)
         appeared = (self._first_us != NO_TIME) & (self._first_us - of_host[self._group] > SETTLING_US)
         self._born_us: IntArray = np.where(appeared, self._first_us, NO_TIME)
-        self.before = Clocks(*self._kept.clocks(self._groups)[:2], self._group, self._born_us)
+        self.before, _ = self._learned(self._kept[0], night.before)
 
     def _first_seen(self, night: ShardNight) -> IntArray:
         """When each page was first fetched, or else listed; what a first night lists may be old."""
@@ -73,13 +72,12 @@ class ShardClocks(Statistic):
         return first
 
     def watch(self, first_page: int, intervals: Intervals) -> None:
-        begin = intervals.at_us - intervals.gap_us
-        rows = np.flatnonzero(teaches(begin, intervals.at_us, self._born_us[intervals.page + first_page]))
-        if rows.size > _PER_PAGE:  # of a long log the last of each page
-            page = intervals.page[rows[:-_PER_PAGE]]
-            rows = rows[np.append(page != intervals.page[rows[_PER_PAGE:]], [True] * _PER_PAGE)]
-        page = intervals.page[rows] + first_page
-        self._seen.append((page, begin[rows], intervals.at_us[rows], intervals.changed[rows]))
+        begin, page = intervals.at_us - intervals.gap_us, intervals.page + first_page
+        rows = np.flatnonzero(teaches(begin, intervals.at_us, self._born_us[page]))
+        page, hashes = page[rows], self._pages.url_hash
+        group, end = self._group[page], intervals.at_us[rows]
+        new = Kept.of(group, page, hashes[page], begin[rows], end, intervals.changed[rows])
+        self._kept.append(new.best(self._most))
 
     def fold(self, night: ShardNight, rows: Observations) -> None:
         night.after = self.learn(night.after)
@@ -90,18 +88,15 @@ class ShardClocks(Statistic):
         Returns the state in the clock time of tonight: where a clock of age has just become certain, or is no
         longer, sums of its host's pages are brought from one to the other.
         """
-        none = np.zeros(0, np.int64)
-        seen = self._seen or [(none, none, none, np.zeros(0, np.bool_))]
-        page, from_us, to_us, changed = (np.concatenate(c) for c in zip(*seen, strict=True))
-        self._seen = []
-        rate = self._rates(history)[page].astype(np.float32).astype(np.float64)
-        new = Kept.of(
-            self._group[page], self._pages.url_hash[page], from_us, to_us, self._born_us[page], changed, rate
-        )
-        self._kept = self._kept.with_new(new.some(self._most), self._most)
-        hour, age, self._gain = self._kept.clocks(self._groups)
-        self.now = Clocks(hour, age, self._group, self._born_us)
+        kept = joined(self._kept).best(self._most)
+        self._kept = [kept]
+        self._short = kept.short(self._groups)
+        self.now, self._gain = self._learned(kept, history)
         return self._converted(history)
+
+    def _learned(self, kept: Kept, history: PageState) -> tuple[Clocks, FloatArray]:
+        hour, age, gain = kept.clocks(self._groups, self._born_us, self._rates(history))
+        return Clocks(hour, age, self._group, self._born_us), gain
 
     def _rates(self, history: PageState) -> FloatArray:
         """Rough change rates of pages, per day."""
@@ -139,28 +134,21 @@ class ShardClocks(Statistic):
         return {"first_seen_at": times(self._first_us)}
 
     def files(self) -> Iterator[tuple[str, pa.RecordBatch]]:
-        kept = self._kept
-        host_hash = self._pages.host_hash[self._pages.host_start[:-1]]
-        rows = pa.RecordBatch.from_arrays(
-            [
-                pa.array(host_hash[kept.group]),
-                pa.array(kept.drawn),
-                times(kept.from_us),
-                times(kept.to_us),
-                times(kept.born_us),
-                pa.array(kept.changed),
-                pa.array(kept.rate_per_day, pa.float32()),
-            ],
-            schema=schemas.STATE_CLOCKS,
-        )
-        yield "state/clocks", rows
+        (kept,) = self._kept
+        columns = [
+            pa.array(self._pages.url_hash[kept.page]),
+            times(kept.from_us),
+            times(kept.to_us),
+            pa.array(kept.changed),
+        ]
+        yield "state/clocks", pa.RecordBatch.from_arrays(columns, schema=schemas.STATE_CLOCKS)
 
     def explored(self) -> FloatArray:
         """Share of the pages crawled in the second half of last night that are crawled again tonight, (g,).
 
         More where it seems that hours matter, nothing where enough is known.
         """
-        short = self._kept.short(self._groups)
+        short = self._short
         promising = (self._gain > 0.5 * CERTAIN) & (self._gain < 4.0 * CERTAIN)
         promising &= short < np.minimum(MANY, self._most // 2)
         return np.where(promising, EXPLORED_MORE, np.where(short < ENOUGH, EXPLORED, 0.0))
@@ -224,21 +212,16 @@ def _rows(values: FloatArray) -> pa.Array:
     return list_column(np.arange(len(values) + 1) * values.shape[1], values.ravel())
 
 
-def _read(carried: pa.Table | None, host_hash: UIntArray) -> Kept:
-    """The rows of `schemas.STATE_CLOCKS` of hosts that are there."""
+def _read(carried: pa.Table | None, pages: ShardPages) -> Kept:
+    """The rows of `schemas.STATE_CLOCKS` of pages that are there."""
     rows = schemas.STATE_CLOCKS.empty_table() if carried is None else carried
-    known = rows.column("host_hash").to_numpy()
-    group = np.minimum(np.searchsorted(host_hash, known), max(len(host_hash) - 1, 0))
-    some = host_hash[group] == known if len(host_hash) else np.zeros(len(known), np.bool_)
-    columns = [microseconds(rows.column(f"{name}_at")) for name in ("from", "to", "born")]
-    kept = Kept(
-        group.astype(np.int64),
-        rows.column("drawn").to_numpy(),
-        *columns,
-        rows.column("changed").to_numpy(),
-        rows.column("rate_per_day").to_numpy().astype(np.float64),
-    ).take(some)
-    return kept.take(np.argsort(kept.group, kind="stable"))
+    page = pages.code(rows.column("url_hash").to_numpy())
+    some = page >= 0
+    page, changed = page[some], rows.column("changed").to_numpy()[some]
+    begin, end = (microseconds(rows.column(f"{name}_at"))[some] for name in ("from", "to"))
+    group = pages.host_code[page].astype(np.int64)
+    kept = Kept.of(group, page, pages.url_hash[page], begin, end, changed)
+    return kept.take(np.argsort(group, kind="stable"))
 
 
 @dataclass(frozen=True)

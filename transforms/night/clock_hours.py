@@ -29,6 +29,8 @@ EXPLORED = 1.0 / 12.0
 EXPLORED_WAITS_DAYS = 1.5, 5.0
 """Of pages that would wait so long: others come again anyway, or hours cannot matter to them."""
 
+KNOWN_INTERVALS = 3
+
 MOST_EXPLORED = 10.0
 """Crawls of a host and night."""
 
@@ -85,17 +87,22 @@ def explored_tonight(
     pages: pa.RecordBatch,
     hosts: pa.RecordBatch,
     rate: FloatArray,
-    is_new: BoolArray,
     last_us: IntArray,
     night: Night,
 ) -> IntArray:
-    """A few pages that come again within a day: short intervals tell the hours of changes."""
+    """A few pages that come again within a day: short intervals tell the hours of changes.
+
+    Of pages that were seen to change, and to stay as they were: before, a short interval would rather teach
+    how often pages change, and those that are always found changed would count for more than they are.
+    """
     host = pages.column("host_code").to_numpy()
     share = hosts.column("explored").to_numpy()[host]
     recent = last_us > night.as_of_us - night.horizon_us // 2
     least, most = EXPLORED_WAITS_DAYS
     waits = (rate * least < 1.0) & (rate * most >= 1.0)
-    chosen = np.flatnonzero((share > 0.0) & recent & waits & ~is_new)
+    intervals, changes = (pages.column(f"n_{name}").to_numpy() for name in ("intervals", "changes"))
+    known = (changes > 0) & (intervals > np.maximum(changes, KNOWN_INTERVALS - 1))
+    chosen = np.flatnonzero((share > 0.0) & recent & waits & known)
     of_host = np.bincount(host[chosen], minlength=hosts.num_rows)[host]
     share = np.minimum(share, MOST_EXPLORED / np.maximum(of_host, 1))
     drawn = drawn_tonight(pages.column("url_hash").to_numpy()[chosen], night.as_of_us)

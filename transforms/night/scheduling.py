@@ -137,7 +137,7 @@ class ScheduledShard:
         if self._hours is not None:
             since = self._hours.since_days(since)
         self._since_days = np.where(self._is_new, np.nan, since)
-        explored = explored_tonight(self._pages, self._hosts, self._rate, self._is_new, last, night)
+        explored = explored_tonight(self._pages, self._hosts, self._rate, last, night)
         self._since_days[explored] = np.maximum(self._since_days[explored], 1.0 / self._rate[explored])
         crawled = microseconds(self._pages.column("last_crawl_at"))
         age = np.where(crawled == NO_TIME, np.inf, (night.as_of_us - crawled) / DAY_US)

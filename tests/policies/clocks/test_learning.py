@@ -28,8 +28,12 @@ def _crawled(
     page, begin, end, found = (np.array(c) for c in zip(*rows, strict=True))
     begin, end = (START + (t * US_PER_DAY).astype(np.int64) for t in (begin, end))
     zero = np.zeros(len(page), np.int64)
-    new = Kept.of(zero, page.astype(np.uint64), begin, end, zero + NO_TIME, found, np.full(len(page), 0.8))
-    return new.with_new(new.take(np.zeros(0, np.int64)), MOST)
+    return Kept.of(zero, page, page.astype(np.uint64), begin, end, found).best(MOST)
+
+
+def _clocks(kept: Kept, born_us: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    pages = kept.page.max() + 1
+    return kept.clocks(1, np.full(pages, NO_TIME) if born_us is None else born_us, np.full(pages, 0.8))
 
 
 def _batch(rng: np.random.Generator, pages: int, days: int, hour: float) -> list[np.ndarray]:
@@ -41,7 +45,7 @@ def _batch(rng: np.random.Generator, pages: int, days: int, hour: float) -> list
 def test_a_daily_batch_is_found(gap_days):
     rng = np.random.default_rng(1)
     kept = _crawled(rng, _batch(rng, 60, 14, 13.5), 14.0, gap_days, 0.2)
-    hour, age, gain = kept.clocks(1)
+    hour, age, gain = _clocks(kept)
     day = hour[0].reshape(7, 24)[0]
     assert gain[0] > 10.0 and day[13] > 8.0 and day[[12, 13, 14]].sum() > 0.7 * 24.0
     assert hour.mean() == pytest.approx(1.0) and (age == 1.0).all()
@@ -50,7 +54,7 @@ def test_a_daily_batch_is_found(gap_days):
 def test_crawls_at_one_hour_of_the_day_say_nothing():
     rng = np.random.default_rng(2)
     kept = _crawled(rng, _batch(rng, 60, 14, 13.5), 14.0, 1.0, 0.0)
-    hour, _, gain = kept.clocks(1)
+    hour, _, gain = _clocks(kept)
     assert abs(gain[0]) < 2.0 and (hour == 1.0).all()
 
 
@@ -61,13 +65,8 @@ def test_without_rhythm_clocks_stay_flat():
     for _ in range(150):
         changes = [np.sort(rng.uniform(0, 20, rng.poisson(20 * rng.gamma(1.0, 0.6)))) for _ in range(12)]
         kept = _crawled(rng, changes, 20.0, 0.8, 0.5)
-        kept = Kept(
-            *(getattr(kept, n) for n in ("group", "drawn", "from_us", "to_us")),
-            kept.from_us - rng.integers(0, 9 * US_PER_DAY, len(kept)),
-            kept.changed,
-            kept.rate_per_day,
-        )
-        hour, age, _ = kept.clocks(1)
+        born_us = START - rng.integers(0, 9 * US_PER_DAY, 12)
+        hour, age, _ = _clocks(kept, born_us)
         alarms += int((hour != 1.0).any()) + int((age != 1.0).any())
     assert alarms <= 2
 
@@ -88,10 +87,9 @@ def test_pages_that_settle_are_found():
         ]
     page, born, begin, end, found = (np.array(c) for c in zip(*rows, strict=True))
     born, begin, end = (START + (t * US_PER_DAY).astype(np.int64) for t in (born, begin, end))
-    new = Kept.of(
-        np.zeros(len(page), np.int64), page.astype(np.uint64), begin, end, born, found, np.ones(len(page))
-    )
-    _, age, _ = new.with_new(new.take(np.zeros(0, np.int64)), MOST).clocks(1)
+    zero, born_us = np.zeros(len(page), np.int64), np.zeros(400, np.int64)
+    born_us[page] = born
+    _, age, _ = _clocks(Kept.of(zero, page, page.astype(np.uint64), begin, end, found).best(MOST), born_us)
     assert age.shape == (1, AGES) and age.mean() == pytest.approx(1.0)
     assert age[0, :4].mean() > 20.0 * age[0, -3:].mean()
     # Half-life of 6 hours: from the bin of 4 to 8 hours to that of 16 to 32 by exp(-(24 - 6) / 8.7).
@@ -119,10 +117,9 @@ def test_kept_intervals_do_not_depend_on_how_a_log_is_cut():
     k = 6000
     end = START + rng.integers(0, 60 * US_PER_DAY, k)
     length = rng.integers(1, 9 * US_PER_DAY, k)
-    whole = Kept.of(
-        rng.integers(0, 3, k), rng.integers(0, 1 << 63, k).astype(np.uint64), end - length, end,
-        np.full(k, NO_TIME), rng.random(k) < 0.5, np.ones(k),
-    )  # fmt: skip
+    hashes = rng.integers(0, 1 << 63, k).astype(np.uint64)
+    group, page = rng.integers(0, 3, k), np.arange(k)
+    whole = Kept.of(group, page, hashes, end - length, end, rng.random(k) < 0.5)
     none = whole.take(np.zeros(0, np.int64))
     once, parts = none.with_new(whole, MOST), none
     for night in np.array_split(np.argsort(end), 9):
