@@ -127,7 +127,8 @@ class Kept:
         """Profiles of hours, (g, 168), and of age, (g, `AGES`), flat where nothing is certain.
 
         `born_us`, (n,) int64, says when pages came, `NO_TIME` where that is not known, `rate_per_day`, (n,)
-        float64, roughly how often they change. The third is by how much the hours foretell better than none would, (g,), see `learning.CERTAIN`.
+        float64, roughly how often they change. The third is by how much the hours foretell better than none
+        would, (g,), see `learning.CERTAIN`.
         """
         changes = np.bincount(self.group[self.changed], minlength=groups)
         mine = self.take((changes >= _LEAST_CHANGES)[self.group])
