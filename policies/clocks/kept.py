@@ -21,6 +21,7 @@ from policies.clocks.profile import (
     US_PER_DAY,
     US_PER_HOUR,
     WEEK_HOURS,
+    Profiles,
     age_lengths_days,
 )
 from policies.numerics.scrambling import fractions, scramble
@@ -121,53 +122,66 @@ class Kept:
         ).astype(np.int64)
         return short
 
-    def clocks(
-        self, groups: int, born_us: IntArray, rate_per_day: FloatArray
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Profiles of hours, (g, 168), and of age, (g, `AGES`), flat where nothing is certain.
+    def profiles(
+        self, groups: int, born_us: IntArray, rate_per_day: FloatArray, before: Profiles
+    ) -> tuple[Profiles, FloatArray]:
+        """Clocks of groups that certainly have one.
 
-        `born_us`, (n,) int64, says when pages came, `NO_TIME` where that is not known, `rate_per_day`, (n,)
-        float64, roughly how often they change. The third is by how much the hours foretell better than none
-        would, (g,), see `learning.CERTAIN`.
+        Parameters
+        ----------
+        groups : int
+        born_us : (n,) int64
+            When pages came, `NO_TIME` where that is not known.
+        rate_per_day : (n,) float64
+            Roughly how often they change: those that change more are crawled at other ages and hours.
+        before : Profiles
+            Clocks that groups had: to keep one asks for less than to get one, so that none comes and goes.
+
+        Returns
+        -------
+        Profiles; (g,) float64
+            The second is by how much the hours foretell better than none would, see `learning.CERTAIN`.
         """
         changes = np.bincount(self.group[self.changed], minlength=groups)
         mine = self.take((changes >= _LEAST_CHANGES)[self.group])
-        hours, gain = mine._hours(groups, rate_per_day)
-        return hours, mine._ages(groups, born_us[mine.page]), gain
+        least_hour, least_age = np.full((2, groups), CERTAIN)
+        least_hour[before.group[before.by_hour]] = least_age[before.group[before.by_age]] = 0.0
+        by_hour, hour, gain = mine._hours(least_hour, rate_per_day)
+        by_age, age = mine._ages(least_age, born_us[mine.page], rate_per_day)
+        group = np.union1d(by_hour, by_age)
+        found = Profiles(group, np.ones((len(group), WEEK_HOURS)), np.ones((len(group), AGES)))
+        found.hour[found.rows(by_hour)] = hour
+        found.age[found.rows(by_age)] = age
+        return found, gain
 
-    def _hours(self, groups: int, rate_per_day: FloatArray) -> tuple[FloatArray, FloatArray]:
-        rows = np.flatnonzero(self.to_us - self.from_us <= LONGEST_US)
-        mine = self.take(rows)
-        week = np.ones((groups, WEEK_HOURS))
+    def _hours(self, least: FloatArray, rate_per_day: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
+        mine = self.take(self.to_us - self.from_us <= LONGEST_US)
         length = _hour_lengths_days(mine.to_us) - _hour_lengths_days(mine.from_us)
         spells = Spells(mine.group, length, mine.changed, rate_per_day[mine.page])
-        speed, gain = profiles(spells, groups, circular=True)
-        certain = gain > CERTAIN
-        if not certain.any():
-            return week, gain
-        of_hour = np.arange(WEEK_HOURS) % HOURS
-        of_day = (np.arange(WEEK_HOURS) // HOURS + FIRST_WEEKDAY) % WEEKDAYS
-        week[certain] = speed[certain][:, of_hour]
-        mine = mine.take(certain[mine.group])
+        certain, speed, gain = profiles(spells, least, circular=True)
+        number = np.full(len(least), -1)
+        number[certain] = np.arange(len(certain))
+        mine = mine.take(number[mine.group] >= 0)
+        code = number[mine.group]
         row, hour, days = _pieces(mine.from_us, mine.to_us)
-        by_hour = days * speed[mine.group[row], hour % HOURS]
+        by_hour = days * speed[code[row], hour % HOURS]
         day = (hour // HOURS + FIRST_WEEKDAY) % WEEKDAYS
         length = _table(row, day, by_hour, len(mine), WEEKDAYS)
-        spells = Spells(mine.group, length, mine.changed, rate_per_day[mine.page])
-        by_day, more = profiles(spells, groups, circular=True)
-        sure = more > CERTAIN
-        week[sure] *= by_day[sure][:, of_day]
+        spells = Spells(code, length, mine.changed, rate_per_day[mine.page])
+        sure, by_day, _ = profiles(spells, np.full(len(certain), CERTAIN), circular=True)
+        week = speed[:, np.arange(WEEK_HOURS) % HOURS]
+        week[sure] *= by_day[:, (np.arange(WEEK_HOURS) // HOURS + FIRST_WEEKDAY) % WEEKDAYS]
         week[sure] /= week[sure].mean(axis=1, keepdims=True)
-        return week, gain
+        return certain, week, gain
 
-    def _ages(self, groups: int, born: IntArray) -> FloatArray:
+    def _ages(
+        self, least: FloatArray, born: IntArray, rate_per_day: FloatArray
+    ) -> tuple[IntArray, FloatArray]:
         # Pages that were there before are others than those that came since: they do not show how these age.
         mine, born = self.take(born != NO_TIME), born[born != NO_TIME]
         length = age_lengths_days(np.maximum(mine.from_us - born, 0), np.maximum(mine.to_us - born, 1))
-        spells = Spells(mine.group, length, mine.changed, np.ones(len(mine)))
-        speed: FloatArray = profiles(spells, groups, circular=False)[0]
-        assert speed.shape[1] == AGES
-        return speed
+        spells = Spells(mine.group, length, mine.changed, rate_per_day[mine.page])
+        return profiles(spells, least, circular=False)[:2]
 
 
 def joined(parts: Sequence[Kept]) -> Kept:

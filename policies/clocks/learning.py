@@ -23,7 +23,7 @@ LEAST_SPEED = 1e-3
 
 _BLOCKS = 6
 _UNEVEN = 1.6
-_SHRINK = 1.0
+_SHRINK = 0.3
 _ROUNDS = 60
 _TOLERANCE = 1e-2
 _LEAST = 1e-12
@@ -52,25 +52,24 @@ class Spells:
         return Spells(self.group[rows], self.length[rows], self.changed[rows], self.rate_per_day[rows])
 
 
-def profiles(spells: Spells, groups: int, circular: bool) -> tuple[FloatArray, FloatArray]:
-    """Speeds of the bins of each group, 1 where they are not certain, and by how much they foretell better.
+def profiles(spells: Spells, least: FloatArray, circular: bool) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Groups whose bins certainly differ, the speeds of these, and by how much they foretell better.
 
     Parameters
     ----------
     spells : Spells
-    groups : int
+    least : (g,) float64
+        The gain that is asked of each group, see `CERTAIN`.
     circular : bool
         Whether the last bin is beside the first one, as in a day.
 
     Returns
     -------
-    (g, bins) float64, mean 1; (g,) float64, see `CERTAIN`
+    (k,) int64, ascending; (k, bins) float64, mean 1; (g,) float64, see `CERTAIN`
     """
-    bins = spells.length.shape[1]
-    speed, gains = np.ones((groups, bins)), np.zeros(groups)
+    groups = len(least)
+    gains = np.zeros(groups)
     spells = spells.take(_uneven(spells, groups)[spells.group])
-    if not len(spells.group):
-        return speed, gains
     some, code = np.unique(spells.group, return_inverse=True)
     spells = Spells(code.astype(np.int64), spells.length, spells.changed, spells.rate_per_day)
     n = len(some)
@@ -81,15 +80,13 @@ def profiles(spells: Spells, groups: int, circular: bool) -> tuple[FloatArray, F
     for b in range(1, _BLOCKS):
         known, new = spells.take(block < b), spells.take(block == b)
         gain += _score(new, fit(known, n, circular), n) - _score(new, _flat(known, n), n)
-    sure = np.flatnonzero(gain > CERTAIN)
     gains[some] = gain
-    if sure.size:
-        number = np.full(n, -1)
-        number[sure] = np.arange(sure.size)
-        mine = spells.take(number[spells.group] >= 0)
-        mine = Spells(number[mine.group], mine.length, mine.changed, mine.rate_per_day)
-        speed[some[sure]] = normalised(fit(mine, sure.size, circular))
-    return speed, gains
+    sure = np.flatnonzero(gain > least[some])
+    number = np.full(n, -1)
+    number[sure] = np.arange(sure.size)
+    mine = spells.take(number[spells.group] >= 0)
+    mine = Spells(number[mine.group], mine.length, mine.changed, mine.rate_per_day)
+    return some[sure], normalised(fit(mine, sure.size, circular)), gains
 
 
 def normalised(rates: FloatArray) -> FloatArray:

@@ -45,6 +45,7 @@ class Clocks:
     age : (g, `AGES`) float64
         Speed in each bin of age; mean 1.
     group : (n,) int64
+        The row of each page.
     born_us : (n,) int64, UTC microseconds
         When each page appeared; `NO_TIME` if not known, which counts as long ago.
     """
@@ -53,11 +54,6 @@ class Clocks:
     age: FloatArray
     group: IntArray
     born_us: IntArray
-
-    @classmethod
-    def flat(cls, group: IntArray, born_us: IntArray, groups: int) -> Clocks:
-        """Clocks that are time."""
-        return cls(np.ones((groups, WEEK_HOURS)), np.ones((groups, AGES)), group, born_us)
 
     def __post_init__(self) -> None:
         # Clock days from the first hour of the week to each.
@@ -156,3 +152,66 @@ def age_lengths_days(from_us: IntArray, to_us: IntArray) -> FloatArray:
         high = np.minimum(to_us, _EDGES_US[b + 1]) if b + 1 < AGES else to_us
         found[:, b] = np.maximum(high - low, 0) / US_PER_DAY
     return found
+
+
+@dataclass(frozen=True)
+class Profiles:
+    """Clocks of the groups that have one; that of all others is flat.
+
+    Attributes
+    ----------
+    group : (k,) int64, ascending
+    hour : (k, 168) float64
+    age : (k, `AGES`) float64
+    """
+
+    group: IntArray
+    hour: FloatArray
+    age: FloatArray
+
+    @classmethod
+    def flat(cls, group: IntArray | None = None) -> Profiles:
+        """Flat clocks of some groups; by default, none has one."""
+        group = np.zeros(0, np.int64) if group is None else group
+        return cls(group, np.ones((len(group), WEEK_HOURS)), np.ones((len(group), AGES)))
+
+    def take(self, rows: IntArray | BoolArray) -> Profiles:
+        return Profiles(self.group[rows], self.hour[rows], self.age[rows])
+
+    def joined(self, other: Profiles) -> Profiles:
+        """Those of both, no group being in both."""
+        group = np.concatenate([self.group, other.group])
+        hour, age = np.concatenate([self.hour, other.hour]), np.concatenate([self.age, other.age])
+        return Profiles(group, hour, age).take(np.argsort(group))
+
+    def __len__(self) -> int:
+        return len(self.group)
+
+    @property
+    def by_hour(self) -> BoolArray:
+        """Whose hours differ, (k,)."""
+        found: BoolArray = (self.hour != 1.0).any(axis=1)
+        return found
+
+    @property
+    def by_age(self) -> BoolArray:
+        """Whose ages differ, (k,)."""
+        found: BoolArray = (self.age != 1.0).any(axis=1)
+        return found
+
+    def rows(self, group: IntArray) -> IntArray:
+        """Where groups are, -1 for those that are not, (m,) int64."""
+        if not len(self):
+            return np.full(len(group), -1)
+        at = np.minimum(np.searchsorted(self.group, group), len(self) - 1)
+        return np.where(self.group[at] == group, at, -1)
+
+    def ages(self, group: IntArray) -> FloatArray:
+        """Speeds of groups at each age, (m, `AGES`)."""
+        return np.concatenate([self.age, np.ones((1, AGES))])[self.rows(group)]
+
+    def clocks(self, group: IntArray, born_us: IntArray) -> Clocks:
+        """Clocks of pages, (n,) both. The last row is flat."""
+        row = self.rows(group)
+        hour, age = (np.concatenate([v, np.ones((1, v.shape[1]))]) for v in (self.hour, self.age))
+        return Clocks(hour, age, np.where(row < 0, len(self), row), born_us)

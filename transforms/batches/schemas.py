@@ -153,10 +153,26 @@ STATE_LASTMODS = _schema(
     "state_lastmods",
     [("url_hash", pa.uint64()), ("host_hash", pa.uint64()), ("lastmod", TIME), ("precision", pa.int8())],
 )
-# Intervals between crawls that are kept to learn when a host's pages change, see policies.clocks.kept.
+# Intervals between crawls that are kept to learn when a host's pages change, see policies.clocks.kept, and
+# the clocks in whose time `state` is, or that may come; other hosts have no row.
 STATE_CLOCKS = _schema(
     "state_clocks",
-    [("url_hash", pa.uint64()), ("from_at", TIME), ("to_at", TIME), ("changed", pa.bool_())],
+    [
+        ("url_hash", pa.uint64()),
+        ("host_hash", pa.uint64()),
+        ("from_at", TIME),
+        ("to_at", TIME),
+        ("changed", pa.bool_()),
+    ],
+)
+STATE_CLOCK_PROFILES = _schema(
+    "state_clock_profiles",
+    [
+        ("host_hash", pa.uint64()),
+        ("hour", pa.list_(pa.float64())),
+        ("age", pa.list_(pa.float64())),
+        ("gain", pa.float64()),
+    ],
 )
 # What was scheduled and not yet seen in a log: kept apart from `state`, which depends on the logs alone. With
 # columns of statistics, such as what the night thought of these pages, so that the next one can compare.

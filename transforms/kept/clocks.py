@@ -10,13 +10,13 @@ import pyarrow as pa
 
 from policies.clocks.kept import ENOUGH, MANY, Kept, joined, teaches
 from policies.clocks.learning import CERTAIN
-from policies.clocks.profile import AGES, NO_TIME, US_PER_DAY, WEEK_HOURS, Clocks
+from policies.clocks.profile import AGES, NO_TIME, US_PER_DAY, WEEK_HOURS, Clocks, Profiles
 from policies.clocks.worth import Ahead, crawl_values
 from policies.history.interval_sums import Intervals
 from policies.history.page_state import PageState
 from policies.history.visits import Observations
 from policies.history.volatile import NOT_VOLATILE
-from policies.numerics.typing_ import FloatArray, IntArray
+from policies.numerics.typing_ import BoolArray, FloatArray, IntArray, UIntArray
 from transforms.batches import schemas
 from transforms.kept.protocol import ShardNight, Statistic
 from transforms.kept.state import list_column, microseconds, times
@@ -29,7 +29,10 @@ SETTLING_US = 2 * US_PER_DAY
 
 _KEPT_PER_PAGE, _KEPT_AT_LEAST, _KEPT_AT_MOST = 2, 128, 1024
 
-EXPLORED, EXPLORED_MORE = 0.04, 0.16
+TURNS = 4
+"""Nights from one look at what a host's clock is to the next."""
+
+EXPLORED, EXPLORED_MORE = 0.08, 0.16
 
 _STEP = 30.0
 """Changes a day of a page whose objective stands for: one crawl a night up to a price, none above it."""
@@ -40,7 +43,7 @@ class ShardClocks(Statistic):
 
     STATE = (pa.field("first_seen_at", schemas.TIME),)
     PAGES = (pa.field("clock", pa.string()),)
-    FOLDERS = (("state/clocks", schemas.STATE_CLOCKS),)
+    FOLDERS = (("state/clocks", schemas.STATE_CLOCKS), ("state/clock_profiles", schemas.STATE_CLOCK_PROFILES))
 
     def __init__(self, night: ShardNight) -> None:
         pages = self._pages = night.pages
@@ -56,7 +59,17 @@ class ShardClocks(Statistic):
         np.minimum.at(of_host, self._group, first)
         appeared = (self._first_us != NO_TIME) & (self._first_us - of_host[self._group] > SETTLING_US)
         self._born_us: IntArray = np.where(appeared, self._first_us, NO_TIME)
-        self.before, _ = self._learned(self._kept[0], night.before)
+        giants = np.array(sorted(night.settings.split_hosts), np.uint64)
+        self._split = np.flatnonzero(np.isin(self._host_hash(), giants))
+        self._was, self._gain = _read_profiles(night.table("state_clock_profiles"), self._host_hash())
+        # Of a long log all at once. From then on clocks change slowly, and to learn them takes time.
+        nights = night.settings.as_of_us // night.settings.hosts.horizon_us
+        turn = (self._host_hash() + np.uint64(nights)) % np.uint64(TURNS)
+        self._due: BoolArray = np.full(self._groups, night.state is None) | (turn == 0)
+        self.before = self._was.clocks(self._group, self._born_us)
+
+    def _host_hash(self) -> UIntArray:
+        return self._pages.host_hash[self._pages.host_start[:-1]]
 
     def _first_seen(self, night: ShardNight) -> IntArray:
         """When each page was first fetched, or else listed; what a first night lists may be old."""
@@ -85,18 +98,20 @@ class ShardClocks(Statistic):
     def learn(self, history: PageState) -> PageState:
         """Learn from the night's intervals.
 
-        Returns the state in the clock time of tonight: where a clock of age has just become certain, or is no
-        longer, sums of its host's pages are brought from one to the other.
+        Returns the state in the clock time of tonight: where a clock of age is not what it was, sums of its
+        host's pages are brought from one to the other.
         """
         kept = joined(self._kept).best(self._most)
         self._kept = [kept]
         self._short = kept.short(self._groups)
-        self.now, self._gain = self._learned(kept, history)
+        mine = kept.take(self._due[kept.group])
+        found, gain = mine.profiles(self._groups, self._born_us, self._rates(history), self._was)
+        self._profiles = self._was.take(~self._due[self._was.group]).joined(found)
+        self._gain = np.where(self._due, gain, self._gain)
+        # The parts of a split host would not age alike, and its pages may come to another part.
+        self._profiles.age[np.isin(self._profiles.group, self._split)] = 1.0
+        self.now = self._profiles.clocks(self._group, self._born_us)
         return self._converted(history)
-
-    def _learned(self, kept: Kept, history: PageState) -> tuple[Clocks, FloatArray]:
-        hour, age, gain = kept.clocks(self._groups, self._born_us, self._rates(history))
-        return Clocks(hour, age, self._group, self._born_us), gain
 
     def _rates(self, history: PageState) -> FloatArray:
         """Rough change rates of pages, per day."""
@@ -111,8 +126,9 @@ class ShardClocks(Statistic):
 
     def _converted(self, history: PageState) -> PageState:
         was, now = self.before, self.now
-        switched = (was.by_age != now.by_age)[self._group]
-        rows = np.flatnonzero(switched & (history.baseline_at_us != NO_TIME))
+        group = np.union1d(self._was.group, self._profiles.group)
+        group = group[(self._was.ages(group) != self._profiles.ages(group)).any(axis=1)]
+        rows = np.flatnonzero(np.isin(self._group, group) & (history.baseline_at_us != NO_TIME))
         if not rows.size:
             return history
         until = history.baseline_at_us[rows]
@@ -137,11 +153,19 @@ class ShardClocks(Statistic):
         (kept,) = self._kept
         columns = [
             pa.array(self._pages.url_hash[kept.page]),
+            pa.array(self._pages.host_hash[kept.page]),
             times(kept.from_us),
             times(kept.to_us),
             pa.array(kept.changed),
         ]
         yield "state/clocks", pa.RecordBatch.from_arrays(columns, schema=schemas.STATE_CLOCKS)
+        found = self._profiles.joined(
+            Profiles.flat(np.setdiff1d(np.flatnonzero(self._promising()), self._profiles.group))
+        )
+        gain = pa.array(self._gain[found.group])
+        columns = [pa.array(self._host_hash()[found.group]), _rows(found.hour), _rows(found.age), gain]
+        rows = pa.RecordBatch.from_arrays(columns, schema=schemas.STATE_CLOCK_PROFILES)
+        yield "state/clock_profiles", rows
 
     def explored(self) -> FloatArray:
         """Share of the pages crawled in the second half of last night that are crawled again tonight, (g,).
@@ -149,9 +173,12 @@ class ShardClocks(Statistic):
         More where it seems that hours matter, nothing where enough is known.
         """
         short = self._short
-        promising = (self._gain > 0.5 * CERTAIN) & (self._gain < 4.0 * CERTAIN)
-        promising &= short < np.minimum(MANY, self._most // 2)
+        promising = self._promising() & (short < np.minimum(MANY, self._most // 2))
         return np.where(promising, EXPLORED_MORE, np.where(short < ENOUGH, EXPLORED, 0.0))
+
+    def _promising(self) -> BoolArray:
+        found: BoolArray = (self._gain > 0.5 * CERTAIN) & (self._gain < 4.0 * CERTAIN)
+        return found
 
     def limit_volatile(self, night: ShardNight, weight_limit: FloatArray) -> None:
         """Correct what `policies.history.volatile.weight_limit` says by days of the clock; in place.
@@ -159,7 +186,7 @@ class ShardClocks(Statistic):
         Who changes at every visit because it is young is planned crawl by crawl, and is no candidate.
         """
         as_of_us, horizon_us = night.settings.as_of_us, night.settings.hosts.horizon_us
-        rows = np.flatnonzero((weight_limit >= 0.0) & (self.now.by_hour | self.now.by_age)[self._group])
+        rows = np.flatnonzero((weight_limit >= 0.0) & (self._profiles.rows(self._group) >= 0))
         if rows.size:
             begin = np.full(rows.size, as_of_us)
             days = self.now.days(rows, begin, begin + horizon_us)
@@ -170,7 +197,7 @@ class ShardClocks(Statistic):
 
     def columns(self, night: ShardNight) -> dict[str, pa.Array]:
         """Of pages, where a host follows a clock: tonight's speed, and clock days since the last try."""
-        if not self._follow().size:
+        if not len(self._profiles):
             return {}
         as_of_us, horizon_us = night.settings.as_of_us, night.settings.hosts.horizon_us
         tried_us = np.maximum(night.after.last_attempt_at_us, night.last_slot_us)
@@ -187,22 +214,19 @@ class ShardClocks(Statistic):
             "clock_since": pa.array(since),
         }
 
-    def _follow(self) -> IntArray:
-        return np.flatnonzero(self.now.by_hour | self.now.by_age)
-
     def tables(self, night: ShardNight) -> dict[str, pa.RecordBatch]:
         """The table "clocks": hosts that follow one."""
-        follow = self._follow()
-        if not follow.size:
+        found = self._profiles
+        if not len(found):
             return {}
         as_of_us, horizon_us = night.settings.as_of_us, night.settings.hosts.horizon_us
         clocks = pa.RecordBatch.from_pydict(
             {
-                "host_code": pa.array(follow.astype(np.int32)),
-                "hour": _rows(self.now.hour[follow]),
-                "age": _rows(self.now.age[follow]),
-                "as_of_us": pa.array(np.full(follow.size, as_of_us)),
-                "horizon_us": pa.array(np.full(follow.size, horizon_us)),
+                "host_code": pa.array(found.group.astype(np.int32)),
+                "hour": _rows(found.hour),
+                "age": _rows(found.age),
+                "as_of_us": pa.array(np.full(len(found), as_of_us)),
+                "horizon_us": pa.array(np.full(len(found), horizon_us)),
             }
         )
         return {"clocks": clocks}
@@ -210,6 +234,40 @@ class ShardClocks(Statistic):
 
 def _rows(values: FloatArray) -> pa.Array:
     return list_column(np.arange(len(values) + 1) * values.shape[1], values.ravel())
+
+
+def _values(column: pa.ChunkedArray | pa.Array, width: int) -> FloatArray:
+    """What `_rows` made."""
+    values = column.combine_chunks()
+    values = values.flatten() if pa.types.is_list(values.type) else values
+    found: FloatArray = values.to_numpy(zero_copy_only=False).reshape(-1, width)
+    return found
+
+
+def _read_profiles(carried: pa.Table | None, host_hash: UIntArray) -> tuple[Profiles, FloatArray]:
+    """The rows of `schemas.STATE_CLOCK_PROFILES` of hosts that are there, and their gains, (g,).
+
+    Each part of a split host has a row: what counts is the mean.
+    """
+    gain = np.zeros(len(host_hash))
+    if carried is None or not len(host_hash):
+        return Profiles.flat(), gain
+    order = np.argsort(host_hash)
+    known = carried.column("host_hash").to_numpy()
+    at = np.minimum(np.searchsorted(host_hash[order], known), len(order) - 1)
+    some = host_hash[order][at] == known
+    host, number = np.unique(order[at][some], return_inverse=True)
+    found = []
+    for column, width in (("hour", WEEK_HOURS), ("age", AGES), ("gain", 1)):
+        rows = _values(carried.column(column), width)[some]
+        values = np.zeros((len(host), width))
+        # By their numbers, so that no order of files matters.
+        rank = np.lexsort((*rows.T, number))
+        np.add.at(values, number[rank], rows[rank])
+        found.append(values / np.bincount(number, minlength=len(host))[:, None])
+    gain[host] = found[2][:, 0]
+    profiles = Profiles(host, *found[:2])
+    return profiles.take(profiles.by_hour | profiles.by_age), gain
 
 
 def _read(carried: pa.Table | None, pages: ShardPages) -> Kept:
@@ -230,10 +288,13 @@ class Tonight:
 
     Attributes
     ----------
+    profiles : Profiles
+        Groups are hosts.
     clocks : Clocks
     as_of_us, horizon_us : int
     """
 
+    profiles: Profiles
     clocks: Clocks
     as_of_us: int
     horizon_us: int
@@ -244,15 +305,15 @@ class Tonight:
         clocks, pages = tables.get("clocks"), tables["pages"]
         if clocks is None or not clocks.num_rows:
             return None
-        groups = tables["hosts"].num_rows
-        host = clocks.column("host_code").to_numpy()
-        hour, age = np.ones((groups, WEEK_HOURS)), np.ones((groups, AGES))
-        hour[host] = clocks.column("hour").flatten().to_numpy().reshape(-1, WEEK_HOURS)
-        age[host] = clocks.column("age").flatten().to_numpy().reshape(-1, AGES)
+        hour, age = (
+            clocks.column(name).flatten().to_numpy().reshape(-1, width)
+            for name, width in (("hour", WEEK_HOURS), ("age", AGES))
+        )
+        profiles = Profiles(clocks.column("host_code").to_numpy().astype(np.int64), hour, age)
         group = pages.column("host_code").to_numpy().astype(np.int64)
         born = microseconds(pages.column("born_at"))
         at, horizon = (clocks.column(n)[0].as_py() for n in ("as_of_us", "horizon_us"))
-        return cls(Clocks(hour, age, group, born), at, horizon)
+        return cls(profiles, profiles.clocks(group, born), at, horizon)
 
     def evenly(
         self, pages: pa.RecordBatch, row: IntArray, from_us: IntArray, to_us: IntArray

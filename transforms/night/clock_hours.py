@@ -66,21 +66,26 @@ def host_clocks(hours: ClockHours | None, hosts: int) -> dict[str, pa.Array]:
     """What hosts/ says of when pages change: null where it does not matter as far as is known."""
     if hours is None:
         return {}
-    clocks = hours.tonight.clocks
-    day = clocks.hour.reshape(hosts, -1, 24).mean(axis=1)
+    found = hours.tonight.profiles
+    day = found.hour.reshape(len(found), -1, 24).mean(axis=1)
     peak = day.argmax(axis=1)
     around = (peak[:, None] + np.arange(-1, 2)) % 24
     share = np.take_along_axis(day, around, axis=1).sum(axis=1) / day.sum(axis=1)
     # Of a page that is watched for as long as bins of age are bounded.
     edges = np.array((0, *AGE_EDGES_HOURS), np.float64)
-    changes = np.zeros((hosts, len(edges)))
-    np.cumsum(clocks.age[:, :-1] * np.diff(edges), axis=1, out=changes[:, 1:])
+    changes = np.zeros((len(found), len(edges)))
+    np.cumsum(found.age[:, :-1] * np.diff(edges), axis=1, out=changes[:, 1:])
     half = np.array([np.interp(0.5 * c[-1], c, edges) for c in changes])
-    return {
-        "peak_hour": pa.array(peak.astype(np.int32), mask=~clocks.by_hour),
-        "peak_share": pa.array(share, mask=~clocks.by_hour),
-        "half_age_hours": pa.array(half, mask=~clocks.by_age),
-    }
+    columns: dict[str, pa.Array] = {}
+    for name, values, known in (
+        ("peak_hour", peak.astype(np.int32), found.by_hour),
+        ("peak_share", share, found.by_hour),
+        ("half_age_hours", half, found.by_age),
+    ):
+        whole, missing = np.zeros(hosts, values.dtype), np.ones(hosts, np.bool_)
+        whole[found.group], missing[found.group] = values, ~known
+        columns[name] = pa.array(whole, mask=missing)
+    return columns
 
 
 def explored_tonight(
@@ -101,7 +106,7 @@ def explored_tonight(
     least, most = EXPLORED_WAITS_DAYS
     waits = (rate * least < 1.0) & (rate * most >= 1.0)
     intervals, changes = (pages.column(f"n_{name}").to_numpy() for name in ("intervals", "changes"))
-    known = (changes > 0) & (intervals > np.maximum(changes, KNOWN_INTERVALS - 1))
+    known = (changes > 0) & (intervals >= KNOWN_INTERVALS)
     chosen = np.flatnonzero((share > 0.0) & recent & waits & known)
     of_host = np.bincount(host[chosen], minlength=hosts.num_rows)[host]
     share = np.minimum(share, MOST_EXPLORED / np.maximum(of_host, 1))

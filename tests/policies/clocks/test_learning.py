@@ -8,7 +8,7 @@ import pytest
 from policies.clocks import learning
 from policies.clocks.kept import Kept
 from policies.clocks.learning import Spells
-from policies.clocks.profile import AGES, NO_TIME, US_PER_DAY, US_PER_HOUR
+from policies.clocks.profile import AGES, NO_TIME, US_PER_DAY, US_PER_HOUR, Profiles
 
 START = 20_000 * US_PER_DAY
 MOST = np.full(3, 1024)
@@ -33,7 +33,10 @@ def _crawled(
 
 def _clocks(kept: Kept, born_us: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     pages = kept.page.max() + 1
-    return kept.clocks(1, np.full(pages, NO_TIME) if born_us is None else born_us, np.full(pages, 0.8))
+    born_us = np.full(pages, NO_TIME) if born_us is None else born_us
+    found, gain = kept.profiles(1, born_us, np.full(pages, 0.8), Profiles.flat())
+    clocks = found.clocks(np.zeros(1, np.int64), np.zeros(1, np.int64))
+    return clocks.hour[:1], clocks.age[:1], gain
 
 
 def _batch(rng: np.random.Generator, pages: int, days: int, hour: float) -> list[np.ndarray]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from policies.clocks.profile import AGE_EDGES_HOURS, AGES, NO_TIME, US_PER_DAY, US_PER_HOUR, Clocks
+from policies.clocks.profile import AGE_EDGES_HOURS, AGES, NO_TIME, US_PER_DAY, US_PER_HOUR, Clocks, Profiles
 
 RNG = np.random.default_rng(7)
 START = 1_700_000_000 * 1_000_000
@@ -19,7 +19,7 @@ def _clocks(n: int, born: np.ndarray) -> Clocks:
 
 def test_a_flat_clock_is_time_to_the_bit():
     n = 500
-    clocks = Clocks.flat(np.zeros(n, np.int64), np.full(n, START), 1)
+    clocks = Profiles.flat().clocks(np.zeros(n, np.int64), np.full(n, START))
     begin = START + RNG.integers(0, 90 * US_PER_DAY, n)
     end = begin + RNG.integers(60_000_000, 40 * US_PER_DAY, n)
     assert np.array_equal(clocks.length_us(np.arange(n), begin, end), end - begin)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from policies.clocks import instants, worth
-from policies.clocks.profile import AGES, US_PER_DAY, US_PER_HOUR, Clocks
+from policies.clocks.profile import AGES, US_PER_DAY, US_PER_HOUR, Clocks, Profiles
 from policies.clocks.worth import INSTANTS, Ahead
 from policies.numerics.special import p2
 
@@ -20,7 +20,7 @@ def test_with_an_even_clock_it_is_the_crawl_value_of_lambdacrawl():
     rng = np.random.default_rng(1)
     rate, weight = rng.uniform(0.4, 4.0, n), rng.uniform(0.5, 3.0, n)
     since = rng.uniform(0.0, 3.0, n)
-    clocks = Clocks.flat(np.zeros(n, np.int64), np.full(n, START), 1)
+    clocks = Profiles.flat().clocks(np.zeros(n, np.int64), np.full(n, START))
     ahead = Ahead.of(START, US_PER_DAY)
     clock = ahead.clock(clocks, np.arange(n))
     found = worth.crawl_values(ahead, clock, rate, np.full(n, 1e9), since, weight)
@@ -34,7 +34,7 @@ def test_a_page_that_has_settled_is_worth_more_than_one_that_goes_on_changing():
     age /= age.mean()
     born = np.array([START - 30 * US_PER_HOUR, START - 30 * US_PER_HOUR])
     settled = Clocks(np.ones((1, 168)), age, np.zeros(2, np.int64), born)
-    even = Clocks.flat(np.zeros(2, np.int64), born, 1)
+    even = Profiles.flat().clocks(np.zeros(2, np.int64), born)
     ahead = Ahead.of(START, US_PER_DAY)
     values = [
         worth.crawl_values(
