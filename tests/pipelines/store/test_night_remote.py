@@ -53,7 +53,7 @@ def test_nights_on_an_object_store_leave_the_state_of_one(files, tmp_path):
     assert json.loads(files[f"{ROOT}/latest.json"])["night"] == NAMES[-1]
     folders = {path.removeprefix(f"{ROOT}/").split("/")[1] for path in files if "/nights/" in path}
     assert folders == set(NAMES[1:])
-    assert not [path for path in files if "lock" in path or ".tmp-" in path]
+    assert not [path for path in files if "/lock" in path or ".tmp-" in path]
     again = _night(local, 6)
     assert again.code == 0 and "nothing to do" in again.printed
 
