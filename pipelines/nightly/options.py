@@ -50,7 +50,8 @@ class NightlyOptions(PipelineOptions):
         options_inputs.add_arguments(inputs)
         inputs.add_argument(
             "--pages",
-            help="page catalogue: url, importance, min_rate_per_day, max_rate_per_day, metadata columns",
+            help="page catalogue: url, importance, min_rate_per_day, max_rate_per_day, published_at, "
+            "metadata columns",
         )
         inputs.add_argument("--hosts", help="politeness limits: host, max_per_day, min_gap_seconds")
         inputs.add_argument("--signals", help="change signals: url, signalled_at[, source]; or IndexNow logs")

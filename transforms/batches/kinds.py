@@ -82,7 +82,13 @@ KINDS = {
             times=("signalled_at", "received_at"),
         ),
         Kind("sitemaps", schemas.SITEMAPS, (("url",),), ("lastmod",)),
-        Kind("pages", schemas.PAGES, (("url",),), ("importance", "min_rate_per_day", "max_rate_per_day")),
+        Kind(
+            "pages",
+            schemas.PAGES,
+            (("url",),),
+            ("importance", "min_rate_per_day", "max_rate_per_day", "published_at"),
+            times=("published_at",),
+        ),
         Kind("hosts", schemas.HOSTS, (("host",), ("max_per_day", "min_gap_seconds", "group")), key="host"),
     )
 }

@@ -53,6 +53,7 @@ PAGES = _schema(
         ("importance", pa.float64()),
         ("min_rate_per_day", pa.float64()),
         ("max_rate_per_day", pa.float64()),
+        ("published_at", TIME),
     ],
 )
 HOSTS = _schema(

@@ -41,7 +41,7 @@ _STEP = 30.0
 class ShardClocks(Statistic):
     """When the pages of a shard's hosts change: intervals that are kept, and the clocks learned from them."""
 
-    STATE = (pa.field("first_seen_at", schemas.TIME),)
+    STATE = (pa.field("first_seen_at", schemas.TIME), pa.field("published_at", schemas.TIME))
     PAGES = (pa.field("clock", pa.string()),)
     FOLDERS = (("state/clocks", schemas.STATE_CLOCKS), ("state/clock_profiles", schemas.STATE_CLOCK_PROFILES))
 
@@ -58,7 +58,15 @@ class ShardClocks(Statistic):
         of_host = np.full(self._groups, _NEVER)
         np.minimum.at(of_host, self._group, first)
         appeared = (self._first_us != NO_TIME) & (self._first_us - of_host[self._group] > SETTLING_US)
-        self._born_us: IntArray = np.where(appeared, self._first_us, NO_TIME)
+        self._published_us = self._published(night)
+        # A date after the first fetch is not that of the page, tonight and in later nights.
+        np.minimum.at(first, night.rows.page, night.rows.fetched_at_us)
+        late = self._published_us > first
+        np.minimum.at(of_host, self._group, first)
+        self._published_us[late] = NO_TIME
+        self._first_us[late] = of_host[self._group[late]]
+        born = np.where(appeared & ~late, self._first_us, NO_TIME)
+        self._born_us: IntArray = np.where(self._published_us != NO_TIME, self._published_us, born)
         giants = np.array(sorted(night.settings.split_hosts), np.uint64)
         self._split = np.flatnonzero(np.isin(self._host_hash(), giants))
         self._was, self._gain = _read_profiles(night.table("state_clock_profiles"), self._host_hash())
@@ -83,6 +91,19 @@ class ShardClocks(Statistic):
         if night.state is not None:
             first[night.code] = night.carried("first_seen_at", NO_TIME)[night.code]
         return first
+
+    def _published(self, night: ShardNight) -> IntArray:
+        """When each page came by the catalogue, tonight's or an earlier one, `NO_TIME` if it does not say."""
+        found = night.carried("published_at", NO_TIME)
+        listed = night.table("pages")
+        if listed is not None and listed.column("published_at").null_count < listed.num_rows:
+            code = self._pages.code(listed.column("url_hash").to_numpy())
+            at = microseconds(listed.column("published_at"))
+            use = (code >= 0) & (at != NO_TIME)
+            # Of a page that is listed twice the earlier date, whatever the order of files.
+            found[code[use]] = _NEVER
+            np.minimum.at(found, code[use], at[use])
+        return found
 
     def watch(self, first_page: int, intervals: Intervals) -> None:
         begin, page = intervals.at_us - intervals.gap_us, intervals.page + first_page
@@ -147,7 +168,7 @@ class ShardClocks(Statistic):
         )
 
     def state(self) -> dict[str, pa.Array]:
-        return {"first_seen_at": times(self._first_us)}
+        return {"first_seen_at": times(self._first_us), "published_at": times(self._published_us)}
 
     def files(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         (kept,) = self._kept

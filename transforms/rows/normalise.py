@@ -414,7 +414,13 @@ def _pages(block: _Block, table: HostTable | None) -> Made:
         "importance": _read(block, "importance", columns.amount, pa.float64()),
         low: _read(block, low, columns.amount, pa.float64(), "bad_rate"),
         high: _read(block, high, columns.amount, pa.float64(), "bad_rate"),
+        "published_at": block.nulls(schemas.TIME),
     }
+    if (published := block.column("published_at")) is not None:
+        # A bad date takes the age, never the page.
+        made["published_at"], bad = times.parse_times(published, clock=block.clock)
+        if bad is not None:
+            block.note(bad, "bad_published_at", "published_at")
     over = pc.fill_null(pc.greater(made[low], made[high]), False)
     block.reject(np.asarray(over), "floor_above_cap", low)
     for name in block.raw.schema.names:

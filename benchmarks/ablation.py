@@ -1,0 +1,100 @@
+"""What each part of the estimate and of the plan buys: recrawl on real histories, with one part taken out.
+
+    python -m benchmarks.ablation [NAME ...] [--parts PART ...] [--repetitions 3] [--out FOLDER]
+
+Histories, windows and budgets are those of `benchmarks.backtest_histories`, weights are equal. Every part is
+taken out alone; differences are to the whole, paired by period, in points of freshness (see
+`pipelines.experiments.backtest_report`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.backtest_histories import HISTORIES, convert
+from benchmarks.replay_estimators import shared_folder
+from pipelines.door import cli
+from pipelines.experiments.backtest_report import compare
+from policies.clocks import kept as kept_clocks
+from policies.history import volatile
+from transforms.kept import clocks, flags
+from transforms.night import folding
+
+
+def _no_bins(bins: int) -> Callable[..., Any]:
+    def found(self: Any, least: Any, *_: Any) -> tuple[Any, ...]:
+        return np.zeros(0, np.int64), np.ones((0, bins)), np.zeros(len(least))
+
+    return found
+
+
+_FIXED = ((clocks, "EXPLORED", 0.0), (clocks, "EXPLORED_MORE", 0.0))
+_NO_HOURS = ((kept_clocks.Kept, "_hours", _no_bins(kept_clocks.WEEK_HOURS)), *_FIXED)
+_NO_AGES = ((kept_clocks.Kept, "_ages", lambda *a: _no_bins(kept_clocks.AGES)(*a)[:2]),)
+
+# By part: what is put in place of what.
+PARTS: dict[str, Sequence[tuple[Any, str, Any]]] = {
+    "clocks": (*_NO_HOURS, *_NO_AGES),
+    "clock of hours": _NO_HOURS,
+    "clock of age": _NO_AGES,
+    "exploring hours": _FIXED,
+    "volatile": ((flags.volatile, "weight_limit", lambda n, *_: np.full(len(n), volatile.NOT_VOLATILE)),),
+    "alternating": ((folding, "set_aside", lambda after, found: (found, np.zeros(len(after), np.bool_))),),
+}
+
+
+def _difference(whole: Path, without: Path) -> str:
+    tables = []
+    for name in ("results", "days"):
+        other = pq.read_table(without / f"{name}.parquet")
+        # It stands in the comparison as another policy would.
+        label = pa.array(["uniform"] * other.num_rows)
+        other = other.set_column(other.schema.names.index("policy"), "policy", label)
+        tables.append(pa.concat_tables([pq.read_table(whole / f"{name}.parquet"), other]))
+    (found,) = compare(*tables, "recrawl")
+    cells = [found.cells["uniform", budget] for budget in found.budgets]
+    return " | ".join(f"{100 * c.gain:+.2f} ± {100 * c.gain_error:.2f}" for c in cells)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("names", nargs="*", choices=[[], *HISTORIES])
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--out", type=Path, default=Path("build/ablation"))
+    options = parser.parse_args(argv)
+    shared = shared_folder()
+    for name in options.names or HISTORIES:
+        folder = shared / "data" / name
+        if not folder.is_dir():
+            print(f"{name}: skipped, {folder} is absent", file=sys.stderr)
+            continue
+        start, end, budgets = HISTORIES[name]
+        inputs = convert(folder, options.out / name)
+        for part in ("nothing", *options.parts):
+            given = ["backtest", *inputs, f"--start={start}", f"--end={end}", "--weights=equal", "--no_plots"]
+            given += ["--policies=recrawl", "--budgets", *map(str, budgets), "--workers=1"]
+            out = options.out / name / part.replace(" ", "-")
+            given += [f"--repetitions={options.repetitions}", f"--output={out}"]
+            with ExitStack() as stack:
+                for where, what, instead in PARTS.get(part, ()):
+                    stack.enter_context(mock.patch.object(where, what, instead))
+                if cli.main(given):
+                    return 1
+            if part != "nothing":
+                print(f"{name} without {part}: {_difference(out.with_name('nothing'), out)}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,72 @@
+"""`published_at` of the catalogue: how old a page was when it was first fetched."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.pipelines.jobs import Night, at, crawls, nightly, seen
+
+PAGES = 400
+
+
+def _articles() -> tuple[list[dict[str, object]], list[dict[str, object]]]:
+    """A first log of ten days: articles of the last month, which change on their first day only."""
+    rng = np.random.default_rng(3)
+    log: list[dict[str, object]] = []
+    catalogue: list[dict[str, object]] = []
+    for page in range(PAGES):
+        url, born = f"https://news.test/{page}", rng.uniform(-20.0, 9.0)
+        changes = born + np.cumsum(rng.exponential(0.15, 5))
+        changes = changes[changes < born + 1.0]
+        visits = np.arange(max(born, 0.0) + rng.uniform(0.0, 0.3), 10.0, rng.uniform(0.3, 0.9))
+        log += [seen(url, at(v), f"v{(changes < v).sum()}") for v in visits]
+        catalogue.append({"url": url, "published_at": at(born)})
+    return log, catalogue
+
+
+def _half_age(night: Night) -> float | None:
+    assert night.code == 0, night.complaints
+    (host,) = night.rows("hosts")
+    return host["half_age_hours"]
+
+
+def test_the_age_of_pages_is_known_in_the_first_night(tmp_path):
+    log, catalogue = _articles()
+    options = {"as_of": at(10), "budget": 200, "num_shards": 1}
+    assert _half_age(nightly(tmp_path, "undated", observations=log[: len(log) // 2], **options)) is None
+    first = nightly(tmp_path, "dated", observations=log, pages=catalogue, **options)
+    half = _half_age(first)
+    assert half is not None and 2.0 < half < 24.0
+    # It is kept for nights that get no catalogue.
+    options |= {"as_of": at(11), "state": str(first.folder / "state"), "flags": ["--allow_shrink"]}
+    later = nightly(tmp_path, "later", observations=crawls("https://news.test/0", "A", 10.5), **options)
+    assert _half_age(later) is not None
+    kept = {r["url"]: r["published_at"] for r in later.rows("state")}
+    assert {url: v.isoformat()[:19] for url, v in kept.items()} == {
+        r["url"]: str(r["published_at"])[:19] for r in catalogue
+    }
+
+
+@pytest.mark.parametrize("text", ["yesterday", "2026-13-41T00:00:00Z"])
+def test_a_date_that_cannot_be_read_takes_the_age_and_not_the_page(text, tmp_path):
+    pages = [
+        {"url": "https://a.test/1", "published_at": text},
+        {"url": "https://a.test/2", "published_at": at(3)},
+    ]
+    night = nightly(tmp_path, pages=pages, observations=crawls("https://a.test/2", "AAB", 4))
+    assert night.code == 0 and night.urls() == ["https://a.test/1", "https://a.test/2"]
+    assert [r["reason"] for r in night.rejected()] == ["bad_published_at"]
+    kept = {r["url"][-1]: r["published_at"] for r in night.rows("state")}
+    assert kept["1"] is None and kept["2"] is not None
+
+
+def test_a_date_after_the_first_fetch_is_not_the_pages(tmp_path):
+    """What is published again, or dated by its last change, was there before."""
+    log, catalogue = _articles()
+    for row in catalogue:
+        row["published_at"] = at(9.9)
+    newest = max(log, key=lambda row: row["fetched_at"])["url"]
+    night = nightly(tmp_path, observations=log, pages=catalogue, as_of=at(10), budget=200, num_shards=1)
+    assert {r["published_at"] for r in night.rows("state") if r["url"] != newest} == {None}
+    assert _half_age(night) is None
