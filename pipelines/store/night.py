@@ -19,7 +19,6 @@ from pipelines.command.exit_codes import EXIT_RUN_OUT
 from pipelines.command.output_folder import LEDGER
 from pipelines.nightly import nightly, report, submitting
 from pipelines.nightly.options import (
-    DAY_MICROSECONDS,
     NightlyOptions,
     Settings,
     format_instant,
@@ -46,6 +45,9 @@ _OWNED = {
 DEFAULT_KEEP, DEFAULT_LATE_DAYS = 14, 2
 # A scheduler's clock may be ahead of this machine's by so much.
 CLOCK_ERROR_US = 300_000_000
+# Whole nights make a day, so that logs by day belong to as many.
+_EVERY = ("1", "2", "3", "4", "6", "8", "12", "24")
+HOUR_US = 3_600_000_000
 
 
 def now() -> float:
@@ -63,7 +65,11 @@ class _Passing:
         if names[0].removeprefix("--") in _OWNED:
             return
         if names[0] == "--as_of":
-            settings["help"] = "the night's instant (default: the last midnight, UTC)"
+            settings["help"] = (
+                "the night's instant (default: the last one of --every, by default midnight, UTC)"
+            )
+        if names[0] == "--horizon_hours":
+            settings |= {"default": None, "help": "hours that the schedule covers (default: --every)"}
         self._parser.add_argument(*names, **settings)
 
     def add_argument_group(self, *names: str, **settings: Any) -> _Passing:
@@ -90,6 +96,12 @@ def _add_own(group: Any) -> None:
         "(default: %(default)s)",
     )
     group.add_argument(
+        "--every",
+        default="24h",
+        help="how often a night is run, counted from midnight UTC: 1h, 2h, 3h, 4h, 6h, 8h, 12h or 24h "
+        "(default: %(default)s)",
+    )
+    group.add_argument(
         "--options_file",
         action="append",
         help="file with options, '--name value' or '--name=value' a line, # starts a comment; the command "
@@ -106,10 +118,13 @@ class NightOptions:
     ----------
     store : Store
     as_of_us : int
+    every_us : int
+        From one night to the next.
     keep : int
     late_days : int
     logs : dict of str to str
         Patterns of the logs that are given.
+    horizon_hours : str
     passed : list of str
     names_night : bool
         Whether `--as_of` is given.
@@ -117,9 +132,11 @@ class NightOptions:
 
     store: Store
     as_of_us: int
+    every_us: int
     keep: int
     late_days: int
     logs: dict[str, str]
+    horizon_hours: str
     passed: list[str]
     names_night: bool
 
@@ -134,6 +151,7 @@ class NightOptions:
     def arguments(self, logs: dict[str, str], state: str | None, *more: str) -> list[str]:
         """Command line of the nightly job."""
         values = {"as_of": self.as_of, "output": self.store.folder(self.name), "state": state, **logs}
+        values["horizon_hours"] = self.horizon_hours
         return [*self.passed, *more, *(f"--{name}={value}" for name, value in values.items() if value)]
 
 
@@ -141,7 +159,7 @@ def split(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     """What the wrapper takes of a command line, and the rest."""
     own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     _add_own(own)
-    for name in ("as_of", *LOGS, *_OWNED):
+    for name in ("as_of", "horizon_hours", *LOGS, *_OWNED):
         own.add_argument(f"--{name}")
     return own.parse_known_args(list(argv))
 
@@ -171,7 +189,12 @@ def parse(argv: Sequence[str]) -> NightOptions:
         for name, low in (("keep", 1), ("late_days", 0))
     }
     clock_us = int(now()) * 1_000_000
-    as_of_us = clock_us - clock_us % DAY_MICROSECONDS
+    hours = values.every.removesuffix("h")
+    if hours not in _EVERY:
+        problems.append(f"--every={values.every}: expected one of {', '.join(f'{h}h' for h in _EVERY)}")
+        hours = "24"
+    every_us = int(hours) * HOUR_US
+    as_of_us = clock_us - clock_us % every_us
     if values.as_of:
         try:
             as_of_us = parse_instant(values.as_of)
@@ -188,7 +211,10 @@ def parse(argv: Sequence[str]) -> NightOptions:
     for kind, patterns in logs.items():
         problems += partitions.check_placeholders(kind, patterns)
     store = Store(values.store or ".", now)
-    options = NightOptions(store, as_of_us, *counts.values(), logs, passed, bool(values.as_of))
+    horizon_hours = values.horizon_hours or hours
+    options = NightOptions(
+        store, as_of_us, every_us, *counts.values(), logs, horizon_hours, passed, bool(values.as_of)
+    )
     if not values.status:
         arguments = options.arguments(logs, None)
         arguments += [f"--as_of={values.as_of}"] if values.as_of else []
@@ -372,7 +398,7 @@ def _before(last: Night | None) -> Before | None:
 
 
 def _missed(options: NightOptions, last: Night) -> int:
-    return -(-(options.as_of_us - last.as_of_us) // DAY_MICROSECONDS) - 1
+    return -(-(options.as_of_us - last.as_of_us) // options.every_us) - 1
 
 
 def _found(

@@ -41,7 +41,7 @@ def long_after(as_of: str, last: Night, missed: int, given: bool) -> list[str]:
     """
     if missed <= MANY_MISSED:
         return []
-    how = "" if given else ", the last midnight, since --as_of is not given"
+    how = "" if given else ", the last one that is due, since --as_of is not given"
     return [
         f"{missed} nights were missed since {last.as_of}; this one is of {as_of}{how}. After an outage that "
         "is right, and it goes on by itself. If it is a mistake, stop it now: once it is committed no "

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from pipelines.store import partitions
-from tests.pipelines.jobs import at, nightly, seen
+from tests.pipelines.jobs import Night, at, nightly, seen
 from tests.pipelines.site import make_site
-from tests.pipelines.stores import Job, Stored, job, midnight
+from tests.pipelines.stores import Job, Stored, job, midnight, set_clock
 
 __all__ = ["job"]
 DAY_1 = 20605  # 2026-06-01
@@ -369,3 +369,43 @@ def test_a_crawler_that_begins_to_follow_a_smaller_schedule(store):
     lost = store.run(midnight(7))
     assert lost.code == 5
     assert "8 crawl-log rows a day tonight, 10 last night, of 10 that were scheduled" in lost.complaints
+
+
+def test_nights_of_six_hours_leave_the_state_of_one(tmp_path, monkeypatch):
+    """Partitions of a day grow from one to the next; a schedule is that of the six hours to come."""
+    kinds = ("observations", "signals")
+    store = Stored(tmp_path, options={"budget": 40, "every": "6h"})
+    store.options |= {kind: f"{tmp_path}/{kind}/{{date}}" for kind in kinds}
+    quarters = [q / 4 for q in range(21)]
+    for day in quarters:
+        for kind in kinds:
+            date = partitions.day_text(DAY_1 + int(day - 0.25))
+            rows = SITE.between(kind, day - 0.25, day)
+            if rows:
+                store.log(f"{kind}/{date}/{day}.jsonl", rows, at(day))
+        if day >= 3.0:
+            set_clock(monkeypatch, at(day, 0.5))
+            done = store.run(None, "--allow_shrink")
+            assert done.code == 0, done.complaints
+            assert "missed" not in done.printed
+            assert store.run(None).printed.count("nothing to do") == 1
+    assert store.committed()[-3:] == ["20260605T120000Z", "20260605T180000Z", "20260606T000000Z"]
+    last = Night(0, "", "", store.root / "nights" / store.committed()[-1])
+    due = [r["due_at"] for r in last.rows("schedule")]
+    assert len(due) == 10 and (max(due) - min(due)).total_seconds() < 6 * 3600
+    one = nightly(
+        tmp_path,
+        "one",
+        as_of=midnight(5),
+        flags=["--allow_shrink"],
+        **{kind: SITE.between(kind, 0, 5) for kind in kinds},
+    )
+    expected, got = one.table("state"), last.table("state")
+    for name in expected.column_names:
+        assert got.column(name).equals(expected.column(name)), name
+
+
+@pytest.mark.parametrize("every", ["5h", "0h", "day", "-6h"])
+def test_nights_that_make_no_day_are_refused(every, tmp_path):
+    done = Stored(tmp_path, options={"every": every}).run(midnight(3))
+    assert done.code == 2 and f"--every={every}: expected one of 1h, 2h" in done.complaints
