@@ -28,6 +28,8 @@ SETTLING_US = 2 * US_PER_DAY
 """A page that is first seen so soon after its host is of unknown age."""
 
 _KEPT_PER_PAGE, _KEPT_AT_LEAST, _KEPT_AT_MOST = 2, 128, 1024
+# Of a page at most: most hosts are small, and too few intervals to learn from are not worth their bytes.
+_KEPT_OF_A_PAGE = 8
 
 TURNS = 4
 """Nights from one look at what a host's clock is to the next."""
@@ -50,7 +52,8 @@ class ShardClocks(Statistic):
         self._group = pages.host_code.astype(np.int64)
         self._groups = len(pages.host_start) - 1
         size = np.diff(pages.host_start)
-        self._most: IntArray = np.clip(_KEPT_PER_PAGE * size, _KEPT_AT_LEAST, _KEPT_AT_MOST)
+        least = np.minimum(_KEPT_AT_LEAST, _KEPT_OF_A_PAGE * size)
+        self._most: IntArray = np.clip(_KEPT_PER_PAGE * size, least, _KEPT_AT_MOST)
         self._kept = [_read(night.table("state_clocks"), pages)]
         self._first_us = self._first_seen(night)
         # What is seen first when its host is, was there before.
@@ -195,7 +198,8 @@ class ShardClocks(Statistic):
         """
         short = self._short
         promising = self._promising() & (short < np.minimum(MANY, self._most // 2))
-        return np.where(promising, EXPLORED_MORE, np.where(short < ENOUGH, EXPLORED, 0.0))
+        share = np.where(promising, EXPLORED_MORE, np.where(short < ENOUGH, EXPLORED, 0.0))
+        return np.where(self._most >= _KEPT_AT_LEAST, share, 0.0)
 
     def _promising(self) -> BoolArray:
         found: BoolArray = (self._gain > 0.5 * CERTAIN) & (self._gain < 4.0 * CERTAIN)
