@@ -18,12 +18,7 @@ from pipelines.command.errors import OptionsError
 from pipelines.command.exit_codes import EXIT_RUN_OUT
 from pipelines.command.output_folder import LEDGER
 from pipelines.nightly import nightly, report, submitting
-from pipelines.nightly.options import (
-    NightlyOptions,
-    Settings,
-    format_instant,
-    parse_instant,
-)
+from pipelines.nightly.options import NightlyOptions, Settings, format_instant, parse_instant
 from pipelines.store import partitions
 from pipelines.store.night_gaps import long_after, too_early
 from pipelines.store.partitions import LOGS, Before, Choice, Ledger

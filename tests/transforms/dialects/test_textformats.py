@@ -154,7 +154,7 @@ def test_metadata_of_pages_whichever_record_has_them(tmp_path):
     assert [r["price"] for r in rows] == [None, "10"]
     assert [r["importance"] for r in rows] == [1.0, 1.5]
     rows, _ = read_file(path, "pages", ["price"])
-    assert [list(r)[4:5] for r in rows] == [["price"]] * 2
+    assert [list(r)[5:6] for r in rows] == [["price"]] * 2
 
 
 notes = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=12)

@@ -100,7 +100,7 @@ def test_catalogues_with_other_columns_side_by_side(tmp_path):
     write_file(tmp_path / "b.jsonl", [{"url": URL, "price": 1}])
 
     def rows(batches):
-        assert sorted(b.schema.names[4] for b in batches) == ["kind", "price"]
+        assert sorted(b.schema.names[5] for b in batches) == ["kind", "price"]
 
     _run("pages", f"{tmp_path}/a.csv,{tmp_path}/b.jsonl", rows)
 

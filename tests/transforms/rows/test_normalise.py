@@ -154,7 +154,7 @@ def test_pages():
     ]  # fmt: skip
     assert done.rows["importance"].to_pylist() == [0.0, None, 1.0]
     # Metadata passes through as text, after the columns of the schema.
-    assert done.rows.schema.names[4:6] == ["template", "price"]
+    assert done.rows.schema.names[5:7] == ["template", "price"]
     assert done.rows["price"].to_pylist() == ["2", "4", "8"]
     assert done.rows["template"].to_pylist() == ["c", "e", None]
 
