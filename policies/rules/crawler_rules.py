@@ -361,6 +361,30 @@ class Heritrix(Rule):
         )
 
 
+@dataclass(frozen=True)
+class ByAge(Rule):
+    """Revisits at fixed ages, as crawlers of news have them: no crawler's source, a reference.
+
+    Parameters
+    ----------
+    ages_s : tuple of int
+        When a page is fetched again, seconds after its first fetch; then as often as the last two are apart.
+    """
+
+    name: ClassVar[str] = "age-aware"
+    ages_s: tuple[int, ...] = (3600, 21_600, 86_400, 604_800)
+
+    def _initial_interval(self) -> int:
+        return -1
+
+    def after_fetch(self, state: RuleState, found: Fetches) -> RuleState:
+        ages_us = np.array((0, *self.ages_s), np.int64) * _US_PER_S
+        waits_us: IntArray = ages_us[1:] - ages_us[:-1]
+        step = np.minimum(state.interval + 1, len(waits_us) - 1)
+        compared = state.compared | (found.status > 0)
+        return RuleState(waits_us[step], step, compared, state.modified_us, state.retries)
+
+
 RULES: Final[dict[str, Rule]] = {
     rule.name: rule for rule in (NutchDefault(), NutchAdaptive(), StormCrawlerAdaptive(), Heritrix())
 }

@@ -14,12 +14,13 @@ import numpy as np
 
 from policies.history.page_state import US_PER_DAY
 from policies.numerics.typing_ import FloatArray
-from policies.rules.crawler_rules import RULES, SitemapDriven
+from policies.rules.crawler_rules import RULES, ByAge, SitemapDriven
 from policies.simulation import intervals, metrics
 from transforms.batches.hashing import stable_hash
 from transforms.batches.steps import Step
 from transforms.replay.bandit_nights import BanditNights
 from transforms.replay.closed_loop import ClosedLoop, Crawls, Planner
+from transforms.replay.hour_nights import AtBestHours
 from transforms.replay.job_nights import JobFold, JobNights, JobOptions
 from transforms.replay.night_modes import LearnedTrust, Mode
 from transforms.replay.rate_nights import (
@@ -205,8 +206,13 @@ def _as_crawls(world: World, found: intervals.CrawlTimes) -> Crawls:
     return Crawls(found.page, found.at_us, changed, np.where(found.free, np.nan, 0.0))
 
 
+def _at_best_hours(s: Setting) -> Planner:
+    return AtBestHours(s.world, _rates("uniform", _no_estimates, EVEN, s), s.score_from_us)
+
+
 def _rule(name: str, s: Setting) -> Crawls:
-    found = intervals.rule_at_budget(s.world.history, RULES[name], s.budget, s.score_from_us, s.seed)
+    rule = ByAge() if name == ByAge.name else RULES[name]
+    found = intervals.rule_at_budget(s.world.history, rule, s.budget, s.score_from_us, s.seed)
     return _as_crawls(s.world, found.crawls)
 
 
@@ -282,6 +288,18 @@ POLICIES: dict[str, Policy] = {
         _sitemap,
         weighs=False,
         needs="signals",
+    ),
+    "age-aware": Policy(
+        "reference: 1 h, 6 h, a day, a week after a page appears, then weekly; scaled to the budget",
+        partial(_rule, ByAge.name),
+        weighs=False,
+        reference=True,
+    ),
+    "hour-aware": _policy(
+        "reference: all pages alike, at the hour that is best for their host as the truth has it",
+        _at_best_hours,
+        weighs=False,
+        reference=True,
     ),
     "uncensored": _policy(
         "reference: told every change up to its own last crawl",
