@@ -71,6 +71,7 @@ def night_of(settings: Settings, layout: Layout) -> Night:
         settings.budget_per_day,
         settings.max_signal_shift,
         settings.sequencer,
+        settings.hour_capacity,
     )
 
 

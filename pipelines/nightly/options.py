@@ -111,6 +111,12 @@ class NightlyOptions(PipelineOptions):
             "(default: %(default)s)",
         )
         plan.add_argument(
+            "--hour_capacity",
+            default="4",
+            help="how many times its even share of the crawls a 24th of the schedule may hold, where pages "
+            "change at some hours: 1 to 24 (default: %(default)s)",
+        )
+        plan.add_argument(
             "--sequencer",
             default="lds",
             help="who gets which slot: lds (each page at even distances, by its crawl rate) or greedy "
@@ -345,6 +351,7 @@ class Settings:
         self.signal_delay_minutes: float = check.number("signal_delay_minutes", 0.0, 1e5, "minutes")
         self.max_rejected_fraction: float = check.number("max_rejected_fraction", 0.0, 1.0, "share of rows")
         self.max_signal_shift: float = check.number("max_signal_shift", 0.0, 1.0, "share of slots")
+        self.hour_capacity: float = check.number("hour_capacity", 1.0, 24.0, "times the even share")
         self.num_shards: int = check.number("num_shards", 1, 99_999, "shards", whole=True)
         self.split_hosts_above: int = check.number("split_hosts_above", 0, 1e15, "pages", whole=True)
         self.rows_per_batch: int = check.number("rows_per_batch", 1, 1e8, "rows", whole=True)

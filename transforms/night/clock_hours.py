@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
@@ -19,9 +20,6 @@ from transforms.batches.tally import Counts
 from transforms.kept.clocks import Tonight
 from transforms.kept.state import microseconds
 from transforms.night.dividing import Night
-
-MOST_OF_EVEN = 4
-"""An hour may hold so many times its even share of the crawls of a shard."""
 
 EXPLORED = 1.0 / 12.0
 """Share of the crawls of pages that follow a clock that stay where they fall: they learn the clock."""
@@ -184,6 +182,7 @@ class ClockHours:
         hosts: pa.RecordBatch,
         fixed: BoolArray,
         apart: Collection[int],
+        capacity: float,
     ) -> Sequence:
         """Move crawls within the night.
 
@@ -196,6 +195,8 @@ class ClockHours:
             Pages whose crawls stay where they are.
         apart : collection of int
             Hosts whose crawls stay: other shards crawl them, too.
+        capacity : float
+            An hour may hold so many times its even share.
         """
         host = pages.column("host_code").to_numpy().astype(np.int64)
         gap_us = hosts.column("gap_us").to_numpy().astype(np.int64)
@@ -225,7 +226,7 @@ class ClockHours:
         taken = np.bincount(
             np.minimum((due[stays] / width).astype(np.int64), INSTANTS - 1), minlength=INSTANTS
         )
-        most = -(-MOST_OF_EVEN * len(used) // INSTANTS)
+        most = math.ceil(capacity * len(used) / INSTANTS)
         room = np.maximum(most - taken, 0)
         if room.sum() < len(mine):
             return sequence

@@ -72,7 +72,8 @@ class Night:
     """When the schedule starts, how long it is, and what it maximises.
 
     `max_signal_shift` is the share of a shard's slots that signals of one host may take from others.
-    `sequencer` is one of `SEQUENCERS`: who gets which slot.
+    `sequencer` is one of `SEQUENCERS`: who gets which slot. `hour_capacity` is how many times its even share
+    of a shard's crawls a 24th of the night may hold.
     """
 
     as_of_us: int
@@ -82,6 +83,7 @@ class Night:
     budget_per_day: float = math.inf
     max_signal_shift: float = 1.0
     sequencer: str = "lds"
+    hour_capacity: float = 4.0
 
     @property
     def num_shards(self) -> int:

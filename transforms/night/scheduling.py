@@ -166,7 +166,9 @@ class ScheduledShard:
             fixed = self._is_new.copy()
             fixed[explored] = True
             apart = limited_giants(self._hosts, night.layout) if plan.giants else []
-            self._sequence = self._hours.place(self._sequence, self._pages, self._hosts, fixed, apart)
+            self._sequence = self._hours.place(
+                self._sequence, self._pages, self._hosts, fixed, apart, night.hour_capacity
+            )
 
     def _host_start(self) -> IntArray:
         return np.concatenate([[0], np.cumsum(self._hosts.column("n_pages").to_numpy(), dtype=np.int64)])

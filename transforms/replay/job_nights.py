@@ -51,11 +51,13 @@ class JobOptions:
     group_columns : tuple of str
         Of the world's metadata.
     sequencer : str
+    hour_capacity : float
     """
 
     max_signal_shift: float = 0.005
     group_columns: tuple[str, ...] = ()
     sequencer: str = "lds"
+    hour_capacity: float = 4.0
 
 
 class JobFold:
@@ -207,6 +209,7 @@ class JobNights(Planner):
             budget,
             self._options.max_signal_shift,
             self._options.sequencer,
+            self._options.hour_capacity,
         )
         block = solver_block(estimated)
         if mode.objective == "signals":
