@@ -28,7 +28,7 @@ from transforms.replay.backtesting import POLICIES
 
 HISTORIES: dict[str, tuple[str, str, tuple[float, ...]]] = {
     "ota_contrib": ("2024-01-01", "2025-01-01", (0.03, 0.1)),
-    "prices_tcg": ("2026-03-01", "2026-06-15", (0.1,)),
+    "prices_tcg": ("2026-03-01", "2026-06-15", (0.1, 0.3, 1.0)),
     "pages_swiss": ("2024-01-01", "2025-01-01", (0.1,)),
     "software_releases": ("2024-06-01", "2025-12-31", (0.05,)),
     "docs_sitemap": ("2026-02-01", "2026-07-01", (0.1,)),

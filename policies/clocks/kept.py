@@ -45,6 +45,7 @@ TAUGHT_US = 4 * AGE_EDGES_HOURS[-1] * US_PER_HOUR
 """What older pages do teaches no more of how pages age."""
 
 _MEMORY_DAYS = 30.0
+_LEAST_TOLD = 0.05
 _LEAST_CHANGES = 20
 
 
@@ -92,13 +93,13 @@ class Kept:
     def take(self, rows: IntArray | BoolArray) -> Kept:
         return Kept(*(getattr(self, f.name)[rows] for f in fields(self)))
 
-    def best(self, most: IntArray) -> Kept:
-        """Those that are kept, at most so many of each group, (g,) int64."""
+    def best(self, most: IntArray, born_us: IntArray) -> Kept:
+        """Those that are kept, at most so many of each group, (g,) int64; `born_us` as for `profiles`."""
         size = np.bincount(self.group, minlength=len(most))
         full = np.flatnonzero(size > most)
         by_group = np.argsort(self.group, kind="stable")
         start = np.cumsum(size) - size
-        number = self._numbers()
+        number = self._numbers(born_us[self.page])
         rows = [by_group[(size <= most)[self.group[by_group]]]]
         for g in full:
             mine = by_group[start[g] : start[g] + size[g]]
@@ -106,13 +107,13 @@ class Kept:
         found = self.take(np.concatenate(rows))
         return found.take(np.lexsort((found.from_us, found.drawn, found.to_us, found.group)))
 
-    def with_new(self, other: Kept, most: IntArray) -> Kept:
-        """Those of both that are kept."""
-        return joined([self, other]).best(most)
-
-    def _numbers(self) -> FloatArray:
-        number: FloatArray = self.to_us / (US_PER_DAY * _MEMORY_DAYS) - np.log(-np.log(fractions(self.drawn)))
-        number += np.where(self.to_us - self.from_us <= SHORT_US, 2.0, 0.0)
+    def _numbers(self, born_us: IntArray) -> FloatArray:
+        # Whole days say nothing of hours, and where some have gone by besides, the rest says little.
+        days, rest = np.divmod((self.to_us - self.from_us) / US_PER_DAY, 1.0)
+        tells = 4.0 * rest * (1.0 - rest) * np.exp(-days)
+        tells[(born_us != NO_TIME) & (self.from_us - born_us < TAUGHT_US)] = 1.0
+        number: FloatArray = np.log(tells + _LEAST_TOLD) - np.log(-np.log(fractions(self.drawn)))
+        number += self.to_us / (US_PER_DAY * _MEMORY_DAYS)
         return number
 
     def short(self, groups: int) -> IntArray:

@@ -108,6 +108,37 @@ def crawl_values(
     return result
 
 
+def kept_in_turn(ahead: Ahead, clock: FloatArray, rate: FloatArray, nights: FloatArray) -> FloatArray:
+    """How fresh pages are that are crawled once in so many nights, always at the same instant.
+
+    What a crawl tonight could save by coming early is left out: it would be lost again in each later night.
+
+    Parameters
+    ----------
+    ahead, clock, rate
+        As in `crawl_values`; the night is one or more whole days, which all are as this one.
+    nights : (n,) float64, 1 or more
+
+    Returns
+    -------
+    (n, `INSTANTS`) float64, days
+        Fresh days from one crawl to the next, at each instant.
+    """
+    steps = clock[:, :INSTANTS] * rate[:, None]
+    days = ahead.days()[:INSTANTS]
+    within = np.where(steps > 1e-9, -np.expm1(-steps) / np.maximum(steps, 1e-300), 1.0) * days
+    steps, within = (np.concatenate([v, v], axis=1) for v in (steps, within))
+    passed = np.concatenate([np.zeros((len(steps), 1)), np.cumsum(steps, axis=1)], axis=1)
+    kept = np.empty((len(steps), INSTANTS))
+    for a in range(INSTANTS):
+        alive = np.exp(passed[:, a, None] - passed[:, a : a + INSTANTS])
+        kept[:, a] = (alive * within[:, a : a + INSTANTS]).sum(axis=1)
+    whole = passed[:, INSTANTS]
+    further = np.expm1(-whole * nights) / np.minimum(np.expm1(-whole), -1e-12)
+    result: FloatArray = kept * np.where(whole > 1e-9, further, nights)[:, None]
+    return result
+
+
 def best_instants(
     ahead: Ahead, clock: FloatArray, rate: FloatArray, fresh: FloatArray, crawls: Int32Array, until: IntArray
 ) -> tuple[IntArray, FloatArray]:

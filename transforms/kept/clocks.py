@@ -114,7 +114,7 @@ class ShardClocks(Statistic):
         page, hashes = page[rows], self._pages.url_hash
         group, end = self._group[page], intervals.at_us[rows]
         new = Kept.of(group, page, hashes[page], begin[rows], end, intervals.changed[rows])
-        self._kept.append(new.best(self._most))
+        self._kept.append(new.best(self._most, self._born_us))
 
     def fold(self, night: ShardNight, rows: Observations) -> None:
         night.after = self.learn(night.after)
@@ -125,7 +125,7 @@ class ShardClocks(Statistic):
         Returns the state in the clock time of tonight: where a clock of age is not what it was, sums of its
         host's pages are brought from one to the other.
         """
-        kept = joined(self._kept).best(self._most)
+        kept = joined(self._kept).best(self._most, self._born_us)
         self._kept = [kept]
         self._short = kept.short(self._groups)
         mine = kept.take(self._due[kept.group])

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from policies.clocks.instants import keep_gaps, place, spread
 from policies.clocks.profile import AGE_EDGES_HOURS, NO_TIME, US_PER_DAY
-from policies.clocks.worth import INSTANTS, best_instants, survival
+from policies.clocks.worth import INSTANTS, best_instants, kept_in_turn, survival
 from policies.numerics.scrambling import fractions, scramble
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray, UIntArray
 from policies.sequencing.sequencing import REASON_HOUR, Sequence
@@ -259,4 +259,9 @@ class ClockHours:
         until = np.searchsorted(ahead.at_us, end.astype(np.int64))
         until = np.where(self.by_age[rows], len(ahead.at_us) - 1, until)
         crawls = count[rows].astype(np.int32)
-        return best_instants(ahead, clock, self.rate[rows], fresh, crawls, until)[1]
+        page, kept = best_instants(ahead, clock, self.rate[rows], fresh, crawls, until)
+        if self.tonight.horizon_us % US_PER_DAY == 0:
+            once = (crawls == 1) & ~self.by_age[rows]
+            turns = np.maximum(wait[once] * US_PER_DAY / self.tonight.horizon_us, 1.0)
+            kept[once[page]] = kept_in_turn(ahead, clock[once], self.rate[rows[once]], turns)
+        return kept

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from policies.clocks import learning
-from policies.clocks.kept import Kept
+from policies.clocks.kept import Kept, joined
 from policies.clocks.learning import Spells
 from policies.clocks.profile import AGES, NO_TIME, US_PER_DAY, US_PER_HOUR, Profiles
 
@@ -28,7 +28,9 @@ def _crawled(
     page, begin, end, found = (np.array(c) for c in zip(*rows, strict=True))
     begin, end = (START + (t * US_PER_DAY).astype(np.int64) for t in (begin, end))
     zero = np.zeros(len(page), np.int64)
-    return Kept.of(zero, page, page.astype(np.uint64), begin, end, found).best(MOST)
+    return Kept.of(zero, page, page.astype(np.uint64), begin, end, found).best(
+        MOST, np.full(page.max() + 1, NO_TIME)
+    )
 
 
 def _clocks(kept: Kept, born_us: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -92,7 +94,9 @@ def test_pages_that_settle_are_found():
     born, begin, end = (START + (t * US_PER_DAY).astype(np.int64) for t in (born, begin, end))
     zero, born_us = np.zeros(len(page), np.int64), np.zeros(400, np.int64)
     born_us[page] = born
-    _, age, _ = _clocks(Kept.of(zero, page, page.astype(np.uint64), begin, end, found).best(MOST), born_us)
+    _, age, _ = _clocks(
+        Kept.of(zero, page, page.astype(np.uint64), begin, end, found).best(MOST, born_us), born_us
+    )
     assert age.shape == (1, AGES) and age.mean() == pytest.approx(1.0)
     assert age[0, :4].mean() > 20.0 * age[0, -3:].mean()
     # Half-life of 6 hours: from the bin of 4 to 8 hours to that of 16 to 32 by exp(-(24 - 6) / 8.7).
@@ -123,13 +127,16 @@ def test_kept_intervals_do_not_depend_on_how_a_log_is_cut():
     hashes = rng.integers(0, 1 << 63, k).astype(np.uint64)
     group, page = rng.integers(0, 3, k), np.arange(k)
     whole = Kept.of(group, page, hashes, end - length, end, rng.random(k) < 0.5)
-    none = whole.take(np.zeros(0, np.int64))
-    once, parts = none.with_new(whole, MOST), none
+    born_us = np.full(k, NO_TIME)
+    once, parts = whole.best(MOST, born_us), whole.take(page[:0])
     for night in np.array_split(np.argsort(end), 9):
-        parts = parts.with_new(whole.take(night[rng.permutation(len(night))]), MOST)
+        parts = joined([parts, whole.take(night[rng.permutation(len(night))])]).best(MOST, born_us)
     assert len(once) == 3 * 1024
     for name in vars(once):
         assert np.array_equal(getattr(once, name), getattr(parts, name))
+    # What tells more is kept sooner.
+    rest = (once.to_us - once.from_us) / US_PER_DAY
+    assert np.mean(rest < 0.9) > 1.5 * np.mean((whole.to_us - whole.from_us) / US_PER_DAY < 0.9)
     late = np.bincount((once.to_us - START) // (20 * US_PER_DAY), minlength=3)
     assert late[2] > 1.5 * late[0]
     assert US_PER_HOUR * 24 == US_PER_DAY

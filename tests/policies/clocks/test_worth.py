@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from policies.clocks import instants, worth
-from policies.clocks.profile import AGES, US_PER_DAY, US_PER_HOUR, Clocks, Profiles
-from policies.clocks.worth import INSTANTS, Ahead
+from policies.clocks.profile import AGES, NO_TIME, US_PER_DAY, US_PER_HOUR, Clocks, Profiles
+from policies.clocks.worth import INSTANTS, Ahead, kept_in_turn
 from policies.numerics.special import p2
 
 START = 20_000 * US_PER_DAY
@@ -112,3 +112,19 @@ def test_crawls_of_an_instant_are_spread_within_it():
     moment = instants.spread(chosen, 24 * US_PER_HOUR, INSTANTS)
     assert np.array_equal(moment // US_PER_HOUR, chosen)
     assert len(set(moment.tolist())) == 5
+
+
+@pytest.mark.parametrize("nights", [1.0, 3.0])
+def test_who_is_crawled_in_turn_is_fresh_for_as_long_as_the_clock_says(nights):
+    """Against the integral of the survival from crawl to crawl, whatever the hour of the night's start."""
+    hour = np.ones((1, 168))
+    hour[0, 22::24] = 40.0
+    clocks = Clocks(hour / hour.mean(), np.ones((1, AGES)), np.zeros(1, np.int64), np.full(1, NO_TIME))
+    ahead, rate = Ahead.of(START, US_PER_DAY), np.array([0.9])
+    kept = kept_in_turn(ahead, ahead.clock(clocks, np.zeros(1, np.int64)), rate, np.array([nights]))
+    assert kept.argmax() == 23
+    minutes = np.arange(int(nights * 1440))
+    for a in (0, 12, 22, 23):
+        begin = np.full(len(minutes), START + a * US_PER_HOUR)
+        clock = clocks.days(np.zeros(len(minutes), np.int64), begin, begin + (2 * minutes + 1) * 30_000_000)
+        assert kept[0, a] == pytest.approx(np.exp(-0.9 * clock).sum() / 1440, abs=1e-4)
