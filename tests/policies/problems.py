@@ -82,7 +82,7 @@ def random_problem(seed: int, n: int | None = None, extreme: bool = True) -> Pro
     floor = cap = sizes = limit = None
     if rng.random() < 0.4:
         floor = np.where(rng.random(n) < 0.5, rng.random(n), 0.0)
-        floor *= budget * rng.random() / max(floor.sum(), 1e-300)
+        floor *= budget * rng.random() / (floor.sum() or 1.0)
     if rng.random() < 0.4:
         cap = np.where(rng.random(n) < 0.6, budget * 10.0 ** rng.uniform(-3, 0.5, n), np.inf)
         if rng.random() < 0.2:
