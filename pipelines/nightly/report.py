@@ -89,8 +89,10 @@ def _clocks(counters: dict[str, int]) -> str:
         for n, what in ((by_hour, "at hours of the day or week"), (by_age, "less and less as they age"))
         if n
     ]
-    moved = counters.get("slots_hour", 0)
-    return "; ".join(said) + (f"; {counted(moved, 'crawl')} moved to better hours" if moved else "")
+    for name, what in (("slots_hour", "moved to better hours"), ("slots_to_learn_hours", "to learn hours")):
+        if n := counters.get(name, 0):
+            said.append(f"{counted(n, 'crawl')} {what}")
+    return "; ".join(said)
 
 
 def also_on_stderr(command: str, warnings: Sequence[str]) -> None:

@@ -30,7 +30,7 @@ from transforms.kept.fold_settings import RequestClock
 from transforms.kept.signal_forecasts import slots_columns
 from transforms.kept.silence import ShardSilence, silence_of, silence_sums
 from transforms.kept.state import microseconds, times
-from transforms.night.clock_hours import ClockHours, explored_tonight, host_clocks, page_clocks
+from transforms.night.clock_hours import ClockHours, count_clocks, explored_tonight, host_clocks, page_clocks
 from transforms.night.dividing import Night, Quotas, limited_giants, limited_units, pages_of
 from transforms.night.group_tables import GroupTable
 from transforms.night.learning import Learned, estimate_shard, is_new, solver_tables
@@ -137,7 +137,7 @@ class ScheduledShard:
         if self._hours is not None:
             since = self._hours.since_days(since)
         self._since_days = np.where(self._is_new, np.nan, since)
-        explored = explored_tonight(self._pages, self._hosts, self._rate, last, night)
+        explored = self._explored = explored_tonight(self._pages, self._hosts, self._rate, last, night)
         self._since_days[explored] = np.maximum(self._since_days[explored], 1.0 / self._rate[explored])
         crawled = microseconds(self._pages.column("last_crawl_at"))
         age = np.where(crawled == NO_TIME, np.inf, (night.as_of_us - crawled) / DAY_US)
@@ -436,6 +436,8 @@ class ScheduledShard:
         for kind in statistics.STATISTICS:
             for name, n in kind.count(self._pages).items():
                 counts.add(name, n)
+        count_clocks(self._hours, counts)
+        counts.add("slots_to_learn_hours", int(np.isin(used, self._explored).sum()))
         counts.add("hosts_bursting", 0 if self._whole is None else int(self._whole.sum()))
         for code, name in enumerate(search.LIMIT_NAMES):
             counts.add(f"pages_limit_{name}", int((limit == code).sum()))

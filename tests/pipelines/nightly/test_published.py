@@ -38,6 +38,8 @@ def test_the_age_of_pages_is_known_in_the_first_night(tmp_path):
     first = nightly(tmp_path, "dated", observations=log, pages=catalogue, **options)
     half = _half_age(first)
     assert half is not None and 2.0 < half < 24.0
+    assert f"{PAGES} pages change less and less as they age; " in first.printed
+    assert first.counters["pages_clock_age"] == PAGES and first.counters["pages_clock_hour"] == 0
     # It is kept for nights that get no catalogue.
     options |= {"as_of": at(11), "state": str(first.folder / "state"), "flags": ["--allow_shrink"]}
     later = nightly(tmp_path, "later", observations=crawls("https://news.test/0", "A", 10.5), **options)
