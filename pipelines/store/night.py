@@ -18,7 +18,13 @@ from pipelines.command.errors import OptionsError
 from pipelines.command.exit_codes import EXIT_RUN_OUT
 from pipelines.command.output_folder import LEDGER
 from pipelines.nightly import nightly, report, submitting
-from pipelines.nightly.options import NightlyOptions, Settings, format_instant, parse_instant
+from pipelines.nightly.options import (
+    DAY_MICROSECONDS,
+    NightlyOptions,
+    Settings,
+    format_instant,
+    parse_instant,
+)
 from pipelines.store import partitions
 from pipelines.store.night_gaps import long_after, too_early
 from pipelines.store.partitions import LOGS, Before, Choice, Ledger
@@ -42,7 +48,6 @@ DEFAULT_KEEP, DEFAULT_LATE_DAYS = 14, 2
 CLOCK_ERROR_US = 300_000_000
 # Whole nights make a day, so that logs by day belong to as many.
 _EVERY = ("1", "2", "3", "4", "6", "8", "12", "24")
-HOUR_US = 3_600_000_000
 
 
 def now() -> float:
@@ -60,9 +65,7 @@ class _Passing:
         if names[0].removeprefix("--") in _OWNED:
             return
         if names[0] == "--as_of":
-            settings["help"] = (
-                "the night's instant (default: the last one of --every, by default midnight, UTC)"
-            )
+            settings["help"] = "the night's instant (default: the last one of --every, UTC)"
         if names[0] == "--horizon_hours":
             settings |= {"default": None, "help": "hours that the schedule covers (default: --every)"}
         self._parser.add_argument(*names, **settings)
@@ -188,7 +191,7 @@ def parse(argv: Sequence[str]) -> NightOptions:
     if hours not in _EVERY:
         problems.append(f"--every={values.every}: expected one of {', '.join(f'{h}h' for h in _EVERY)}")
         hours = "24"
-    every_us = int(hours) * HOUR_US
+    every_us = int(hours) * DAY_MICROSECONDS // 24
     as_of_us = clock_us - clock_us % every_us
     if values.as_of:
         try:

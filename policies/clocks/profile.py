@@ -27,15 +27,32 @@ AGE_EDGES_HOURS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 AGES = len(AGE_EDGES_HOURS) + 1
 _EDGES_US = np.array((0, *AGE_EDGES_HOURS), np.int64) * US_PER_HOUR
-_LATER = np.iinfo(np.int64).max
-
 
 LEAST_US = 60_000_000
 """A clock goes on by a minute at least in any interval: sums are kept for gaps from a minute on."""
 
 
+class _Speeds:
+    """What speeds by hour and by age, a row a group, have in common."""
+
+    hour: FloatArray
+    age: FloatArray
+
+    @property
+    def by_hour(self) -> BoolArray:
+        """Groups whose hours differ, (g,)."""
+        found: BoolArray = (self.hour != 1.0).any(axis=1)
+        return found
+
+    @property
+    def by_age(self) -> BoolArray:
+        """Groups whose ages differ, (g,)."""
+        found: BoolArray = (self.age != 1.0).any(axis=1)
+        return found
+
+
 @dataclass(frozen=True)
-class Clocks:
+class Clocks(_Speeds):
     """Clocks of n pages in g groups.
 
     Attributes
@@ -60,18 +77,6 @@ class Clocks:
         whole = np.zeros((len(self.hour), WEEK_HOURS + 1))
         np.cumsum(self.hour / 24.0, axis=1, out=whole[:, 1:])
         object.__setattr__(self, "_whole", whole)
-
-    @property
-    def by_hour(self) -> BoolArray:
-        """Groups whose hours differ, (g,)."""
-        found: BoolArray = (self.hour != 1.0).any(axis=1)
-        return found
-
-    @property
-    def by_age(self) -> BoolArray:
-        """Groups whose ages differ, (g,)."""
-        found: BoolArray = (self.age != 1.0).any(axis=1)
-        return found
 
     def hours_at(self, group: IntArray, at_us: IntArray) -> FloatArray:
         """Days of the clock of hours from 1970 to an instant, (k,) float64."""
@@ -134,11 +139,6 @@ class Clocks:
         return found
 
 
-def age_bin(age_us: IntArray) -> IntArray:
-    """Bin of each age, (k,) int64; an age below 0 is in the first."""
-    return np.clip(np.searchsorted(_EDGES_US, age_us, side="right") - 1, 0, AGES - 1)
-
-
 def age_lengths_days(from_us: IntArray, to_us: IntArray) -> FloatArray:
     """How much of a span of ages lies in each bin: (k, `AGES`) float64, days.
 
@@ -155,7 +155,7 @@ def age_lengths_days(from_us: IntArray, to_us: IntArray) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class Profiles:
+class Profiles(_Speeds):
     """Clocks of the groups that have one; that of all others is flat.
 
     Attributes
@@ -186,18 +186,6 @@ class Profiles:
 
     def __len__(self) -> int:
         return len(self.group)
-
-    @property
-    def by_hour(self) -> BoolArray:
-        """Whose hours differ, (k,)."""
-        found: BoolArray = (self.hour != 1.0).any(axis=1)
-        return found
-
-    @property
-    def by_age(self) -> BoolArray:
-        """Whose ages differ, (k,)."""
-        found: BoolArray = (self.age != 1.0).any(axis=1)
-        return found
 
     def rows(self, group: IntArray) -> IntArray:
         """Where groups are, -1 for those that are not, (m,) int64."""

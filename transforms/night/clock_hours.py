@@ -21,7 +21,7 @@ from transforms.kept.clocks import Tonight
 from transforms.kept.state import microseconds
 from transforms.night.dividing import Night
 
-EXPLORED = 1.0 / 12.0
+STAYING = 1.0 / 12.0
 """Share of the crawls of pages that follow a clock that stay where they fall: they learn the clock."""
 
 EXPLORED_WAITS_DAYS = 1.5, 5.0
@@ -211,7 +211,7 @@ class ClockHours:
         follows = movable & ((clocks.by_hour | clocks.by_age)[clocks.group])
         count = np.bincount(page, minlength=len(movable))
         follows &= (count > 0) & (count <= _MOST_CRAWLS)
-        follows &= drawn_tonight(url_hash, self.tonight.as_of_us) >= EXPLORED
+        follows &= drawn_tonight(url_hash, self.tonight.as_of_us) >= STAYING
         rows = np.flatnonzero(follows)
         if not rows.size:
             return sequence
