@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,7 @@ from policies.clocks.kept import ENOUGH, MANY, Kept, joined, teaches
 from policies.clocks.learning import CERTAIN
 from policies.clocks.profile import AGES, NO_TIME, US_PER_DAY, WEEK_HOURS, Clocks, Profiles
 from policies.clocks.worth import Ahead, crawl_values
+from policies.history.clock_time import in_other_time, rough_rates
 from policies.history.interval_sums import Intervals
 from policies.history.page_state import PageState
 from policies.history.visits import Observations
@@ -129,46 +130,16 @@ class ShardClocks(Statistic):
         self._kept = [kept]
         self._short = kept.short(self._groups)
         mine = kept.take(self._due[kept.group])
-        found, gain = mine.profiles(self._groups, self._born_us, self._rates(history), self._was)
+        rates = rough_rates(history, self._group, self._groups)
+        found, gain = mine.profiles(self._groups, self._born_us, rates, self._was)
         self._profiles = self._was.take(~self._due[self._was.group]).joined(found)
         self._gain = np.where(self._due, gain, self._gain)
         # The parts of a split host would not age alike, and its pages may come to another part.
         self._profiles.age[np.isin(self._profiles.group, self._split)] = 1.0
         self.now = self._profiles.clocks(self._group, self._born_us)
-        return self._converted(history)
-
-    def _rates(self, history: PageState) -> FloatArray:
-        """Rough change rates of pages, per day."""
-        page = history.bin_page()
-        n = len(history)
-        changes = history.dated_changes + np.bincount(page, history.bin_weight, n)
-        days = history.exposure_days + np.bincount(page, history.bin_days, n)
-        total, held = (np.bincount(self._group, v, self._groups) for v in (changes, days))
-        mean = (total + 0.5) / np.maximum(held + 5.0, 1e-9)
-        rate: FloatArray = (changes + 1.0) / (days + 1.0 / mean[self._group])
-        return rate
-
-    def _converted(self, history: PageState) -> PageState:
-        was, now = self.before, self.now
         group = np.union1d(self._was.group, self._profiles.group)
         group = group[(self._was.ages(group) != self._profiles.ages(group)).any(axis=1)]
-        rows = np.flatnonzero(np.isin(self._group, group) & (history.baseline_at_us != NO_TIME))
-        if not rows.size:
-            return history
-        until = history.baseline_at_us[rows]
-        born = self._born_us[rows]
-        begin = np.where((born == NO_TIME) | (born >= until), until - US_PER_DAY, born)
-        factor = np.ones(len(history))
-        with np.errstate(invalid="ignore", divide="ignore"):
-            ratio = now.days(rows, begin, until) / was.days(rows, begin, until)
-        factor[rows] = np.where(np.isfinite(ratio) & (ratio > 0.0), ratio, 1.0)
-        of_bin = factor[history.bin_page()]
-        return replace(
-            history,
-            exposure_days=history.exposure_days * factor,
-            bin_days=history.bin_days * of_bin,
-            bin_days_squared=history.bin_days_squared * of_bin * of_bin,
-        )
+        return in_other_time(history, np.flatnonzero(np.isin(self._group, group)), self.before, self.now)
 
     def state(self) -> dict[str, pa.Array]:
         return {"first_seen_at": times(self._first_us), "published_at": times(self._published_us)}
