@@ -9,10 +9,10 @@ import pytest
 
 from policies.history.page_state import NO_TIME, US_PER_DAY
 from policies.rules.crawler_rules import ByAge, Fetches
+from policies.simulation.best_hours import best_hours
 from policies.simulation.histories import ChangeHistory
 from tests.transforms.replayed_worlds import START, poisson_world
 from transforms.replay.backtesting import EQUAL, Trial, Weighting, play
-from transforms.replay.hour_nights import best_hours
 from transforms.replay.worlds import World
 
 HOUR_US = US_PER_DAY // 24
@@ -41,7 +41,7 @@ def _fresh(world: World, policy: str, budget: float) -> tuple[float, float]:
 def test_the_best_hour_is_the_one_after_the_batch():
     world = _batch([6.2, 21.5])
     hosts = np.unique(world.host_hash, return_inverse=True)[1]
-    assert best_hours(world, START).tolist() == np.array([7, 22])[hosts].tolist()
+    assert best_hours(world.history, hosts, START).tolist() == np.array([7, 22])[hosts].tolist()
 
 
 def test_who_crawls_after_the_batch_has_fresh_copies():
