@@ -10,8 +10,9 @@ LOCK_PYTHON ?= python3.11
 LOCK_VENV := .venv-dataflow
 AIRFLOW_VENV := .venv-airflow
 AIRFLOW := tests/templates/airflow-constraints.txt
-# A file of tests stays on one worker: what its tests share is made once.
-PYTEST_ARGS ?= -n auto --dist loadfile
+# A file of tests stays on one worker: what its tests share is made once. Files are taken in the order of
+# tests/conftest.py, those with slow tests last, and not by their number of tests.
+PYTEST_ARGS ?= -n auto --dist loadfile --no-loadscope-reorder
 FUZZED ?= $(HOME)/.cache/recrawl/fuzzed
 FUZZ_SECONDS ?= 300
 BEAM_TESTS ?= tests/pipelines/door tests/pipelines/look tests/pipelines/nightly tests/pipelines/store
