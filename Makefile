@@ -72,8 +72,10 @@ fuzz: $(INSTALLED)
 	mkdir -p $(FUZZED)
 	$(BIN)/python -m tests.fuzz_dialects $(FUZZED) -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=$(FUZZED)-
 
+# Only files that have such tests: to import all others takes longer than to run these.
 test-dataflow: $(LOCK_VENV)/.installed
-	$(LOCK_VENV)/bin/python -m pytest -m dataflow $(PYTEST_ARGS)
+	$(LOCK_VENV)/bin/python -m pytest -m dataflow $(PYTEST_ARGS) \
+	  $$(grep -rlE --include='test_*.py' 'mark\.dataflow|needs_client' tests)
 
 # The template's image is made of the same lock file: what installs and agrees here does there.
 $(LOCK_VENV)/.installed: $(LOCK) setup.py constraints.txt
