@@ -1,6 +1,7 @@
 """What holds for all tests."""
 
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +12,12 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 @pytest.hookimpl(trylast=True)  # within the order that fixtures want
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Slow tests run last, so that most failures show early.
+    """Files with slow tests come last, and in them the slow ones, so that most failures show early.
 
-    Parallel workers take whole files: those without a slow test are to be had first.
+    A file stays together: parallel workers take whole files, and what its tests share is made once.
     """
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: (item.path in slow, bool(item.get_closest_marker("slow"))))
+    place: dict[Path, int] = {}
+    for item in items:
+        place.setdefault(item.path, len(place))
+    items.sort(key=lambda i: (i.path in slow, place[i.path], bool(i.get_closest_marker("slow"))))
