@@ -34,8 +34,8 @@ MOST_EXPLORED = 10.0
 """Crawls of a host and night."""
 
 TURNS_AHEAD = 3.0
-"""For so many further turns a page is thought to keep the hour that it gets. To change it costs up to a day of
-freshness once, and a bad hour costs a little at every turn."""
+"""For so many further turns a page is thought to keep the hour that it gets. To change it costs up to a day
+of freshness once, and a bad hour costs a little at every turn."""
 
 CLOCK_NAMES = ("hour", "age", "hour and age")
 
