@@ -47,7 +47,7 @@ class ShardClocks(Statistic):
     """When the pages of a shard's hosts change: intervals that are kept, and the clocks learned from them."""
 
     STATE = (pa.field("first_seen_at", schemas.TIME), pa.field("published_at", schemas.TIME))
-    PAGES = (pa.field("clock", pa.string()),)
+    PAGES = (pa.field("clock", pa.string()), pa.field("clock_speed", pa.float64()))
     FOLDERS = (("state/clocks", schemas.STATE_CLOCKS), ("state/clock_profiles", schemas.STATE_CLOCK_PROFILES))
 
     def __init__(self, night: ShardNight) -> None:

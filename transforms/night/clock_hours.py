@@ -51,12 +51,13 @@ def drawn_tonight(url_hash: UIntArray, as_of_us: int) -> FloatArray:
     return fractions(drawn)
 
 
-def page_clocks(hours: ClockHours | None, pages: int) -> pa.Array:
-    """What each page follows: one of `CLOCK_NAMES`, or null."""
+def page_clocks(hours: ClockHours | None, pages: int) -> dict[str, pa.Array]:
+    """What each page follows, one of `CLOCK_NAMES`, and its speed tonight; null where it follows none."""
     if hours is None:
-        return pa.nulls(pages, pa.string())
+        return {"clock": pa.nulls(pages, pa.string()), "clock_speed": pa.nulls(pages, pa.float64())}
     codes = hours.codes()
-    return pa.array(CLOCK_NAMES).take(pa.array(codes, mask=codes < 0))
+    name = pa.array(CLOCK_NAMES).take(pa.array(codes, mask=codes < 0))
+    return {"clock": name, "clock_speed": pa.array(hours.speed, mask=codes < 0)}
 
 
 def count_clocks(hours: ClockHours | None, counts: Counts) -> None:

@@ -317,7 +317,7 @@ class ScheduledShard:
             "owed": pa.array(self._owed()),
             "limit": pa.array(limit, pa.string()),
             "boundary": pa.array((intervals > 0) & ((changes == 0) | (changes == intervals))),
-            "clock": page_clocks(self._hours, len(self._rate)),
+            **page_clocks(self._hours, len(self._rate)),
             **signal_columns(self._clocks, self._change),
         }
         schema = statistics.pages_schema().remove_metadata()
