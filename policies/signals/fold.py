@@ -151,7 +151,7 @@ class SignalFold:
                 parts.append(
                     self._fold(
                         block,
-                        self._state.slice(*np.searchsorted(self._state.page, (low, high))),
+                        self._state.take(np.arange(*np.searchsorted(self._state.page, (low, high)))),
                         signals.take(news),
                         last_us[news],
                     )
@@ -388,7 +388,7 @@ def _add(
     delay_us: int,
 ) -> dict[str, Any]:
     """The columns of the state that are sums."""
-    n, n_sources = len(night.unit), len(table.keys)
+    n = len(night.unit)
     dated = night.counts & night.changed & (night.age_us > 0)
     binned = np.flatnonzero(night.counts & night.changed & (~dated | (inside.signature > 0)))
     before_us = np.maximum(night.gap_us[binned] - night.age_us[binned], _US_PER_MINUTE)
@@ -449,7 +449,4 @@ def _add(
     columns["signature"] = (
         signatures[keys // BIN_IDS - bin_row * stride] if stride else np.zeros(0, np.uint32)
     )
-    for name, use in (("n_unchanged", ~inside.changed), ("n_changed", inside.changed)):
-        more = np.bincount(inside.slot[use], inside.number[use], n_sources)
-        columns[name] = table.grow(getattr(state, name), np.int32) + more.astype(np.int32)
     return columns | couples.finish(n, columns["near"], columns["far"])
