@@ -12,6 +12,7 @@ from policies.history.page_state import NO_TIME, starts_of
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
 from policies.signals.evidence import SignalEvidence
 from policies.signals.state import SignalState, signature_of
+from tests.policies.signal_evidence import take
 from tests.policies.signal_simulation import Simulated
 from transforms.batches.coders import ShardTables
 from transforms.kept.signals import signal_tables
@@ -108,7 +109,7 @@ def shard_of(
     watched = np.bincount(drawn.page, weights=drawn.gap, minlength=n)
     # Pages of hosts that ever signalled, as the fold has them.
     rows = np.flatnonzero((np.bincount(host, weights=heard.any(axis=1)) > 0)[host])
-    evidence = drawn.evidence().take(rows)
+    evidence = take(drawn.evidence(), rows)
     sums = signal_sums(
         rows,
         evidence,

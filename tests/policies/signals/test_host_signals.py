@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from policies.signals.estimation import Pooled, default_prior, fit_pooled, signal_rates
-from policies.signals.evidence import from_intervals
 from policies.signals.host_signals import (
     TOTAL_VARIANCE,
     HostRates,
@@ -14,6 +13,7 @@ from policies.signals.host_signals import (
     host_rates,
     page_rates,
 )
+from tests.policies.signal_evidence import from_intervals
 
 N = 40
 RATE = np.full(N, 0.2)
