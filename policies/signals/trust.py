@@ -6,8 +6,10 @@ Per source, with weight `k` and rate `g`: precision ``p = 1 - exp(-k)``, true si
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from policies.numerics.typing_ import FloatArray
 from policies.signals.bundles import Bundles, told
@@ -85,17 +87,17 @@ def summarise(
         # Derivatives in log a, log k and log g, in this order: imaginary parts, a tiny imaginary step away.
         slopes = np.empty((len(values), 1 + 2 * s, n))
         for i in range(1 + 2 * s):
-            at = [v.astype(np.complex128) for v in (a, np.minimum(k, _LARGEST_WEIGHT), g)]
-            moved = at[0] if i == 0 else at[1][:, i - 1] if i <= s else at[2][:, i - 1 - s]
+            rate, weight, sent = (v.astype(np.complex128) for v in (a, np.minimum(k, _LARGEST_WEIGHT), g))
+            moved = rate if i == 0 else weight[:, i - 1] if i <= s else sent[:, i - 1 - s]
             moved *= 1.0 + _STEP * 1j
-            slopes[:, i] = _qualities(*at, bundles).imag / _STEP
+            slopes[:, i] = _qualities(rate, weight, sent, bundles).imag / _STEP
         relative = np.zeros((n, s)) if signals_seen is None else 1.0 / np.maximum(signals_seen, 1e-300)
         errors = np.stack([_error(slope, covariance, relative) for slope in slopes])
-    by_source = [v[j * s : (j + 1) * s].T for j in range(3) for v in (values, errors)]
-    return Trust(*by_source, values[-1], errors[-1])
+    columns = [v[j * s : (j + 1) * s].T for j in range(3) for v in (values, errors)]
+    return Trust(*columns, *(v[-1] for v in (values, errors)))
 
 
-def _qualities(a: FloatArray, k: FloatArray, g: FloatArray, bundles: Bundles | None) -> FloatArray:
+def _qualities(a: NDArray[Any], k: NDArray[Any], g: NDArray[Any], bundles: Bundles | None) -> NDArray[Any]:
     """Precision, recall and false signals of all sources, and the change rate: (3 S + 1, n)."""
     found = told(k, g, bundles)
     change = a + found.true_per_day
