@@ -15,7 +15,6 @@ from policies.signals.estimation import (
     default_prior,
     fit_pages,
     fit_pooled,
-    signal_rates,
 )
 from policies.signals.evidence import SignalEvidence
 from tests.golden import load
@@ -288,26 +287,6 @@ def test_a_group_of_many_rows_is_summed_by_blocks(monkeypatch: pytest.MonkeyPatc
         assert_array_equal(getattr(alone, name)[0], getattr(blocks, name)[1])
 
 
-def test_signal_rates() -> None:
-    group = np.array([0, 0, 1, 1, 2])
-    count = np.array([[10.0, 0.0], [0.0, 0.0], [1.0, 5.0], [3.0, 0.0], [0.0, 0.0]])
-    days = np.array([10.0, 10.0, 4.0, 0.0, 0.0])
-    rates = signal_rates(count, days, group, 4)
-    assert_allclose(rates[0, 0], (10.0 + 0.5) / (10.0 + 0.5 / 0.5), rtol=1e-14)
-    assert_allclose(rates[1, 0], 0.5 / (10.0 + 0.5 / 0.5), rtol=1e-14)
-    assert_allclose(rates[3], [3.5 / 0.5, 1.25], rtol=1e-14)  # its group has 1 and 1.25 a day
-    assert_array_equal(rates[:2, 1], 0.0)  # a source that never signalled there
-    assert_array_equal(rates[4], 0.0)  # nothing known at all
-    assert_array_equal(signal_rates(count[2:4], days[2:4], group[2:4] - 1, 1), rates[2:4])
-    # Pages with a long history keep their own rates.
-    rng = np.random.Generator(np.random.Philox(key=1))
-    true = rng.gamma(0.5, 2.0, 300)
-    seen = rng.poisson(true * 400.0)[:, None].astype(float)
-    found = signal_rates(seen, np.full(300, 400.0), np.zeros(300, int), 1)[:, 0]
-    z = (found - true) / np.sqrt(np.maximum(true, 1.0 / 400.0) / 400.0)
-    assert np.abs(z).max() < 5.0 and abs(z.mean()) < 4.0 / np.sqrt(300)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -342,5 +321,3 @@ def test_other_errors() -> None:
         fit_pages(empty(1, 1), np.ones(1), np.zeros(1, int), known(0.5, 0.3), 0.0)
     with pytest.raises(ValueError, match="the groups have 1 sources, the evidence 2"):
         fit_pages(empty(1, 2), np.ones(1), np.zeros(1, int), known(0.5, 0.3))
-    with pytest.raises(ValueError, match=r"days of signals are -1.0"):
-        signal_rates(np.ones((1, 1)), -np.ones(1), np.zeros(1, int), 1)
