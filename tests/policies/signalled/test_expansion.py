@@ -174,5 +174,5 @@ def test_a_trail_follows_multipliers_that_close_in(mix, expanded):
         rows = np.sort(rng.choice(300, 200, replace=False))
         price = goal[rows] * np.exp(width * rng.uniform(-1.0, 1.0, 200))
         want = signal_value.crawl_rate(pages.take(rows), price)
-        np.testing.assert_allclose(trail.rates(rows, price), want, rtol=1e-9)
+        np.testing.assert_allclose(trail.at(rows, price)[1], want, rtol=1e-9)
     np.testing.assert_array_equal(near.point.depth, before)
