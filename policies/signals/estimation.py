@@ -84,11 +84,6 @@ class Pooled:
     signal_weight: FloatArray
     covariance: FloatArray
 
-    def one(self, group: int) -> "Pooled":
-        """One of the groups alone."""
-        part = slice(group, group + 1)
-        return Pooled(self.missed_share[part], self.signal_weight[part], self.covariance[part])
-
 
 @dataclass(frozen=True, slots=True)
 class PageFit:

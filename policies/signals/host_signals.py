@@ -60,11 +60,6 @@ class HostRates:
     usual: FloatArray
     signals: FloatArray
 
-    def one(self, group: int) -> HostRates:
-        """One of the hosts alone."""
-        part = slice(group, group + 1)
-        return HostRates(self.calm[part], self.kept[part], self.usual[part], self.signals[part])
-
 
 def expected_rates(pooled: Pooled) -> FloatArray:
     """Signals per change that make up for the changes that are not missed, (G, S)."""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from policies.numerics.columns import take
 from policies.numerics.typing_ import FloatArray
 from policies.signals.bundles import Bundles, told
 
@@ -145,7 +146,7 @@ def merge_sources(
     a = a + told(k, np.where(counts, 0.0, g)).true_per_day
     if bundles is not None:  # what it tells together with those is told by those
         some = np.flatnonzero((~counts & (g > 0.0)).any(axis=1) & (bundles.share > 0.0).any(axis=1))
-        every = told(k[some], g[some], bundles.take(some)).true_per_day
+        every = told(k[some], g[some], take(bundles, some)).true_per_day
         a[some] = unsignalled_rate_per_day[some] + np.maximum(every - kept[some], 0.0)
     count = np.zeros(n, dtype=np.int64)
     sum_clock, rate, weight = np.zeros(n), np.zeros(n), np.zeros(n)
