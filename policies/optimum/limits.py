@@ -14,8 +14,8 @@ from policies.optimum.demand import Prepared
 from policies.optimum.result import SearchResult
 from policies.signalled.block import least_value
 from policies.signalled.expansion import Trail
+from policies.signalled.pages import SignalPages
 from policies.signalled.rates import marginal_value_at_rate
-from policies.signalled.value import SignalPages
 
 _WIDTH: Final = 1e-9  # of a host's bracket, in log multiplier
 _STEPS: Final = 200

@@ -19,8 +19,10 @@ from policies.numerics.columns import take
 from policies.numerics.special import p2
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
 from policies.objectives.objectives import TINY_RATE
+from policies.signalled import pages as signal_pages
 from policies.signalled import value as signal_value
-from policies.signalled.value import Expansion, SignalPages
+from policies.signalled.expansion import Expansion, expand
+from policies.signalled.pages import SignalPages
 
 RADIUS: Final = 0.02
 """How far, in log multiplier, an expansion reaches; beyond it, pages are solved one by one."""
@@ -148,8 +150,8 @@ class SignalRows:
     ) -> SignalRows | None:
         """Those of a block, with floors and caps (n,) of all its pages; None if there are none."""
         pages = signals.pages(request_rate_per_day)
-        kind = signal_value.kind_of(pages)
-        matters = (kind != signal_value.INERT) & (kind != signal_value.NO_SIGNALS)
+        kind = signal_pages.kind_of(pages)
+        matters = (kind != signal_pages.INERT) & (kind != signal_pages.NO_SIGNALS)
         if not np.any(matters):
             return None
         rows = np.flatnonzero(matters)
@@ -178,7 +180,7 @@ class SignalRows:
         if self.since is not None:
             more = self.since > multiplier * np.exp(-RADIUS)
             wanted = more if wanted is None else wanted & more
-        self.near = signal_value.expand(self.pages, multiplier, wanted)
+        self.near = expand(self.pages, multiplier, wanted)
 
     def window(
         self,
@@ -240,8 +242,8 @@ class SignalWindow:
     def _settle(self) -> None:
         """Finds the pages with one rate for all multipliers, or rates that all lie beyond a limit."""
         at_first, at_last = self._evaluate(self._multipliers[[0, -1]])
-        kind = signal_value.kind_of(self._pages)
-        steps = (kind == signal_value.FULL_RECALL) | (kind == signal_value.PERFECT)
+        kind = signal_pages.kind_of(self._pages)
+        steps = (kind == signal_pages.FULL_RECALL) | (kind == signal_pages.PERFECT)
         settled = (at_first == 0.0) | (steps & (at_first == at_last))
         if self._limits is not None:
             floor, cap = self._limits

@@ -11,8 +11,9 @@ import numpy as np
 from policies.numerics.errors import NotConvergedError
 from policies.numerics.typing_ import FloatArray
 from policies.objectives.objectives import TINY_RATE
+from policies.signalled import pages as signal_pages
 from policies.signalled import value as signal_value
-from policies.signalled.value import FULL_RECALL, GENERAL, INERT, NO_SIGNALS, NOISELESS, PERFECT, SignalPages
+from policies.signalled.pages import FULL_RECALL, GENERAL, INERT, NO_SIGNALS, NOISELESS, PERFECT, SignalPages
 
 _STEPS: Final = 200
 _NEVER_FRESH: Final = 745.0  # e^-745 is 0: no clock beyond tells one threshold from another
@@ -32,7 +33,7 @@ def clock_at_rate(pages: SignalPages, rate_per_day: FloatArray) -> FloatArray:
         Not known to happen.
     """
     rate = np.asarray(rate_per_day, dtype=np.float64)
-    kind = signal_value.kind_of(pages)
+    kind = signal_pages.kind_of(pages)
     a, g, kappa = pages.unsignalled_rate_per_day, pages.signal_rate_per_day, pages.signal_weight
     clock = np.full(rate.shape, np.inf)
     crawled = rate > 0.0
@@ -106,7 +107,7 @@ def freshness_at_rate(
     """Long-run freshness at a crawl rate: (n,) float64 in [0, 1]. `clock` as of `clock_at_rate`, if known."""
     rate = np.asarray(rate_per_day, dtype=np.float64)
     clock = clock_at_rate(pages, rate) if clock is None else clock
-    kind = signal_value.kind_of(pages)
+    kind = signal_pages.kind_of(pages)
     mu, g = pages.request_rate_per_day, pages.signal_rate_per_day
     with np.errstate(invalid="ignore"):
         fresh = signal_value.freshness(pages, clock)
@@ -153,7 +154,7 @@ def marginal_value_at_rate(pages: SignalPages, rate_per_day: FloatArray) -> Floa
     rate of all signals on if no change is missed.
     """
     rate = np.asarray(rate_per_day, dtype=np.float64)
-    kind = signal_value.kind_of(pages)
+    kind = signal_pages.kind_of(pages)
     g, kappa = pages.signal_rate_per_day, pages.signal_weight
     clock = clock_at_rate(pages, rate)
     rows = np.flatnonzero((kind == FULL_RECALL) & (rate > 0.0))

@@ -30,7 +30,6 @@ from policies.numerics.typing_ import FloatArray
 from policies.objectives.objectives import TINY_RATE
 from policies.signalled import terms as signal_terms
 from policies.signalled import threshold_clock
-from policies.signalled.expansion import Expansion, expand
 from policies.signalled.pages import (
     FULL_RECALL,
     GENERAL,
@@ -49,27 +48,6 @@ from policies.signalled.pages import (
     signals_to_reach,
     useful_changes,
 )
-
-__all__ = [
-    "FULL_RECALL",
-    "GENERAL",
-    "INERT",
-    "NOISELESS",
-    "NO_SIGNALS",
-    "PERFECT",
-    "Expansion",
-    "SignalPages",
-    "crawl_rate",
-    "crawl_value",
-    "expand",
-    "fresh_days",
-    "freshness",
-    "interval_days",
-    "kind_of",
-    "signals_to_reach",
-    "threshold",
-    "value_at",
-]
 
 
 def crawl_value(
