@@ -4,6 +4,7 @@ A rate f fixes the threshold u through 1 / psi(u) = f. Where changes are never m
 wrong (kappa = inf), some rates are reached only by mixing two thresholds; freshness is linear in between.
 """
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -119,17 +120,11 @@ def freshness_at_rate(
     fresh = np.where(linear, rate / np.where(linear, change, 1.0), fresh)
     rows = np.flatnonzero(kind == FULL_RECALL)
     if rows.size:
-        part = pages.take(rows)
-        fresh[rows] = _mixed_freshness(part, rate[rows])
+        fresh[rows] = _mixed_freshness(pages.take(rows), rate[rows])
     # Nobody asks for an inert page: it is fresh as a page without signals is.
     rows = np.flatnonzero((kind == INERT) & (change >= TINY_RATE))
     if rows.size:
-        asked = SignalPages(
-            np.ones(rows.size),
-            pages.unsignalled_rate_per_day[rows],
-            pages.signal_rate_per_day[rows],
-            pages.signal_weight[rows],
-        )
+        asked = replace(pages.take(rows), request_rate_per_day=np.ones(rows.size))
         fresh[rows] = freshness_at_rate(asked, rate[rows])
     return np.minimum(fresh, 1.0)
 

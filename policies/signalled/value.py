@@ -23,6 +23,8 @@ With a = 0 the clock only jumps, and V(u) between two readings is the limit a ->
 slope above, so that a multiplier still has one threshold, and mu e^-u* is the page's net gain.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from policies.numerics import special
@@ -205,10 +207,7 @@ def _curve(pages: SignalPages, clock: FloatArray) -> tuple[FloatArray, FloatArra
 
 
 def _block_curve(pages: SignalPages, u: FloatArray) -> tuple[FloatArray, FloatArray]:
-    requested = SignalPages(
-        np.ones(len(pages)), pages.unsignalled_rate_per_day, pages.signal_rate_per_day, pages.signal_weight
-    )
-    kind = kind_of(requested)
+    kind = kind_of(replace(pages, request_rate_per_day=np.ones(len(pages))))
     changes = useful_changes(pages)
     days = np.where(u > 0.0, np.inf, 0.0)
     value = np.where(kind == INERT, 0.0, 1.0) / np.where(kind == INERT, 1.0, changes)

@@ -17,6 +17,12 @@ _ONE_POINT = 1e-12
 """Rows whose gaps have a relative variance below this are one point: the rest is rounding."""
 
 
+_COLUMNS = (
+    "exposure_days", "dated_changes", "unchanged_signals",
+    "row_weight", "row_days", "row_days_squared", "row_signals",
+)  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class SignalEvidence:
     """Sufficient sums of `n` pages and `S` sources, weights already brought to the present.
@@ -49,20 +55,13 @@ class SignalEvidence:
     row_signals: FloatArray
 
     def __post_init__(self) -> None:
-        n, k = len(self.exposure_days), len(self.row_page)
         if self.unchanged_signals.ndim != 2 or self.row_signals.ndim != 2:
             raise ValueError(
                 "unchanged_signals and row_signals have one column a source; give (n, S), (k, S)"
             )
-        shapes = {
-            "dated_changes": (self.dated_changes.shape, (n,)),
-            "unchanged_signals": (self.unchanged_signals.shape, (n, self.n_sources)),
-            "row_weight": (self.row_weight.shape, (k,)),
-            "row_days": (self.row_days.shape, (k,)),
-            "row_days_squared": (self.row_days_squared.shape, (k,)),
-            "row_signals": (self.row_signals.shape, (k, self.n_sources)),
-        }
-        for name, (shape, wanted) in shapes.items():
+        n, k, s = (len(self),), (len(self.row_page),), (self.n_sources,)
+        for name, wanted in zip(_COLUMNS[1:], (n, n + s, k, k, k, k + s), strict=True):
+            shape = getattr(self, name).shape
             if shape != wanted:
                 raise ValueError(f"signal evidence has {name} of shape {shape}; give {wanted}")
 
@@ -76,15 +75,7 @@ class SignalEvidence:
 
     def check(self) -> None:
         """Raise `ValueError` if a sum is negative, infinite or NaN, or rows are not in order of pages."""
-        for name in (
-            "exposure_days",
-            "dated_changes",
-            "unchanged_signals",
-            "row_weight",
-            "row_days",
-            "row_days_squared",
-            "row_signals",
-        ):
+        for name in _COLUMNS:
             values: FloatArray = getattr(self, name)
             if values.size and not (values.min() >= 0.0 and values.max() < np.inf):
                 bad = np.argwhere(~((values >= 0.0) & (values < np.inf)))[0]

@@ -146,18 +146,20 @@ class SignalState:
     far: FloatArray
 
     def __post_init__(self) -> None:
-        sizes = {name: len(self.page) for name in _PAGE_COLUMNS}
-        for start, group in _GROUPS:
-            sizes |= dict.fromkeys(group, len(getattr(self, next(iter(group)))))
-            sizes[start] = len(self.page) + 1
-        have = {name: len(getattr(self, name)) for name in sizes}
-        wrong = [f"{k} has {have[k]}, not {v}" for k, v in sizes.items() if have[k] != v]
+        tables: list[dict[str, Any]] = [_PAGE_COLUMNS, *(group for _, group in _GROUPS)]
+        size = {name: len(getattr(self, name)) for group in tables for name in group}
+        wrong = [
+            f"{name} has {size[name]}, not {size[next(iter(group))]}"
+            for group in tables
+            for name in group
+            if size[name] != size[next(iter(group))]
+        ]
         if wrong:
             raise ValueError(f"columns of a signal state disagree in length: {'; '.join(wrong)}")
         for name, group in _GROUPS:
             start, last = getattr(self, name), len(getattr(self, next(iter(group))))
-            if start[0] != 0 or start[-1] != last:
-                raise ValueError(f"{name} runs from {start[0]} to {start[-1]}; it must run from 0 to {last}")
+            if len(start) != len(self.page) + 1 or start[0] != 0 or start[-1] != last:
+                raise ValueError(f"{name} must have {len(self.page) + 1} numbers, from 0 to {last}: {start}")
         if len(self.source) and not (self.source.min() >= 0 and self.source.max() < MAX_SOURCES):
             raise ValueError(
                 f"sources {self.source.min()}..{self.source.max()} do not fit; give codes of 0 to "
