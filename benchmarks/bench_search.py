@@ -10,7 +10,7 @@ from policies.numerics import special
 from policies.numerics.typing_ import FloatArray
 from policies.objectives import objectives
 from policies.optimum import search
-from policies.signalled.value import SignalPages
+from policies.signalled.pages import SignalPages
 
 
 def pages(n: int, seed: int = 1) -> tuple[FloatArray, FloatArray]:

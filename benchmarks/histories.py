@@ -124,6 +124,19 @@ class PolledWorld(World):
         at = until - (rng.random(pings) * US_PER_DAY).astype(np.int64)
         return replace(self, signals=self.signals.add(quiet[rng.integers(0, len(quiet), pings)], at, source))
 
+    def told_twice(self, source: str, seed: int = 5) -> PolledWorld:
+        """The same with a second source: four of five signals again, soon, one in eleven false."""
+        rng = np.random.Generator(np.random.Philox(key=seed))
+        log = self.signals
+        again = np.flatnonzero(rng.random(len(log)) >= 0.2)
+        late = log.at_us[again] + (rng.exponential(0.3, len(again)) * 3.6e9).astype(np.int64)
+        pages, n = np.unique(log.page), int(0.1 * len(again))
+        page = np.append(log.page[again], pages[rng.integers(0, len(pages), n)])
+        false = self.start_us + (rng.random(n) * (self.end_us - self.start_us)).astype(np.int64)
+        at = np.append(late, false)
+        inside = at < self.end_us
+        return replace(self, signals=log.add(page[inside], at[inside], source))
+
     def with_junk(self, host: str, rate_per_day: float, source: str, seed: int = 0) -> PolledWorld:
         """The same with false signals for all pages of a host, at random."""
         rng = np.random.Generator(np.random.Philox(key=seed))

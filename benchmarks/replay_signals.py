@@ -1,6 +1,7 @@
 """Freshness with and without change signals, in a closed loop on a real history.
 
     python -m benchmarks.replay_signals [--budgets 0.2 0.5 1] [--draws 5] [--modes NAME ...] [--flood]
+        [--without PART] [--second_source]
 
 A crawler follows the nightly schedule through the history `docs_sitemap` of the workshop (skipped with a note
 where that is absent; set RECRAWL_SHARED to its folder, or give --data): each night folds the day's crawls and
@@ -20,6 +21,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -27,7 +30,12 @@ from benchmarks.histories import US_PER_DAY, PolledWorld, read_polls, read_world
 from benchmarks.replay_estimators import shared_folder
 from benchmarks.signal_modes import MODES
 from policies.numerics.typing_ import FloatArray, IntArray
+from policies.sequencing import bursts
+from policies.signals.bundles import Bundles
+from policies.signals.forecast import SignalForecast
 from policies.simulation.metrics import by_period, zipf_weights
+from transforms.kept import predictions
+from transforms.night import trusting
 from transforms.replay.closed_loop import ClosedLoop, Crawls, Run
 from transforms.replay.job_nights import JobNights, JobOptions
 
@@ -35,6 +43,15 @@ GROUPS = {"all": (0, 1), "with signals": (1,), "without": (0,)}
 DECILES = 10
 TIMES = ("polled", "spread", "dated")
 FLOOD_SOURCES, FLOOD_BUDGET = ("sitemap", "indexnow"), 0.5
+
+# By part that may be taken out: what is put in place of what.
+PARTS: dict[str, tuple[Any, str, Any]] = {
+    "bursts": (bursts, "allowance", lambda *_: np.inf),
+    "bundles": (trusting, "choose_bundles", lambda share, signals: Bundles.none(*signals.shape)),
+    "forecasts": (predictions, "signal_forecast_of", lambda slots, code, n, _: SignalForecast.empty(n)),
+    "holding": (trusting, "hold_to_changes", lambda pooled, *_: pooled),
+    "silence": (trusting, "_silent", lambda found, _s, _g, n, _t: np.zeros((n, len(found.sources)), bool)),
+}
 
 
 @dataclass(frozen=True)
@@ -321,6 +338,8 @@ def parser() -> argparse.ArgumentParser:
         "--flood", type=int, nargs="?", const=10_000, default=0, help="pings for one host on one day"
     )
     p.add_argument("--flood_host", help="(default: one with signals)")
+    p.add_argument("--without", choices=PARTS, help="a part of the job that is taken out")
+    p.add_argument("--second_source", action="store_true", help="pings that mostly repeat the signals")
     p.add_argument("--jobs", type=int, default=1, help="processes")
     p.add_argument("--out", type=Path, help="also write the report here")
     return p
@@ -348,7 +367,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if missing:
         print(f"left out: {', '.join(missing)}: this version has no objective for them\n")
         options.modes = [m for m in options.modes if m not in missing]
-    text = report(world, options)
+    if options.second_source:
+        world = world.told_twice("ping")
+    out = mock.patch.object(*PARTS[options.without]) if options.without else nullcontext()
+    with out:
+        text = report(world, options)
     print(text)
     if options.out:
         options.out.write_text(text + "\n")

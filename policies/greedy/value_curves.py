@@ -23,6 +23,7 @@ from policies.greedy.crawl_values import clock_jump, clock_speed, value_and_inte
 from policies.numerics import special
 from policies.numerics.typing_ import FloatArray, IntArray
 from policies.objectives.objectives import TINY_RATE, Discrete, Harmonic, Memoryless, Objective, Periodic
+from policies.signalled import pages as signal_pages
 from policies.signalled import value as signal_value
 from policies.signalled.pages import SignalPages
 
@@ -205,5 +206,5 @@ class ValueCurves:
         best = self.scale.copy()
         rows = np.flatnonzero(self.at >= 0)
         pages = self.pages.take(self.at[rows])
-        best[rows] = pages.request_rate_per_day * (signal_value.kind_of(pages) != signal_value.INERT)
+        best[rows] = pages.request_rate_per_day * (signal_pages.kind_of(pages) != signal_pages.INERT)
         return best

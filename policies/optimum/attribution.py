@@ -18,8 +18,8 @@ from policies.numerics.special import CHUNK
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
 from policies.objectives.objectives import Objective
 from policies.signalled import value as signal_value
+from policies.signalled.pages import SignalPages
 from policies.signalled.rates import marginal_value_at_rate
-from policies.signalled.value import SignalPages
 
 CAUSES: Final = ("change_rate", "signals", "weight", "multiplier", "host_limit", "page_limit", "aim")
 """Rows of the parts: the page's change rate; precision and recall of its signals; its weight; the multiplier;

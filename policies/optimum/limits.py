@@ -14,8 +14,8 @@ from policies.optimum.demand import Prepared
 from policies.optimum.result import SearchResult
 from policies.signalled.block import least_value
 from policies.signalled.expansion import Trail
+from policies.signalled.pages import SignalPages
 from policies.signalled.rates import marginal_value_at_rate
-from policies.signalled.value import SignalPages
 
 _WIDTH: Final = 1e-9  # of a host's bracket, in log multiplier
 _STEPS: Final = 200
@@ -85,7 +85,7 @@ class _Pages:
         if self.signals is not None:
             of = self._signal_of if rows is None else self._signal_of[rows]
             mine = np.flatnonzero(of >= 0)
-            out[mine] = self._trail.rates(of[mine], multiplier[mine])
+            out[mine] = self._trail.at(of[mine], multiplier[mine])[1]
         np.minimum(out, self.ceiling if self.cap is None else pick(self.cap), out=out)
         if self.floor is not None:
             np.maximum(out, pick(self.floor), out=out)

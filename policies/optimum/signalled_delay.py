@@ -5,9 +5,9 @@ import numpy as np
 from policies.numerics.special import p2_inverse
 from policies.numerics.typing_ import BoolArray, FloatArray
 from policies.optimum.page_block import PageBlock
+from policies.signalled import pages as signal_pages
 from policies.signalled import value as signal_value
-from policies.signalled.pages import SignalPages
-from policies.signalled.value import GENERAL
+from policies.signalled.pages import GENERAL, SignalPages
 
 
 def lost_waiting(
@@ -63,7 +63,7 @@ def worth_waiting_for(pages: SignalPages, multiplier: float, wait_days: float) -
     estimates do not have, are worth it.
     """
     worth = np.ones(len(pages), np.bool_)
-    rows = np.flatnonzero(signal_value.kind_of(pages) == GENERAL)
+    rows = np.flatnonzero(signal_pages.kind_of(pages) == GENERAL)
     if not rows.size:
         return worth
     some = pages.take(rows)

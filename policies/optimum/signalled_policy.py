@@ -9,9 +9,10 @@ from policies.objectives.objectives import Objective
 from policies.optimum.allocation import NONE, STARVED, Allocation
 from policies.optimum.page_block import PageBlock
 from policies.optimum.result import SearchResult, Status
-from policies.signalled import value as signal_value
+from policies.signalled import pages as signal_pages
+from policies.signalled.expansion import expand
+from policies.signalled.pages import GENERAL
 from policies.signalled.rates import clock_at_rate, freshness_at_rate
-from policies.signalled.value import GENERAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +56,13 @@ def signal_policy(
     rate = allocation.crawl_rate_per_day[signals.row]
     limit = allocation.limit[signals.row]
     threshold, fresh = np.full(rate.shape, np.inf), np.zeros(rate.shape)
-    kind = signal_value.kind_of(pages)
+    kind = signal_pages.kind_of(pages)
     # Free pages follow the multiplier, for which there is an expansion; others are solved for their rates.
     free = (kind == GENERAL) & ((limit == NONE) | (limit == STARVED)) & (rate > 0.0)
     free &= result.status is Status.CONVERGED
     rows = np.flatnonzero(free)
     if rows.size:
-        near = signal_value.expand(pages.take(rows), result.expanded_at)
+        near = expand(pages.take(rows), result.expanded_at)
         threshold[rows] = near.thresholds(result.multiplier)
         # Freshness is f V / mu + e^-u, and V is the multiplier.
         part = rate[rows] * result.multiplier / pages.request_rate_per_day[rows]

@@ -15,11 +15,14 @@ from typing import Final
 
 import numpy as np
 
+from policies.numerics.columns import take
 from policies.numerics.special import p2
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
 from policies.objectives.objectives import TINY_RATE
+from policies.signalled import pages as signal_pages
 from policies.signalled import value as signal_value
-from policies.signalled.value import Expansion, SignalPages
+from policies.signalled.expansion import Expansion, expand
+from policies.signalled.pages import SignalPages
 
 RADIUS: Final = 0.02
 """How far, in log multiplier, an expansion reaches; beyond it, pages are solved one by one."""
@@ -92,24 +95,14 @@ class SignalBlock:
 
     def take(self, chosen: BoolArray) -> SignalBlock:
         """Those of the `chosen` pages, (n,) bool, for a block of these pages alone."""
-        rows = np.flatnonzero(chosen[self.row])
-        return SignalBlock(
-            (np.cumsum(chosen) - 1)[self.row[rows]],
-            self.unsignalled_rate_per_day[rows],
-            self.signal_rate_per_day[rows],
-            self.signal_weight[rows],
-        )
+        part = take(self, chosen[self.row])
+        return replace(part, row=(np.cumsum(chosen) - 1)[part.row])
 
     def slice(self, start: int, stop: int) -> SignalBlock:
         """Those in rows start:stop of the block, for a block of these rows alone."""
         first, last = np.searchsorted(self.row, [start, stop])
-        part = slice(int(first), int(last))
-        return SignalBlock(
-            self.row[part] - start,
-            self.unsignalled_rate_per_day[part],
-            self.signal_rate_per_day[part],
-            self.signal_weight[part],
-        )
+        part = take(self, slice(int(first), int(last)))
+        return replace(part, row=part.row - start)
 
 
 class SignalRows:
@@ -134,8 +127,6 @@ class SignalRows:
         `expand`, and without caps and floors.
     """
 
-    __slots__ = ("limits", "most_per_day", "near", "pages", "ratio", "row", "since", "until")
-
     def __init__(
         self, row: IntArray, pages: SignalPages, limits: tuple[FloatArray, FloatArray] | None = None
     ) -> None:
@@ -159,8 +150,8 @@ class SignalRows:
     ) -> SignalRows | None:
         """Those of a block, with floors and caps (n,) of all its pages; None if there are none."""
         pages = signals.pages(request_rate_per_day)
-        kind = signal_value.kind_of(pages)
-        matters = (kind != signal_value.INERT) & (kind != signal_value.NO_SIGNALS)
+        kind = signal_pages.kind_of(pages)
+        matters = (kind != signal_pages.INERT) & (kind != signal_pages.NO_SIGNALS)
         if not np.any(matters):
             return None
         rows = np.flatnonzero(matters)
@@ -189,7 +180,7 @@ class SignalRows:
         if self.since is not None:
             more = self.since > multiplier * np.exp(-RADIUS)
             wanted = more if wanted is None else wanted & more
-        self.near = signal_value.expand(self.pages, multiplier, wanted)
+        self.near = expand(self.pages, multiplier, wanted)
 
     def window(
         self,
@@ -229,23 +220,6 @@ class SignalWindow:
     most_per_day : (w,) float64
     """
 
-    __slots__ = (
-        "_at",
-        "_ends",
-        "_found",
-        "_limits",
-        "_multipliers",
-        "_near",
-        "_open",
-        "_pages",
-        "_settled",
-        "_since",
-        "_until",
-        "most_per_day",
-        "row",
-        "rows",
-    )
-
     def __init__(
         self, of: SignalRows, rows: slice, multipliers: Sequence[float], within_limits: bool
     ) -> None:
@@ -261,16 +235,15 @@ class SignalWindow:
         self._limits = self._until = self._since = None
         if within_limits and of.limits is not None:
             self._limits = (of.limits[0][rows], of.limits[1][rows])
-            self._until = None if of.until is None else of.until[rows]
-            self._since = None if of.since is None else of.since[rows]
+            self._until, self._since = (None if v is None else v[rows] for v in (of.until, of.since))
         if self._multipliers.size >= (_MANY if self._limits is None else 3):
             self._settle()
 
     def _settle(self) -> None:
         """Finds the pages with one rate for all multipliers, or rates that all lie beyond a limit."""
         at_first, at_last = self._evaluate(self._multipliers[[0, -1]])
-        kind = signal_value.kind_of(self._pages)
-        steps = (kind == signal_value.FULL_RECALL) | (kind == signal_value.PERFECT)
+        kind = signal_pages.kind_of(self._pages)
+        steps = (kind == signal_pages.FULL_RECALL) | (kind == signal_pages.PERFECT)
         settled = (at_first == 0.0) | (steps & (at_first == at_last))
         if self._limits is not None:
             floor, cap = self._limits
@@ -283,10 +256,7 @@ class SignalWindow:
         if self._near is not None:
             self._near = self._near.take(self._open)
         self._pages = self._pages.take(self._open)
-        if self._until is not None:
-            self._until = self._until[self._open]
-        if self._since is not None:
-            self._since = self._since[self._open]
+        self._until, self._since = (None if v is None else v[self._open] for v in (self._until, self._since))
 
     def _evaluate(self, multipliers: FloatArray) -> FloatArray:
         """(k, open pages) rates, before floors and caps or beyond them."""
@@ -346,24 +316,26 @@ def clock_rate(pages: SignalPages) -> tuple[FloatArray, BoolArray]:
     return pages.unsignalled_rate_per_day + pages.signal_rate_per_day * weight, ~sure
 
 
+def _over(x: FloatArray, y: FloatArray) -> FloatArray:
+    """x / y, inf where y is not above 0."""
+    return np.where(y > 0.0, x / np.where(y > 0.0, y, 1.0), np.inf)
+
+
 def value_of_first(pages: SignalPages) -> FloatArray:
     """(s,) multiplier up to which a page surely asks for at least its signals' rate: V at u = kappa.
 
     Until the clock shows one signal's weight the first signal always ends the interval, so that
     psi = (1 - e^{-g u / a}) / g, and V = mu / g (1 - e^{-u} - a / (a + g) (1 - e^{-(1 + g / a) u})).
     """
-    a, g = pages.unsignalled_rate_per_day, pages.signal_rate_per_day
+    mu, a, g = pages.request_rate_per_day, pages.unsignalled_rate_per_day, pages.signal_rate_per_day
     u = pages.signal_weight
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        ratio = np.where(a > 0.0, g / np.where(a > 0.0, a, 1.0), np.inf)
-        x = np.where(a > 0.0, (1.0 + ratio) * u, np.inf)
+        x = np.where(a > 0.0, (1.0 + _over(g, a)) * u, np.inf)
         direct = -np.expm1(-u) + a / (a + g) * np.expm1(-x)
-        # The two terms cancel where both are small: V >= mu / (a + g kappa) P2(u) holds everywhere.
-        value = pages.request_rate_per_day / g * direct * _SAFETY
+        value = mu / g * direct * _SAFETY
+    # The two terms cancel where both are small: V >= mu / (a + g kappa) P2(u) holds everywhere.
     clock, exact = clock_rate(pages)
-    series = pages.request_rate_per_day / clock * p2(u) * _SAFETY
-    use_series = ~exact | (x < 1e-3) | (direct < 1e-6)
-    return np.where(use_series, series, value)
+    return np.where(~exact | (x < 1e-3) | (direct < 1e-6), mu / clock * p2(u) * _SAFETY, value)
 
 
 def least_value(pages: SignalPages, rate_per_day: FloatArray) -> FloatArray:
@@ -376,8 +348,7 @@ def least_value(pages: SignalPages, rate_per_day: FloatArray) -> FloatArray:
     clock, exact = clock_rate(pages)
     rate = np.where(a > 0.0, rate_per_day, np.minimum(rate_per_day, g))
     with np.errstate(divide="ignore", invalid="ignore"):
-        alone = np.where(rate > 0.0, a / np.where(rate > 0.0, rate, 1.0), np.inf)
-        late = np.where(rate > 0.0, clock / np.where(rate > 0.0, rate, 1.0) - pages.signal_weight, np.inf)
+        alone, late = _over(a, rate), _over(clock, rate) - pages.signal_weight
     late = np.where(exact, np.maximum(late, 0.0), 0.0)
     found = pages.request_rate_per_day / clock * p2(np.maximum(alone, late)) * _SAFETY
     return np.where(rate <= g, np.maximum(found, value_of_first(pages)), found)
@@ -388,12 +359,10 @@ def most_value(pages: SignalPages, rate_per_day: FloatArray) -> FloatArray:
 
     From psi >= u / (a + g kappa), 1 / psi <= g + a / u, and V(u) <= mu / a P2(u).
     """
-    a, g = pages.unsignalled_rate_per_day, pages.signal_rate_per_day
+    mu, a, g = pages.request_rate_per_day, pages.unsignalled_rate_per_day, pages.signal_rate_per_day
     clock, exact = clock_rate(pages)
-    rate = rate_per_day
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        best = pages.request_rate_per_day / pages.change_rate_per_day
-        by_clock = np.where(exact & (rate > 0.0), clock / np.where(rate > 0.0, rate, 1.0), np.inf)
-        by_signals = np.where(rate > g, a / np.where(rate > g, rate - g, 1.0), np.inf)
-        found = pages.request_rate_per_day / a * p2(np.minimum(by_clock, by_signals)) / _SAFETY
-    return np.where(a > 0.0, np.minimum(found, best / _SAFETY), best / _SAFETY)
+        best = mu / pages.change_rate_per_day / _SAFETY
+        by_clock = np.where(exact, _over(clock, rate_per_day), np.inf)
+        late = np.minimum(by_clock, _over(a, rate_per_day - g))
+        return np.where(a > 0.0, np.minimum(mu / a * p2(late) / _SAFETY, best), best)

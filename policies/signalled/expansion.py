@@ -9,6 +9,7 @@ from typing import Self
 
 import numpy as np
 
+from policies.numerics.columns import take
 from policies.numerics.typing_ import BoolArray, ByteArray, FloatArray, IntArray
 from policies.signalled import threshold_clock
 from policies.signalled.pages import (
@@ -68,11 +69,11 @@ class Expansion:
         ValueError
             A negative multiplier, or NaN.
         """
-        return self._evaluate(multiplier)[1]
+        return Trail(self).at(np.arange(len(self.pages)), prices(self.pages, multiplier))[1]
 
     def thresholds(self, multiplier: float | FloatArray) -> FloatArray:
         """Threshold of the clock at `multiplier`, as `signal_value.threshold`; (n,) float64."""
-        return self._evaluate(multiplier)[0]
+        return Trail(self).at(np.arange(len(self.pages)), prices(self.pages, multiplier))[0]
 
     def rates_at(
         self, multipliers: FloatArray, until: FloatArray | None = None, since: FloatArray | None = None
@@ -180,35 +181,6 @@ class Expansion:
                 return
             at, which, goal = at[left], which[left], goal[left]
 
-    def _evaluate(self, multiplier: float | FloatArray) -> tuple[FloatArray, FloatArray]:
-        price = prices(self.pages, multiplier)
-        u, rate = np.empty(len(self.pages)), np.empty(len(self.pages))
-        for block in blocks(len(self.pages)):
-            u[block], rate[block] = self._block(block, price[block])
-        return u, rate
-
-    def _block(self, block: slice, price: FloatArray) -> tuple[FloatArray, FloatArray]:
-        pages, kind = self.pages.take(block), self.kind[block]
-        depth = depth_of(pages, kind, price)
-        u, rate = closed(pages, kind, depth)
-        rows = np.flatnonzero(((kind == GENERAL) | (kind == NOISELESS)) & np.isfinite(depth) & (depth > 0.0))
-        if rows.size == 0:
-            return u, rate
-        point, goal = take(take(self.point, block), rows), depth[rows]
-        inside = np.abs(goal - point.depth) <= point.reach
-        with np.errstate(over="ignore", invalid="ignore"):
-            clock = threshold_clock.move(point, goal)
-            h = threshold_clock.move_h(point, goal)
-        outside = np.flatnonzero(~inside)
-        if outside.size:
-            goal = goal[outside]
-            found = _solve(pages.take(rows[outside]), take(point, outside), goal)
-            clock[outside] = threshold_clock.move(found, goal)
-            h[outside] = threshold_clock.move_h(found, goal)
-        u[rows] = clock
-        rate[rows] = pages.unsignalled_rate_per_day[rows] / h
-        return u, rate
-
     def take(self, rows: IntArray | slice) -> "Expansion":
         """The pages of `rows`."""
         return Expansion(self.pages.take(rows), self.kind[rows], self.multiplier, take(self.point, rows))
@@ -286,17 +258,17 @@ class Trail:
         """Starts from nothing."""
         return cls(Expansion(pages, kind_of(pages), 0.0, Point(*np.zeros((len(_COLUMNS), len(pages))))))
 
-    def rates(self, rows: IntArray, multiplier: FloatArray) -> FloatArray:
-        """Crawls per day of `rows`, distinct ones, at their multipliers >= 0: (k,) float64 both."""
-        out = np.empty(rows.size)
+    def at(self, rows: IntArray, multiplier: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Thresholds and crawls per day of `rows`, distinct ones, at their multipliers >= 0: (k,) float64."""
+        clock, rate = np.empty((2, rows.size))
         for block in blocks(rows.size):
-            out[block] = self._rates(rows[block], multiplier[block])
-        return out
+            clock[block], rate[block] = self._at(rows[block], multiplier[block])
+        return clock, rate
 
-    def _rates(self, rows: IntArray, multiplier: FloatArray) -> FloatArray:
+    def _at(self, rows: IntArray, multiplier: FloatArray) -> tuple[FloatArray, FloatArray]:
         pages, kind = self._pages.take(rows), self._kind[rows]
         goal = depth_of(pages, kind, multiplier)
-        rate = closed(pages, kind, goal)[1]
+        clock, rate = closed(pages, kind, goal)
         searched = ((kind == GENERAL) | (kind == NOISELESS)) & np.isfinite(goal) & (goal > 0.0)
         left = searched & ~(np.abs(goal - self._point.depth[rows]) <= self._point.reach[rows])
         some = np.flatnonzero(left)
@@ -305,11 +277,7 @@ class Trail:
             for name in _COLUMNS:
                 getattr(self._point, name)[rows[some]] = getattr(found, name)
         some = np.flatnonzero(searched)
-        h = threshold_clock.move_h(take(self._point, rows[some]), goal[some])
-        rate[some] = pages.unsignalled_rate_per_day[some] / h
-        return rate
-
-
-def take(point: Point, rows: IntArray | slice) -> Point:
-    """The pages of `rows`."""
-    return Point(*(getattr(point, name)[rows] for name in _COLUMNS))
+        point = take(self._point, rows[some])
+        clock[some] = threshold_clock.move(point, goal[some])
+        rate[some] = pages.unsignalled_rate_per_day[some] / threshold_clock.move_h(point, goal[some])
+        return clock, rate

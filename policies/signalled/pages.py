@@ -7,6 +7,7 @@ from typing import Final, Self
 import numpy as np
 
 from policies.numerics import special
+from policies.numerics.columns import take
 from policies.numerics.typing_ import ByteArray, FloatArray, IntArray
 from policies.objectives.objectives import TINY_RATE
 from policies.signalled import threshold_clock
@@ -73,12 +74,7 @@ class SignalPages:
 
     def take(self, rows: IntArray | slice) -> "SignalPages":
         """The pages of `rows`."""
-        return SignalPages(
-            self.request_rate_per_day[rows],
-            self.unsignalled_rate_per_day[rows],
-            self.signal_rate_per_day[rows],
-            self.signal_weight[rows],
-        )
+        return take(self, rows)
 
     def check(self) -> None:
         """Raise ValueError on columns of unequal length, negative numbers, NaN, or infinite rates."""

@@ -4,6 +4,7 @@ A rate f fixes the threshold u through 1 / psi(u) = f. Where changes are never m
 wrong (kappa = inf), some rates are reached only by mixing two thresholds; freshness is linear in between.
 """
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -11,8 +12,9 @@ import numpy as np
 from policies.numerics.errors import NotConvergedError
 from policies.numerics.typing_ import FloatArray
 from policies.objectives.objectives import TINY_RATE
+from policies.signalled import pages as signal_pages
 from policies.signalled import value as signal_value
-from policies.signalled.value import FULL_RECALL, GENERAL, INERT, NO_SIGNALS, NOISELESS, PERFECT, SignalPages
+from policies.signalled.pages import FULL_RECALL, GENERAL, INERT, NO_SIGNALS, NOISELESS, PERFECT, SignalPages
 
 _STEPS: Final = 200
 _NEVER_FRESH: Final = 745.0  # e^-745 is 0: no clock beyond tells one threshold from another
@@ -32,7 +34,7 @@ def clock_at_rate(pages: SignalPages, rate_per_day: FloatArray) -> FloatArray:
         Not known to happen.
     """
     rate = np.asarray(rate_per_day, dtype=np.float64)
-    kind = signal_value.kind_of(pages)
+    kind = signal_pages.kind_of(pages)
     a, g, kappa = pages.unsignalled_rate_per_day, pages.signal_rate_per_day, pages.signal_weight
     clock = np.full(rate.shape, np.inf)
     crawled = rate > 0.0
@@ -106,7 +108,7 @@ def freshness_at_rate(
     """Long-run freshness at a crawl rate: (n,) float64 in [0, 1]. `clock` as of `clock_at_rate`, if known."""
     rate = np.asarray(rate_per_day, dtype=np.float64)
     clock = clock_at_rate(pages, rate) if clock is None else clock
-    kind = signal_value.kind_of(pages)
+    kind = signal_pages.kind_of(pages)
     mu, g = pages.request_rate_per_day, pages.signal_rate_per_day
     with np.errstate(invalid="ignore"):
         fresh = signal_value.freshness(pages, clock)
@@ -118,17 +120,11 @@ def freshness_at_rate(
     fresh = np.where(linear, rate / np.where(linear, change, 1.0), fresh)
     rows = np.flatnonzero(kind == FULL_RECALL)
     if rows.size:
-        part = pages.take(rows)
-        fresh[rows] = _mixed_freshness(part, rate[rows])
+        fresh[rows] = _mixed_freshness(pages.take(rows), rate[rows])
     # Nobody asks for an inert page: it is fresh as a page without signals is.
     rows = np.flatnonzero((kind == INERT) & (change >= TINY_RATE))
     if rows.size:
-        asked = SignalPages(
-            np.ones(rows.size),
-            pages.unsignalled_rate_per_day[rows],
-            pages.signal_rate_per_day[rows],
-            pages.signal_weight[rows],
-        )
+        asked = replace(pages.take(rows), request_rate_per_day=np.ones(rows.size))
         fresh[rows] = freshness_at_rate(asked, rate[rows])
     return np.minimum(fresh, 1.0)
 
@@ -153,7 +149,7 @@ def marginal_value_at_rate(pages: SignalPages, rate_per_day: FloatArray) -> Floa
     rate of all signals on if no change is missed.
     """
     rate = np.asarray(rate_per_day, dtype=np.float64)
-    kind = signal_value.kind_of(pages)
+    kind = signal_pages.kind_of(pages)
     g, kappa = pages.signal_rate_per_day, pages.signal_weight
     clock = clock_at_rate(pages, rate)
     rows = np.flatnonzero((kind == FULL_RECALL) & (rate > 0.0))

@@ -14,7 +14,7 @@ interval psi: u / (a + g kappa) <= psi <= min(u / a, (u + kappa) / (a + g kappa)
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final
 
 import numpy as np
@@ -25,7 +25,7 @@ from policies.objectives.objectives import Objective
 from policies.objectives.ratio_sums import SLACK, Histogram, RatioSums, ratio_histogram, total_demand
 from policies.signalled import value as signal_value
 from policies.signalled.block import SignalRows, clock_rate, value_of_first
-from policies.signalled.value import SignalPages
+from policies.signalled.pages import SignalPages
 
 SAMPLE: Final = 2048
 """Kinds of pages, alike in all parameters, that are kept to estimate the demand of all."""
@@ -56,21 +56,14 @@ class SignalSample:
     def of(cls, pages: SignalPages) -> SignalSample:
         """Sample of some pages."""
         found = cls(np.empty(0), np.empty((0, 4)), np.empty(0, dtype=np.int64))
-        columns = (
-            pages.request_rate_per_day,
-            pages.unsignalled_rate_per_day,
-            pages.signal_rate_per_day,
-            pages.signal_weight,
-        )
-        for start in range(0, columns[0].size, _ROWS):
-            part = [column[start : start + _ROWS] for column in columns]
-            change = pages.change_rate_per_day[start : start + _ROWS]
-            key = _uniform(part) / np.sqrt(part[0] * change)
+        for start in range(0, len(pages), _ROWS):
+            part = pages.take(slice(start, start + _ROWS))
+            key = _uniform(part) / np.sqrt(part.request_rate_per_day * part.change_rate_per_day)
             if found.key.size > SAMPLE:
                 rows = np.flatnonzero(key <= found.key[-1])
-                part, key = [column[rows] for column in part], key[rows]
-            some = cls(key, np.stack(part, axis=1), np.ones(key.size, dtype=np.int64))
-            found = found.merge(some)
+                part, key = part.take(rows), key[rows]
+            columns = np.stack([getattr(part, field.name) for field in fields(SignalPages)], axis=1)
+            found = found.merge(cls(key, columns, np.ones(key.size, dtype=np.int64)))
         return found
 
     def merge(self, other: SignalSample) -> SignalSample:
@@ -90,18 +83,18 @@ class SignalSample:
 
     def weights(self) -> tuple[SignalPages, FloatArray]:
         """Kinds, and how many pages each stands for (priority sampling; Duffield, Lund and Thorup, 2007)."""
+        pages, count = SignalPages(*np.ascontiguousarray(self.parameters[:SAMPLE].T)), self.count[:SAMPLE]
         if self.key.size <= SAMPLE:
-            return SignalPages(*np.ascontiguousarray(self.parameters.T)), self.count.astype(np.float64)
-        pages = SignalPages(*np.ascontiguousarray(self.parameters[:SAMPLE].T))
+            return pages, count.astype(np.float64)
         worth = np.sqrt(pages.request_rate_per_day * pages.change_rate_per_day)
-        return pages, self.count[:SAMPLE] / np.minimum(1.0, worth * self.key[SAMPLE])
+        return pages, count / np.minimum(1.0, worth * self.key[SAMPLE])
 
 
-def _uniform(columns: list[FloatArray]) -> FloatArray:
+def _uniform(pages: SignalPages) -> FloatArray:
     """(n,) hashes of rows, of their bits, uniform in (0, 1)."""
-    state: UIntArray = np.zeros(columns[0].size, dtype=np.uint64)
-    for column in columns:
-        state += np.ascontiguousarray(column).view(np.uint64)
+    state: UIntArray = np.zeros(len(pages), dtype=np.uint64)
+    for field in fields(SignalPages):
+        state += np.ascontiguousarray(getattr(pages, field.name)).view(np.uint64)
         scramble(state)
     return fractions(state)
 
@@ -153,14 +146,8 @@ class SignalSurvey:
 
     def merge(self, other: SignalSurvey) -> SignalSurvey:
         """Survey of the pages of both."""
-        return SignalSurvey(
-            self.upper.merge(other.upper),
-            self.upper_steps.merge(other.upper_steps),
-            self.lower.merge(other.lower),
-            self.lower_steps.merge(other.lower_steps),
-            self.plain.merge(other.plain),
-            self.sample.merge(other.sample),
-        )
+        names = (field.name for field in fields(SignalSurvey))
+        return SignalSurvey(*(getattr(self, n).merge(getattr(other, n)) for n in names))
 
 
 class SignalBounds:

@@ -13,7 +13,7 @@ import numpy as np
 
 from policies.numerics import special
 from policies.numerics.errors import NotConvergedError
-from policies.numerics.typing_ import BoolArray, FloatArray
+from policies.numerics.typing_ import FloatArray
 from policies.signalled import terms as signal_terms
 
 NEVER_FRESH: Final = 745.0  # e^-745 is the last number above 0
@@ -53,14 +53,9 @@ class Point:
     h4: FloatArray
 
 
-def expand_at(r: FloatArray, kappa: FloatArray, u: FloatArray) -> Point:
+def _series(r: FloatArray, kappa: FloatArray, u: FloatArray) -> Point:
     """The series around thresholds `u` > 0, (n,) float64 each."""
     terms = signal_terms.evaluate(r, kappa, u, np.zeros(u.size))
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        return _series(r, kappa, u, terms)
-
-
-def _series(r: FloatArray, kappa: FloatArray, u: FloatArray, terms: signal_terms.Terms) -> Point:
     everything = 1.0 - r * np.expm1(-kappa)
     near = terms.rest > 0.5
     y = np.where(near, -np.log1p(-np.minimum(everything * terms.value, 0.6)), -np.log(terms.rest))
@@ -194,8 +189,12 @@ def solve(
     for _ in range(_MAX_STEPS):
         if rows.size == 0:
             return result
-        point = expand_at(r[rows], kappa[rows], u)
-        done, step = _judge(kappa[rows], point, depth[rows], loose)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            point = _series(r[rows], kappa[rows], u)
+            step = move(point, depth[rows])
+        off = np.abs(depth[rows] - point.depth)
+        inside = np.minimum((0.5 if loose else 0.01) * point.reach, (1e-2 if loose else 1e-3) * depth[rows])
+        done = (off <= 2e-15 * depth[rows]) | (off <= inside)
         error = depth[rows] - point.depth
         low = np.where(error > 0.0, np.maximum(low, u), low)
         high = np.where(error < 0.0, np.minimum(high, u), high)
@@ -219,17 +218,6 @@ def solve(
         f"no threshold for {rows.size} pages in {_MAX_STEPS} steps, e.g. r={float(r[rows[0]])!r}, "
         f"kappa={float(kappa[rows[0]])!r}, depth={float(depth[rows[0]])!r}: please report these numbers"
     )
-
-
-def _judge(kappa: FloatArray, point: Point, depth: FloatArray, loose: bool) -> tuple[BoolArray, FloatArray]:
-    """Whether the series from here are good enough, and the thresholds they lead to."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        step = move(point, depth)
-        off = np.abs(depth - point.depth)
-        exact = off <= 2e-15 * depth
-        if loose:
-            return exact | (off <= np.minimum(0.5 * point.reach, 1e-2 * depth)), step
-        return exact | (off <= np.minimum(0.01 * point.reach, 1e-3 * depth)), step
 
 
 def guess(r: FloatArray, kappa: FloatArray, depth: FloatArray) -> FloatArray:

@@ -23,6 +23,8 @@ With a = 0 the clock only jumps, and V(u) between two readings is the limit a ->
 slope above, so that a multiplier still has one threshold, and mu e^-u* is the page's net gain.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from policies.numerics import special
@@ -30,7 +32,6 @@ from policies.numerics.typing_ import FloatArray
 from policies.objectives.objectives import TINY_RATE
 from policies.signalled import terms as signal_terms
 from policies.signalled import threshold_clock
-from policies.signalled.expansion import Expansion, expand
 from policies.signalled.pages import (
     FULL_RECALL,
     GENERAL,
@@ -49,27 +50,6 @@ from policies.signalled.pages import (
     signals_to_reach,
     useful_changes,
 )
-
-__all__ = [
-    "FULL_RECALL",
-    "GENERAL",
-    "INERT",
-    "NOISELESS",
-    "NO_SIGNALS",
-    "PERFECT",
-    "Expansion",
-    "SignalPages",
-    "crawl_rate",
-    "crawl_value",
-    "expand",
-    "fresh_days",
-    "freshness",
-    "interval_days",
-    "kind_of",
-    "signals_to_reach",
-    "threshold",
-    "value_at",
-]
 
 
 def crawl_value(
@@ -227,10 +207,7 @@ def _curve(pages: SignalPages, clock: FloatArray) -> tuple[FloatArray, FloatArra
 
 
 def _block_curve(pages: SignalPages, u: FloatArray) -> tuple[FloatArray, FloatArray]:
-    requested = SignalPages(
-        np.ones(len(pages)), pages.unsignalled_rate_per_day, pages.signal_rate_per_day, pages.signal_weight
-    )
-    kind = kind_of(requested)
+    kind = kind_of(replace(pages, request_rate_per_day=np.ones(len(pages))))
     changes = useful_changes(pages)
     days = np.where(u > 0.0, np.inf, 0.0)
     value = np.where(kind == INERT, 0.0, 1.0) / np.where(kind == INERT, 1.0, changes)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
+from policies.numerics.typing_ import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +29,6 @@ class Bundles:
 
     parent: IntArray
     share: FloatArray
-
-    def take(self, rows: IntArray | BoolArray) -> Bundles:
-        """The rows `rows`, in that order."""
-        return Bundles(self.parent[rows], self.share[rows])
 
     @classmethod
     def none(cls, n: int, n_sources: int) -> Bundles:

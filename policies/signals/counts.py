@@ -8,6 +8,7 @@ import numpy as np
 
 from policies.history.page_state import NO_TIME
 from policies.history.visits import too_near
+from policies.numerics.columns import take
 from policies.numerics.typing_ import BoolArray, Int32Array, IntArray
 
 DISPOSITIONS = (
@@ -52,7 +53,7 @@ class Signals:
 
     def take(self, rows: IntArray | BoolArray | slice) -> Signals:
         """The rows `rows`, in that order (indices, a mask, a slice)."""
-        return Signals(self.page[rows], self.signalled_at_us[rows], self.source[rows])
+        return take(self, rows)
 
     def check(self, n_pages: int, n_sources: int) -> None:
         """Raise `ValueError` on columns of unequal length and codes out of range."""

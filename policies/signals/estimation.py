@@ -31,8 +31,6 @@ pages by 0.3 to 1 in their logits): the log score of later crawls hardly depends
 and is worse below, since the change rate that the share refers to comes from the same crawls.
 """
 
-RATE_SHAPE = 0.5
-
 _CHUNK_ROWS = 16384  # points of a chunk stay in the cache; a row is two at most: see BLOCK_ROWS
 
 
@@ -85,11 +83,6 @@ class Pooled:
     missed_share: FloatArray
     signal_weight: FloatArray
     covariance: FloatArray
-
-    def one(self, group: int) -> "Pooled":
-        """One of the groups alone."""
-        part = slice(group, group + 1)
-        return Pooled(self.missed_share[part], self.signal_weight[part], self.covariance[part])
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,61 +257,6 @@ def fit_pages(
         start,
     )
     return PageFit(theta[0], np.ascontiguousarray(theta[1:].T), covariance)
-
-
-def signal_rates(
-    count: FloatArray,
-    days: FloatArray,
-    group: IntArray,
-    n_groups: int,
-    usual_per_day: FloatArray | None = None,
-) -> FloatArray:
-    """Signals of each source a day, of pages that borrow from their group.
-
-    Parameters
-    ----------
-    count : (n, S) float64, weight
-        Signals counted, true and false, since signals of the page's group are watched.
-    days : (n,) float64, days
-        Time over which they were counted.
-    group : (n,) int64, 0..n_groups-1
-    n_groups : int
-    usual_per_day : (n_groups, S) float64, per day, optional
-        Rates of groups of which these are not all pages; NaN: that of the pages given.
-
-    Returns
-    -------
-    (n, S) float64, per day
-        Mean of the gamma posterior of shape 0.5 around the group's own rate; 0 for a source that never
-        signalled in the group.
-
-    Raises
-    ------
-    ValueError
-        Counts or days negative or not finite, group codes out of range.
-    """
-    count, days = np.asarray(count, dtype=np.float64), np.asarray(days, dtype=np.float64)
-    group = np.asarray(group, dtype=np.int64)
-    _check_groups(group, n_groups, len(days))
-    for name, values in (("count", count), ("days", days)):
-        if values.size and not (values.min() >= 0.0 and values.max() < np.inf):
-            raise ValueError(
-                f"{name} of signals are {values.min()}..{values.max()}; give finite numbers >= 0"
-            )
-    total = _by_group(group, days, n_groups)
-    out = np.zeros(count.shape)
-    for j in range(count.shape[1]):
-        seen = _by_group(group, count[:, j], n_groups)
-        some = (seen > 0.0) & (total > 0.0)
-        # 1 / the group's rate; a page of a silent group has 0 counts.
-        each = np.where(some, total / np.where(some, seen, 1.0), np.inf)
-        if usual_per_day is not None:
-            usual = usual_per_day[:, j]
-            known = np.where(usual > 0.0, 1.0 / np.where(usual > 0.0, usual, 1.0), np.inf)
-            each = np.where(np.isnan(usual), each, known)
-        per_signal = each[group]
-        out[:, j] = (count[:, j] + RATE_SHAPE) / (RATE_SHAPE * per_signal + days)
-    return out
 
 
 def _fit(

@@ -12,7 +12,7 @@ over shards, every shard's part has its own.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -151,7 +151,7 @@ class SignalFold:
                 parts.append(
                     self._fold(
                         block,
-                        self._state.slice(*np.searchsorted(self._state.page, (low, high))),
+                        self._state.take(np.arange(*np.searchsorted(self._state.page, (low, high)))),
                         signals.take(news),
                         last_us[news],
                     )
@@ -160,42 +160,66 @@ class SignalFold:
 
     def _fold(self, block: _Block, state: SignalState, signals: Signals, last_us: IntArray) -> SignalState:
         """Fold a run of pages."""
-        night, (seen_row, seen_at, seen_interval) = block.night, block.observations()
+        night, seen_row, seen_at = block.night, block.seen_row, block.seen_at
         old_row, row = block.row_of(state.page), block.row_of(signals.page)
         previous, following = neighbours(row, signals.signalled_at_us, seen_row, seen_at)
         before = self._before.baseline_at_us[signals.page]
         if len(seen_at):
             before = np.where(previous >= 0, seen_at[np.maximum(previous, 0)], before)
         kept = counted(signals, before, last_us, self._delay_us, self._counts)
-        key = _source_keys(row[kept], signals.source[kept])
-        table = _Sources(state, old_row, key, signals.signalled_at_us[kept])
-        table.open(block.opened, block.opened[row[kept]] & (previous[kept] < 0))
+        row, following, at_us = row[kept], following[kept], signals.signalled_at_us[kept]
 
-        waiting = np.flatnonzero(table.pending)
-        first = _first_seen(table.keys[waiting] // MAX_SOURCES, seen_row)
-        slot = np.concatenate([waiting, table.new])
-        number = np.concatenate([table.pending[waiting], np.ones(len(kept), np.int64)])
-        ends = np.concatenate([first, following[kept]])
-        last_us = np.concatenate([table.before_us[waiting], signals.signalled_at_us[kept]])
-        pending = np.bincount(slot[ends < 0], number[ends < 0], len(table.keys)).astype(np.int32)
-        use = np.flatnonzero(ends >= 0)
-        use = use[seen_interval[ends[use]] >= 0]
-        slot, number, ends = slot[use], number[use], seen_interval[ends[use]]
-        couples = _Couples(state, old_row, table)
-        couples.end(following[kept], seen_row, seen_interval)
-        source = (table.keys[slot] % MAX_SOURCES).astype(np.int32)
-        self.heard.append(HeardIntervals(*block.intervals(), ends, source, number, last_us[use]))
-        inside = _Inside(slot, number, ends, night, table.keys)
-        columns = _add(state, old_row, night, inside, table, couples, self._delay_us)
-        source_row = table.keys // MAX_SOURCES
+        old_key = _source_keys(old_row[state.source_row()], state.source)
+        keys, old, new = union(old_key, _source_keys(row, signals.source[kept]))
+        source_row = keys // MAX_SOURCES
+        before_us = np.full(len(keys), NO_TIME)
+        before_us[old] = state.last_at_us
+        last_at_us = before_us.copy()
+        np.maximum.at(last_at_us, new, at_us)
+        pending, ended = _ended(_grown(state.pending, old, keys), source_row, new, following, block)
+        slot, number, interval = ended.of(night.counts)
+        # Every bit of a signature comes from one source alone.
+        bits = signature_of(number.astype(np.int64), keys[slot] % MAX_SOURCES)
+        signature = np.bincount(interval, bits, len(night.row)).astype(np.uint32)
+        came_us = np.concatenate([before_us[ended.waiting], at_us])[ended.entry]
+        source = (keys[ended.slot] % MAX_SOURCES).astype(np.int32)
+        inside = block.intervals()
+        self.heard.append(HeardIntervals(*inside, ended.interval, source, ended.number, came_us))
+
+        sums, every = SumsInOrder(), np.arange(len(slot))
+        for name, use in (("unchanged", every[~night.changed[interval]]), ("total", every)):
+            now = slot[use], number[use], interval[use]
+            sums.column(name, source_row, old, getattr(state, name), *now)
+        # Hours in which sources signalled before a page's first observation are forgotten.
+        hours = _grown(state.recent, old, keys)
+        hours[block.opened[source_row]] = 0
+        use = np.flatnonzero(~(block.opened[row] & (previous[kept] < 0)))
+        recent = recent_hours(hours, before_us, last_at_us, new[use], at_us[use])
+        later, pair_key, far = pairs(keys, hours, before_us, new[use], at_us[use])
+        old_key = old_row[state.pair_row()] * MAX_SOURCES**2 + state.pair
+        pair_keys, old, new = union(old_key, pair_key)
+        pair_row, following = pair_keys // MAX_SOURCES**2, following[use[later]]
+        couples: dict[str, Any] = {}
+        for name, mine in (("near", ~far), ("far", far)):
+            waiting = _grown(getattr(state, f"{name}_pending"), old, pair_keys)
+            left, ended = _ended(waiting, pair_row, new[mine], following[mine], block)
+            couples[f"{name}_pending"] = left
+            sums.column(name, pair_row, old, getattr(state, name), *ended.of(night.counts))
+        columns = _add(state, old_row, night, signature, sums, self._delay_us)
+        couples |= {name: columns.pop(name) for name in ("near", "far")}
+        some = np.any([values > 0 for values in couples.values()], axis=0)
+        pair_row = pair_row[some]
         return SignalState(
             page=block.pages,
             since_us=block.since_us,
             source_start=starts_of(source_row, len(block.pages)),
-            source=(table.keys - source_row * MAX_SOURCES).astype(np.int32),
+            source=(keys - source_row * MAX_SOURCES).astype(np.int32),
             pending=pending,
-            last_at_us=table.last_at_us,
-            recent=table.recent(),
+            last_at_us=last_at_us,
+            recent=recent,
+            pair_start=starts_of(pair_row, len(block.pages)),
+            pair=(pair_keys[some] - pair_row * MAX_SOURCES**2).astype(np.int32),
+            **{name: values[some] for name, values in couples.items()},
             **columns,
         )
 
@@ -218,7 +242,6 @@ class _Block:
         last_us = after.baseline_at_us[pages]
         self.opened = (before.baseline_at_us[pages] == NO_TIME) & (last_us != NO_TIME)
         assert intervals.begun_page is not None and intervals.begun_us is not None
-        self._begun_row, self._begun_us = self.row_of(intervals.begun_page), intervals.begun_us
         row, at_us, gap_us = self.row_of(intervals.page), intervals.at_us, intervals.gap_us
         changed = intervals.changed
         counts = before.n_changes[pages].astype(np.int64)
@@ -228,6 +251,12 @@ class _Block:
         exponent, factor = forgetting.weights(count, at_us)
         unit = forgetting.landmarks(counts, before.baseline_at_us[pages])
         target = forgetting.landmarks(after.n_changes[pages].astype(np.int64), last_us)
+        # Tonight's observations by (row, time), and the intervals that they end (-1: a baseline).
+        ended = np.append(np.arange(len(row)), np.full(len(intervals.begun_page), -1))
+        seen_row = np.append(row, self.row_of(intervals.begun_page))
+        seen_at = np.append(at_us, intervals.begun_us)
+        order = np.lexsort((seen_at, seen_row))
+        self.seen_row, self.seen_at, self.seen_interval = seen_row[order], seen_at[order], ended[order]
         in_era = at_us - gap_us >= since_us[row]
         age_us = np.zeros(len(row), np.int64) if intervals.age_us is None else intervals.age_us
         dated_us = age_us if intervals.exposure_us is None else intervals.exposure_us
@@ -247,155 +276,83 @@ class _Block:
         page = self.pages[night.row]
         return Intervals(page, night.at_us, night.gap_us, night.changed, night.age_us), before_us
 
-    def observations(self) -> tuple[IntArray, IntArray, IntArray]:
-        """Row, time and ended interval (-1: a baseline) of tonight's observations, by (row, time)."""
-        night = self.night
-        row, at_us = np.append(night.row, self._begun_row), np.append(night.at_us, self._begun_us)
-        ended = np.append(np.arange(len(night.row)), np.full(len(self._begun_row), -1))
-        order = np.lexsort((at_us, row))
-        return row[order], at_us[order], ended[order]
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """Signals, or pairs of them, that belong to intervals of tonight: place, number and interval of each.
+
+    `waiting` are the places of those from before, `entry` what has ended of them and then of tonight's.
+    """
+
+    waiting: IntArray
+    entry: IntArray
+    slot: IntArray
+    number: IntArray
+    interval: IntArray
+
+    def of(self, counts: BoolArray) -> tuple[IntArray, FloatArray, IntArray]:
+        """One sum for a place and an interval that counts, by interval: place, number, interval."""
+        use = counts[self.interval]
+        stride = int(self.slot.max(initial=0)) + 1
+        distinct, at = np.unique(self.interval[use] * stride + self.slot[use], return_inverse=True)
+        number = np.bincount(at, self.number[use], len(distinct)).astype(np.float64, copy=False)
+        return distinct % stride, number, distinct // stride
 
 
-def _first_seen(row: IntArray, seen_row: IntArray) -> IntArray:
-    """The first of tonight's observations of each row, -1 if none: what is pending belongs to it."""
-    if not len(seen_row):
-        return np.full(len(row), -1)
-    found = np.searchsorted(seen_row, row)
-    return np.where(seen_row[np.minimum(found, len(seen_row) - 1)] == row, found, -1)
+def _ended(
+    pending: IntArray, row: IntArray, new: IntArray, following: IntArray, block: _Block
+) -> tuple[Int32Array, _Ended]:
+    """What is pending at each of k places now, and what has ended.
+
+    Parameters
+    ----------
+    pending, row : (k,) int64
+        What was pending, and the row of each place.
+    new, following : (j,) int64
+        Places of tonight's, and the observations that end them, -1 if none.
+    """
+    seen_row, seen_interval = block.seen_row, block.seen_interval
+    waiting = np.flatnonzero(pending)
+    first = np.full(len(waiting), -1)
+    if len(seen_row):  # what was pending ends with the first observation
+        at = np.searchsorted(seen_row, row[waiting])
+        first = np.where(seen_row[np.minimum(at, len(seen_row) - 1)] == row[waiting], at, -1)
+    slot, ends = np.concatenate([waiting, new]), np.concatenate([first, following])
+    number = np.concatenate([pending[waiting], np.ones(len(new), np.int64)])
+    left = np.bincount(slot[ends < 0], number[ends < 0], len(pending)).astype(np.int32)
+    entry = np.flatnonzero(ends >= 0)
+    entry = entry[seen_interval[ends[entry]] >= 0]
+    return left, _Ended(waiting, entry, slot[entry], number[entry], seen_interval[ends[entry]])
+
+
+def _grown(column: NDArray[Any], old: IntArray | slice, keys: IntArray) -> NDArray[Any]:
+    """A column of yesterday with zeros for what is new; counts as int64."""
+    grown = np.zeros(len(keys), np.int64 if column.dtype == np.int32 else column.dtype)
+    grown[old] = column
+    return grown
 
 
 def _source_keys(row: IntArray, source: Int32Array) -> IntArray:
     return row * np.int64(MAX_SOURCES) + source
 
 
-class _Sources:
-    """The table of (row, source): keys, where yesterday's and tonight's are, and what is plain in it."""
-
-    def __init__(self, state: SignalState, old_row: IntArray, key: IntArray, at_us: IntArray) -> None:
-        old_key = _source_keys(old_row[state.source_row()], state.source)
-        self.keys, self.old, self.new = union(old_key, key)
-        self.pending = self.grow(state.pending, np.int64)
-        self.before_us = np.full(len(self.keys), NO_TIME)
-        self.before_us[self.old] = state.last_at_us
-        self.last_at_us = self.before_us.copy()
-        self.at_us = at_us
-        np.maximum.at(self.last_at_us, self.new, at_us)
-        self.recent_before = self.grow(state.recent, np.uint64)
-        self.paired = np.arange(len(key))
-
-    def open(self, opened: BoolArray, early: BoolArray) -> None:
-        """Forget the hours of signals before a page's first observation, by (m,) rows and for tonight's."""
-        self.recent_before[opened[self.keys // MAX_SOURCES]] = 0
-        self.paired = np.flatnonzero(~early)
-
-    def recent(self) -> NDArray[np.uint64]:
-        """Hours in which sources signalled, of today."""
-        new, at_us = self.new[self.paired], self.at_us[self.paired]
-        return recent_hours(self.recent_before, self.before_us, self.last_at_us, new, at_us)
-
-    def grow(self, column: NDArray[Any], dtype: Any) -> NDArray[Any]:
-        """A column of yesterday with zeros for what is new."""
-        grown = np.zeros(len(self.keys), dtype=dtype)
-        grown[self.old] = column
-        return grown
-
-
-class _Couples:
-    """Pairs of signals of two sources, by the interval that they end in; sources by (row, first, second)."""
-
-    def __init__(self, state: SignalState, old_row: IntArray, table: _Sources) -> None:
-        use = table.paired
-        later, key, self._far = pairs(
-            table.keys, table.recent_before, table.before_us, table.new[use], table.at_us[use]
-        )
-        self._later = use[later]
-        old_key = old_row[state.pair_row()] * MAX_SOURCES**2 + state.pair
-        self.keys, self.old, self._new = union(old_key, key)
-        self._pending = [state.near_pending, state.far_pending]
-        self.row = self.keys // MAX_SOURCES**2
-        self.pending: list[Int32Array] = []
-        self.ended: list[tuple[IntArray, FloatArray, IntArray]] = []
-
-    def end(self, following: IntArray, seen_row: IntArray, seen_interval: IntArray) -> None:
-        """Find what is pending now, and what ends in which interval: place, number, interval of each."""
-        n = len(self.keys)
-        first = _first_seen(self.row, seen_row)
-        for far, before in enumerate(self._pending):
-            waiting = np.zeros(n, np.int64)
-            waiting[self.old] = before
-            old, new = np.flatnonzero(waiting), np.flatnonzero(self._far == far)
-            slot = np.concatenate([old, self._new[new]])
-            number = np.concatenate([waiting[old], np.ones(len(new), np.int64)])
-            ends = np.concatenate([first[old], following[self._later[new]]])
-            self.pending.append(np.bincount(slot[ends < 0], number[ends < 0], n).astype(np.int32))
-            use = np.flatnonzero(ends >= 0)
-            use = use[seen_interval[ends[use]] >= 0]
-            # One sum an interval, by how many nights they came does not matter.
-            distinct, entry = np.unique(seen_interval[ends[use]] * n + slot[use], return_inverse=True)
-            total = np.bincount(entry, number[use], len(distinct)).astype(np.float64)
-            interval = distinct // max(n, 1)
-            self.ended.append((distinct - interval * n, total, interval))
-
-    def columns(self, state: SignalState, night: Night, sums: SumsInOrder) -> None:
-        """Enter what ended in intervals that count."""
-        for name, (slot, number, interval) in zip(("near", "far"), self.ended, strict=True):
-            use = np.flatnonzero(night.counts[interval])
-            old = getattr(state, name)
-            sums.column(name, self.row, self.old, old, slot[use], number[use], interval[use])
-
-    def finish(self, n_rows: int, near: FloatArray, far: FloatArray) -> dict[str, Any]:
-        """The columns of the state; sources that have no pairs left are left out."""
-        some = (near > 0.0) | (far > 0.0) | (self.pending[0] > 0) | (self.pending[1] > 0)
-        row = self.row[some]
-        return {
-            "pair_start": starts_of(row, n_rows),
-            "pair": (self.keys[some] - row * MAX_SOURCES**2).astype(np.int32),
-            "near_pending": self.pending[0][some],
-            "far_pending": self.pending[1][some],
-            "near": near[some],
-            "far": far[some],
-        }
-
-
-class _Inside:
-    """Signals inside tonight's intervals that count, one entry for each interval and source."""
-
-    def __init__(
-        self, slot: IntArray, number: IntArray, interval: IntArray, night: Night, keys: IntArray
-    ) -> None:
-        use = night.counts[interval]
-        slot, number, interval = slot[use], number[use], interval[use]
-        source = keys[slot] % MAX_SOURCES
-        distinct, first, entry = np.unique(
-            interval * MAX_SOURCES + source, return_index=True, return_inverse=True
-        )
-        self.slot = slot[first]
-        self.number = np.bincount(entry, number, len(distinct)).astype(np.int64)
-        self.interval = distinct // MAX_SOURCES
-        self.changed = night.changed[self.interval]
-        # Every bit of the sum comes from one source alone.
-        bits = signature_of(self.number, distinct % MAX_SOURCES)
-        self.signature = np.bincount(self.interval, bits, len(night.row)).astype(np.uint32)
-
-
 def _add(
     state: SignalState,
     old_row: IntArray,
     night: Night,
-    inside: _Inside,
-    table: _Sources,
-    couples: _Couples,
+    signature: NDArray[np.uint32],
+    sums: SumsInOrder,
     delay_us: int,
 ) -> dict[str, Any]:
-    """The columns of the state that are sums."""
-    n, n_sources = len(night.unit), len(table.keys)
+    """The columns of the state that are sums, with those that are in `sums` already."""
+    n = len(night.unit)
     dated = night.counts & night.changed & (night.age_us > 0)
-    binned = np.flatnonzero(night.counts & night.changed & (~dated | (inside.signature > 0)))
+    binned = np.flatnonzero(night.counts & night.changed & (~dated | (signature > 0)))
     before_us = np.maximum(night.gap_us[binned] - night.age_us[binned], _US_PER_MINUTE)
     days = before_us / US_PER_DAY
     bin_id = np.clip(bin_of(before_us / _US_PER_MINUTE), 0, DATED - 1) + DATED * dated[binned]
     old_bin_row = old_row[state.bin_row()]
-    signatures = np.unique(np.concatenate([state.signature, inside.signature[binned]]))
+    signatures = np.unique(np.concatenate([state.signature, signature[binned]]))
     stride = len(signatures)
 
     def keys_of(row: IntArray, signature: NDArray[np.uint32], bins: NDArray[Any]) -> IntArray:
@@ -404,12 +361,11 @@ def _add(
 
     keys, old_bin, new_bin = union(
         keys_of(old_bin_row, state.signature, state.bin_id),
-        keys_of(night.row[binned], inside.signature[binned], bin_id),
+        keys_of(night.row[binned], signature[binned], bin_id),
     )
     bin_row = keys // (BIN_IDS * stride) if stride else keys
 
-    sums = SumsInOrder()
-    rows, source_row = np.arange(n), table.keys // MAX_SOURCES
+    rows = np.arange(n)
     here = np.flatnonzero(night.counts)
     gap_days = night.gap_us / US_PER_DAY
     exposed = np.where(night.changed, night.exposure_us / US_PER_DAY, gap_days)
@@ -418,19 +374,12 @@ def _add(
     heard = np.where(heard_us >= _US_PER_MINUTE, heard_us, 0) / US_PER_DAY
     per_page: tuple[tuple[str, FloatArray], ...] = (
         ("exposure_days", exposed),
-        ("dated_changes", 1.0 * (dated & (inside.signature == 0))),
+        ("dated_changes", 1.0 * (dated & (signature == 0))),
         ("watched_days", heard),
     )
     for name, amount in per_page:
         use = here[amount[here] > 0.0]
         sums.column(name, rows, old_row, getattr(state, name), night.row[use], amount[use], use)
-    every = np.arange(len(inside.slot))
-    for name, use in (("unchanged", every[~inside.changed]), ("total", every)):
-        number = inside.number[use].astype(np.float64)
-        sums.column(
-            name, source_row, table.old, getattr(state, name), inside.slot[use], number, inside.interval[use]
-        )
-    couples.columns(state, night, sums)
     gate = None
     for name, amount in (
         ("bin_weight", np.ones(len(days))),
@@ -449,7 +398,4 @@ def _add(
     columns["signature"] = (
         signatures[keys // BIN_IDS - bin_row * stride] if stride else np.zeros(0, np.uint32)
     )
-    for name, use in (("n_unchanged", ~inside.changed), ("n_changed", inside.changed)):
-        more = np.bincount(inside.slot[use], inside.number[use], n_sources)
-        columns[name] = table.grow(getattr(state, name), np.int32) + more.astype(np.int32)
-    return columns | couples.finish(n, columns["near"], columns["far"])
+    return columns

@@ -15,7 +15,7 @@ from that: a crawl soon after the only signal found a copy that was fresh until 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -111,9 +111,7 @@ class SignalForecast:
 
     def only(self, listened: BoolArray) -> SignalForecast:
         """Without pages that nobody listens to tonight: (n,) bool."""
-        row = np.where(listened, self.row, -1).astype(np.int32)
-        columns = (getattr(self, name) for name in tuple(self.__dataclass_fields__)[1:])
-        return SignalForecast(row, *columns)
+        return replace(self, row=np.where(listened, self.row, -1).astype(np.int32))
 
     def others(self, first_page: int, intervals: Intervals) -> Intervals:
         """Intervals of pages from `first_page` on that are not among these pages."""

@@ -17,12 +17,14 @@ import numpy as np
 
 from policies.numerics.typing_ import FloatArray, IntArray
 from policies.signals.bundles import Bundles, told
-from policies.signals.estimation import Pooled, signal_rates
+from policies.signals.estimation import Pooled
 
 LEAST_TOLD = 0.05
 """Share of a host's changes that its signals are taken to tell of, at least, where rates are expected."""
 
 LEAST_PRECISION = 0.05
+
+RATE_SHAPE = 0.5
 
 TOTAL_VARIANCE = 0.01
 """Of the logarithm of a host's change rate by its signals around that by its crawls: 10 %."""
@@ -58,11 +60,6 @@ class HostRates:
     usual: FloatArray
     signals: FloatArray
 
-    def one(self, group: int) -> HostRates:
-        """One of the hosts alone."""
-        part = slice(group, group + 1)
-        return HostRates(self.calm[part], self.kept[part], self.usual[part], self.signals[part])
-
 
 def expected_rates(pooled: Pooled) -> FloatArray:
     """Signals per change that make up for the changes that are not missed, (G, S)."""
@@ -75,7 +72,7 @@ def expected_rates(pooled: Pooled) -> FloatArray:
 def page_rates(
     count: FloatArray, days: FloatArray, per_change: FloatArray, rate: FloatArray, group: IntArray
 ) -> FloatArray:
-    """Signals of each page and source a day, (n, S): `policies.signals.estimation.signal_rates`.
+    """Signals of each page and source a day: mean of the gamma posterior of shape 0.5 around its host's.
 
     Parameters
     ----------
@@ -88,9 +85,16 @@ def page_rates(
         Change rate of each page.
     group : (n,) int64
         Host of each page.
+
+    Returns
+    -------
+    (n, S) float64, per day
+        0 for a source that the host does not have.
     """
-    n = len(rate)
-    return signal_rates(count, days, np.arange(n), n, per_change[group] * rate[:, None])
+    usual = per_change[group] * rate[:, None]
+    some = usual > 0.0
+    each = 1.0 / np.where(some, usual, 1.0)
+    return np.where(some, (count + RATE_SHAPE) / (RATE_SHAPE * each + days[:, None]), 0.0)
 
 
 def host_rates(

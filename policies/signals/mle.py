@@ -153,18 +153,25 @@ def mle_two_param(
     a[code == ALL_CHANGED], k[code == ALL_CHANGED] = np.inf, np.nan
     k[(code == NO_SIGNALS) | (code == NO_DATA)] = np.nan
     a[code == NO_DATA] = np.nan
-    inside = np.flatnonzero(code == INTERIOR)
+    inside, gain = np.flatnonzero(code == INTERIOR), np.array([a_shape - 1.0, k_shape - 1.0])
     if inside.size:
-        a[inside], k[inside] = _interior(
-            page, gap, count, changed, inside, n, (a_shape - 1.0, k_shape - 1.0), (a_exposure, k_exposure)
-        )
-    likelihood = _log_likelihood(page, gap, count, changed, a, k, n)
-    with np.errstate(invalid="ignore"):
-        for value, (shape, prior_rate) in ((a, rate_prior), (k, weight_prior)):
-            term = xlogy(shape - 1.0, value) - prior_rate * value
-            likelihood += np.where(np.isfinite(value), term, 0.0)
+        use = changed & (code[page] == INTERIOR)
+        rows = np.flatnonzero(use)[np.argsort(page[use], kind="stable")]
+        row, x = np.searchsorted(inside, page[rows]), np.stack([gap[rows], count[rows]])
+        loss = np.stack([a_exposure[inside], k_exposure[inside]])
+        n_changed, *sums = (sum_by(row, column, len(inside)) for column in (np.ones(len(rows)), *x))
+        start = (gain[:, None] + 0.5 * n_changed + 1e-6) / (loss + 0.5 * np.stack(sums))
+        gains = np.repeat(gain[:, None], len(inside), axis=1)
+        (a[inside], k[inside]), *_ = solve(Problem(row, np.ones(len(rows)), x, gains, loss), start)
+    s = _exponent(page, gap, count, a, np.where(np.isinf(a), 0.0, k))
+    terms = np.where(changed, np.log(-np.expm1(-np.maximum(s, 1e-300))), -np.where(changed, 0.0, s))
+    likelihood = sum_by(page, terms, n)
+    for value, (shape, prior_rate) in ((a, rate_prior), (k, weight_prior)):
+        inner = np.isfinite(value)
+        term = xlogy(shape - 1.0, np.where(inner, value, 1.0)) - prior_rate * np.where(inner, value, 0.0)
+        likelihood += np.where(inner, term, 0.0)
     likelihood[code == NO_DATA] = 0.0
-    observed, expected = _information(page, gap, count, changed, a, k, n, (a_shape - 1.0, k_shape - 1.0))
+    observed, expected = _information(page, gap, count, changed, a, k, gain)
     return TwoParamFit(a, k, code, likelihood, observed, expected, *_errors(observed, a, k))
 
 
@@ -198,33 +205,6 @@ def naive_estimate(
         return both / of_signalled, both / of_changed
 
 
-def _interior(
-    page: IntArray,
-    gap: FloatArray,
-    count: FloatArray,
-    changed: BoolArray,
-    inside: IntArray,
-    n: int,
-    gain: tuple[float, float],
-    exposure: tuple[FloatArray, FloatArray],
-) -> FloatArray:
-    """Rates and weights of the pages `inside`, whose maximum is at no boundary: (2, p)."""
-    number = np.full(n, -1, dtype=np.int64)
-    number[inside] = np.arange(len(inside))
-    rows = np.flatnonzero(changed & (number[page] >= 0))
-    rows = rows[np.argsort(number[page[rows]], kind="stable")]
-    row, x = number[page[rows]], np.stack([gap[rows], count[rows]])
-    loss = np.stack([e[inside] for e in exposure])
-    p = len(inside)
-    of_page = [sum_by(row, column, p) for column in (np.ones(len(rows)), *x)]
-    start = np.empty((2, p))
-    for j in range(2):
-        start[j] = (gain[j] + 0.5 * of_page[0] + 1e-6) / (loss[j] + 0.5 * of_page[1 + j])
-    gains = np.repeat(np.array(gain)[:, None], p, axis=1)
-    theta, _, _ = solve(Problem(row, np.ones(len(rows)), x, gains, loss), start)
-    return theta
-
-
 def _proportional(page: IntArray, gap: FloatArray, count: FloatArray, n: int) -> BoolArray:
     ratio = count / gap
     low, high = np.full(n, np.inf), np.zeros(n)
@@ -241,25 +221,6 @@ def _exponent(page: IntArray, gap: FloatArray, count: FloatArray, a: FloatArray,
     return result
 
 
-def _log_likelihood(
-    page: IntArray,
-    gap: FloatArray,
-    count: FloatArray,
-    changed: BoolArray,
-    a: FloatArray,
-    k: FloatArray,
-    n: int,
-) -> FloatArray:
-    s = _exponent(page, gap, count, a, np.where(np.isinf(a), 0.0, k))
-    small = np.minimum(np.maximum(s, 1e-300), 0.7)
-    terms = np.where(
-        changed,
-        np.where(s > 0.7, np.log1p(-np.exp(-np.maximum(s, 0.7))), np.log(-np.expm1(-small))),
-        -np.where(changed, 0.0, s),
-    )
-    return sum_by(page, terms, n)
-
-
 def _information(
     page: IntArray,
     gap: FloatArray,
@@ -267,40 +228,37 @@ def _information(
     changed: BoolArray,
     a: FloatArray,
     k: FloatArray,
-    n: int,
-    gain: tuple[float, float],
+    gain: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
     """Observed and expected information, (n, 2, 2) each."""
     finite = np.isfinite(a) & np.isfinite(k)
-    a, k = np.where(finite, a, 1.0), np.where(finite, k, 1.0)
-    s = _exponent(page, gap, count, a, k)
+    inner = np.stack([np.where(finite, a, 1.0), np.where(finite, k, 1.0)])
+    s = _exponent(page, gap, count, *inner)
     never = s == 0.0
     e = np.expm1(np.where(never, 1.0, np.clip(s, 1e-150, 500.0)))
-    observed, expected = np.zeros((n, 2, 2)), np.zeros((n, 2, 2))
-    x = (gap, count)
-    for i in range(2):
-        for j in range(i, 2):
-            # Without signals the cross terms are 0, whatever the rest.
-            product = np.where((x[i] > 0.0) & (x[j] > 0.0), x[i] / e, 0.0) * x[j]
-            curve = np.where(changed & ~never, product * (1.0 + 1.0 / e), 0.0)
-            observed[:, i, j] = observed[:, j, i] = sum_by(page, curve, n)
-            always = np.where(never & (product > 0.0), np.inf, product)
-            expected[:, i, j] = expected[:, j, i] = sum_by(page, always, n)
-    for j, value in enumerate((a, k)):
-        if gain[j] > 0.0:
-            observed[:, j, j] += gain[j] / (value * value)
+    observed, expected = np.empty((2, len(a), 2, 2))
+    for i, j in ((0, 0), (0, 1), (1, 1)):
+        one, two = (gap, count)[i], (gap, count)[j]
+        # Without signals the cross terms are 0, whatever the rest.
+        product = np.where((one > 0.0) & (two > 0.0), one / e, 0.0) * two
+        always = np.where(never & (product > 0.0), np.inf, product)
+        curve = np.where(changed & ~never, product * (1.0 + 1.0 / e), 0.0)
+        for out, values in ((observed, curve), (expected, always)):
+            out[:, i, j] = out[:, j, i] = sum_by(page, values, len(a))
+    for j in range(2):
+        observed[:, j, j] += gain[j] / np.square(np.where(inner[j] > 0.0, inner[j], 1.0))
     observed[~finite], expected[~finite] = np.nan, np.nan
     return observed, expected
 
 
-def _errors(observed: FloatArray, a: FloatArray, k: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _errors(observed: FloatArray, a: FloatArray, k: FloatArray) -> list[FloatArray]:
+    """Standard errors of both parameters, (n,) each."""
     aa, ak, kk = observed[:, 0, 0], observed[:, 0, 1], observed[:, 1, 1]
     both = (a > 0.0) & (k > 0.0) & np.isfinite(a) & np.isfinite(k)
     out = []
     for mine, other, value in ((aa, kk, a), (kk, aa, k)):
         with np.errstate(invalid="ignore", divide="ignore"):
             free = np.where(both, mine - ak * ak / np.where(both, other, 1.0), mine)
-            out.append(
-                np.where((value > 0.0) & np.isfinite(value) & (free > 0.0), 1.0 / np.sqrt(free), np.nan)
-            )
-    return out[0], out[1]
+            inside = (value > 0.0) & np.isfinite(value) & (free > 0.0)
+            out.append(np.where(inside, 1.0 / np.sqrt(free), np.nan))
+    return out

@@ -9,14 +9,14 @@ intervals enter through sums; changed ones with like gaps and the same signals s
 landmark weights of `policies.history.page_state`, so that any cutting of a log into nights gives the same
 bits.
 
-A page costs 72 bytes, each of its sources 48, each of its rows 36, and each two of its sources that ever came
+A page costs 72 bytes, each of its sources 40, each of its rows 36, and each two of its sources that ever came
 together 28; a shard has at most `MAX_SOURCES` sources, see `choose_sources`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -41,8 +41,6 @@ BIN_IDS = 2 * DATED
 RECENT_HOURS = 64
 """Clock hours up to its last signal for which is known in which of them a source signalled a page."""
 
-_HOUR_US = 3_600_000_000  # policies.signals.counts.REPEAT_US
-
 _PAGE_COLUMNS = {
     "page": np.int64,
     "since_us": np.int64,
@@ -55,8 +53,6 @@ _SOURCE_COLUMNS = {
     "pending": np.int32,
     "unchanged": np.float64,
     "total": np.float64,
-    "n_unchanged": np.int32,
-    "n_changed": np.int32,
     "last_at_us": np.int64,
     "recent": np.uint64,
 }
@@ -101,8 +97,6 @@ class SignalState:
         Signals since the last observation.
     unchanged, total : (k,) float64, landmark-weighted
         Signals in unchanged intervals, and in all.
-    n_unchanged, n_changed : (k,) int32
-        Signals in unchanged and in changed intervals, never forgotten.
     last_at_us : (k,) int64, microseconds
         The last signal counted.
     recent : (k,) uint64
@@ -136,8 +130,6 @@ class SignalState:
     pending: Int32Array
     unchanged: FloatArray
     total: FloatArray
-    n_unchanged: Int32Array
-    n_changed: Int32Array
     last_at_us: IntArray
     recent: NDArray[np.uint64]
     bin_start: IntArray
@@ -154,18 +146,20 @@ class SignalState:
     far: FloatArray
 
     def __post_init__(self) -> None:
-        sizes = {name: len(self.page) for name in _PAGE_COLUMNS}
-        for start, group in _GROUPS:
-            sizes |= dict.fromkeys(group, len(getattr(self, next(iter(group)))))
-            sizes[start] = len(self.page) + 1
-        have = {name: len(getattr(self, name)) for name in sizes}
-        wrong = [f"{k} has {have[k]}, not {v}" for k, v in sizes.items() if have[k] != v]
+        tables: list[dict[str, Any]] = [_PAGE_COLUMNS, *(group for _, group in _GROUPS)]
+        size = {name: len(getattr(self, name)) for group in tables for name in group}
+        wrong = [
+            f"{name} has {size[name]}, not {size[next(iter(group))]}"
+            for group in tables
+            for name in group
+            if size[name] != size[next(iter(group))]
+        ]
         if wrong:
             raise ValueError(f"columns of a signal state disagree in length: {'; '.join(wrong)}")
         for name, group in _GROUPS:
             start, last = getattr(self, name), len(getattr(self, next(iter(group))))
-            if start[0] != 0 or start[-1] != last:
-                raise ValueError(f"{name} runs from {start[0]} to {start[-1]}; it must run from 0 to {last}")
+            if len(start) != len(self.page) + 1 or start[0] != 0 or start[-1] != last:
+                raise ValueError(f"{name} must have {len(self.page) + 1} numbers, from 0 to {last}: {start}")
         if len(self.source) and not (self.source.min() >= 0 and self.source.max() < MAX_SOURCES):
             raise ValueError(
                 f"sources {self.source.min()}..{self.source.max()} do not fit; give codes of 0 to "
@@ -208,61 +202,29 @@ class SignalState:
             columns |= {column: getattr(self, column)[inside] for column in group}
         return SignalState(**columns)
 
-    def slice(self, low: int, high: int) -> SignalState:
-        """Rows `low` to `high` - 1, as views."""
-        columns: dict[str, Any] = {name: getattr(self, name)[low:high] for name in _PAGE_COLUMNS}
-        for name, group in _GROUPS:
-            start = getattr(self, name)[low : high + 1]
-            columns[name] = start - start[0]
-            columns |= {column: getattr(self, column)[start[0] : start[-1]] for column in group}
-        return SignalState(**columns)
-
     def regrouped(self) -> SignalState:
-        """This state with rows of one page and source made one, and so changed intervals that look alike."""
+        """This state with rows of one page and source made one, and so changed intervals that look alike.
+
+        Which sources came together is forgotten.
+        """
         columns: dict[str, Any] = {name: getattr(self, name) for name in _PAGE_COLUMNS}
-        key, slot = np.unique(self.source_row() * MAX_SOURCES + self.source, return_inverse=True)
-        row = key // MAX_SOURCES
-        columns["source_start"] = starts_of(row, len(self))
-        columns["source"] = (key - row * MAX_SOURCES).astype(np.int32)
-        columns |= _merged(
-            self, ("pending", "unchanged", "total", "n_unchanged", "n_changed"), slot, len(key)
-        )
-        last = np.full(len(key), NO_TIME)
-        np.maximum.at(last, slot, self.last_at_us)
-        columns["last_at_us"] = last
-        ago = (last[slot] - self.last_at_us) // _HOUR_US
-        bits = self.recent << np.minimum(ago, RECENT_HOURS - 1).astype(np.uint64)
-        columns["recent"] = np.zeros(len(key), dtype=np.uint64)
-        np.bitwise_or.at(columns["recent"], slot, np.where(ago < RECENT_HOURS, bits, np.uint64(0)))
-
-        order = np.lexsort((self.bin_id, self.signature, self.bin_row()))
-        rows, signature, bin_id = self.bin_row()[order], self.signature[order], self.bin_id[order]
-        first = np.ones(len(order), dtype=np.bool_)
-        first[1:] = (np.diff(rows) != 0) | (signature[1:] != signature[:-1]) | (np.diff(bin_id) != 0)
-        slot = np.empty(len(order), dtype=np.int64)
-        slot[order] = np.cumsum(first) - 1
-        columns["bin_start"] = starts_of(rows[first], len(self))
-        columns["bin_id"], columns["signature"] = bin_id[first], signature[first]
-        columns |= _merged(
-            self, ("bin_weight", "bin_days", "bin_days_squared"), slot, int(np.count_nonzero(first))
-        )
-        return SignalState(**columns | self._regrouped_pairs())
-
-    def _regrouped_pairs(self) -> dict[str, Any]:
-        """Pairs with the codes of their sources in order; sources that became one make none."""
-        one, two = np.divmod(self.pair, MAX_SOURCES)
-        low, high = np.minimum(one, two), np.maximum(one, two)
-        key = (self.pair_row() * MAX_SOURCES + low) * MAX_SOURCES + high
-        use = np.flatnonzero(low != high)
-        keys, slot = np.unique(key[use], return_inverse=True)
-        row = keys // MAX_SOURCES**2
-        columns: dict[str, Any] = {
-            name: np.bincount(slot, getattr(self, name)[use], len(keys)).astype(dtype)
-            for name, dtype in _PAIR_COLUMNS.items()
-        }
-        columns["pair_start"] = starts_of(row, len(self))
-        columns["pair"] = (keys - row * MAX_SOURCES**2).astype(np.int32)
-        return columns
+        columns |= {name: np.zeros(0, dtype) for name, dtype in _PAIR_COLUMNS.items()}
+        columns["pair_start"] = np.zeros(len(self) + 1, np.int64)
+        for start, row, keys, group in (
+            ("source_start", self.source_row(), ("source",), _SOURCE_COLUMNS),
+            ("bin_start", self.bin_row(), ("signature", "bin_id"), _BIN_COLUMNS),
+        ):
+            key = np.column_stack([row, *(getattr(self, name).astype(np.int64) for name in keys)])
+            distinct, slot = np.unique(key, axis=0, return_inverse=True)
+            slot, n = slot.reshape(-1), len(distinct)
+            columns[start] = starts_of(distinct[:, 0], len(self))
+            for name, dtype in group.items():
+                columns[name] = np.bincount(slot, getattr(self, name), n).astype(dtype)
+            columns |= {name: distinct[:, 1 + j].astype(group[name]) for j, name in enumerate(keys)}
+            if start == "source_start":
+                columns["recent"], columns["last_at_us"] = np.zeros(n, np.uint64), np.full(n, NO_TIME)
+                np.maximum.at(columns["last_at_us"], slot, self.last_at_us)
+        return SignalState(**columns)
 
     def equals(self, other: SignalState) -> bool:
         """Whether all columns agree to the bit."""
@@ -284,15 +246,6 @@ def concatenate(parts: Sequence[SignalState]) -> SignalState:
         starts = [getattr(p, name)[:-1] + first for p, first in zip(parts, firsts, strict=False)]
         columns[name] = np.concatenate([*starts, firsts[-1:]])
     return SignalState(**columns)
-
-
-def _merged(state: SignalState, names: Iterable[str], slot: IntArray, n: int) -> dict[str, Any]:
-    """Sums of the columns by slot; counts stay far below 2**53."""
-    columns = {name: getattr(state, name) for name in names}
-    return {
-        name: np.bincount(slot, weights=values, minlength=n).astype(values.dtype)
-        for name, values in columns.items()
-    }
 
 
 def counts_of(signature: NDArray[np.uint32], source: int | IntArray) -> IntArray:
@@ -338,53 +291,10 @@ def choose_sources(carried: Iterable[str], new: Iterable[str]) -> tuple[list[str
     return names, {name: place.get(name, place.get(OTHER, 0)) for name in everyone}
 
 
-@dataclass(frozen=True, slots=True)
-class SignalSums:
-    """A `SignalState` with its weights brought to the present.
-
-    Attributes
-    ----------
-    page : (m,) int64, ascending
-    exposure_days, dated_changes, watched_days : (m,) float64
-    running_days : (m,) float64, days
-        Watched time of the running interval, from the begin of the era of signals on if that is later; 0
-        where no interval runs.
-    source_row : (k,) int64, ascending; source, pending : (k,) int32
-    unchanged, total : (k,) float64
-    last_at_us : (k,) int64, microseconds
-    bin_row : (b,) int64, ascending; signature : (b,) uint32
-    bin_weight, bin_days, bin_days_squared : (b,) float64
-    pair_row : (c,) int64, ascending; pair : (c,) int32
-    near, far : (c,) float64
-        Pairs of signals of ended intervals, and of those since the last observation.
-    """
-
-    page: IntArray
-    exposure_days: FloatArray
-    dated_changes: FloatArray
-    watched_days: FloatArray
-    running_days: FloatArray
-    source_row: IntArray
-    source: Int32Array
-    pending: Int32Array
-    unchanged: FloatArray
-    total: FloatArray
-    last_at_us: IntArray
-    bin_row: IntArray
-    signature: NDArray[np.uint32]
-    bin_weight: FloatArray
-    bin_days: FloatArray
-    bin_days_squared: FloatArray
-    pair_row: IntArray
-    pair: Int32Array
-    near: FloatArray
-    far: FloatArray
-
-
 def bring_to_present(
     state: SignalState, history: PageState, forgetting: Forgetting, as_of_us: int, delay_us: int = 0
-) -> SignalSums:
-    """Weights of the present, as `policies.history.page_state.evidence` has them.
+) -> tuple[SignalState, FloatArray]:
+    """The state with weights of the present, as `policies.history.page_state.evidence` has them.
 
     Parameters
     ----------
@@ -395,51 +305,31 @@ def bring_to_present(
     as_of_us : int, microseconds
     delay_us : int, microseconds
         Time after a visit in which signals are discarded.
+
+    Returns
+    -------
+    SignalState
+    running_days : (m,) float64, days
+        Watched time of the running interval, from the begin of the era of signals on if that is later; 0
+        where no interval runs.
     """
     changes = history.n_changes[state.page].astype(np.int64)
     began = history.baseline_at_us[state.page]
     listening = np.maximum(np.maximum(began, -(1 << 62)) + delay_us, state.since_us)
     running = np.where(began != NO_TIME, as_of_us - listening, 0)
-    pages = [state.exposure_days, state.dated_changes, state.watched_days]
-    sources = [state.unchanged, state.total]
-    bins = [state.bin_weight, state.bin_days, state.bin_days_squared]
-    pairs = [state.near, state.far]
-    source_row, bin_row, signature = state.source_row(), state.bin_row(), state.signature
-    pair_row = state.pair_row()
     if forgetting:
         exponent, factor = forgetting.weights(changes, np.maximum(began, as_of_us))
         exponent = np.maximum(forgetting.landmarks(changes, began) - exponent, -2000).astype(np.int32)
-
-        def present(values: FloatArray, row: IntArray | slice) -> FloatArray:
-            weighted: FloatArray = np.ldexp(values / factor[row], exponent[row])
-            return weighted
-
-        pages = [present(values, slice(None)) for values in pages]
-        sources = [present(values, source_row) for values in sources]
-        bins = [present(values, bin_row) for values in bins]
-        pairs = [present(values, pair_row) for values in pairs]
-        keep = bins[0] >= NEGLIGIBLE
-        if not keep.all():
-            bins, bin_row, signature = [b[keep] for b in bins], bin_row[keep], signature[keep]
-    return SignalSums(
-        page=state.page,
-        exposure_days=pages[0],
-        dated_changes=pages[1],
-        watched_days=pages[2],
-        running_days=np.maximum(running, 0) / US_PER_DAY,
-        source_row=source_row,
-        source=state.source,
-        pending=state.pending,
-        unchanged=sources[0],
-        total=sources[1],
-        last_at_us=state.last_at_us,
-        bin_row=bin_row,
-        signature=signature,
-        bin_weight=bins[0],
-        bin_days=bins[1],
-        bin_days_squared=bins[2],
-        pair_row=pair_row,
-        pair=state.pair,
-        near=pairs[0] + state.near_pending,
-        far=pairs[1] + state.far_pending,
-    )
+        columns: dict[str, Any] = {}
+        for names, row in (
+            (("exposure_days", "dated_changes", "watched_days"), np.arange(len(state))),
+            (("unchanged", "total"), state.source_row()),
+            (("bin_weight", "bin_days", "bin_days_squared"), state.bin_row()),
+            (("near", "far"), state.pair_row()),
+        ):
+            columns |= {n: np.ldexp(getattr(state, n) / factor[row], exponent[row]) for n in names}
+        keep = columns["bin_weight"] >= NEGLIGIBLE
+        columns["bin_start"] = starts_of(state.bin_row()[keep], len(state))
+        columns |= {n: columns.get(n, getattr(state, n))[keep] for n in _BIN_COLUMNS}
+        state = replace(state, **columns)
+    return state, np.maximum(running, 0) / US_PER_DAY

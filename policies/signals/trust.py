@@ -6,9 +6,12 @@ Per source, with weight `k` and rate `g`: precision ``p = 1 - exp(-k)``, true si
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from policies.numerics.columns import take
 from policies.numerics.typing_ import FloatArray
 from policies.signals.bundles import Bundles, told
 
@@ -79,86 +82,28 @@ def summarise(
     a, k, g = unsignalled_rate_per_day, signal_weight, signal_rate_per_day
     _check(a, k, g)
     n, s = k.shape
-    all_told = told(k, g, bundles)
-    precision, wrong = all_told.precision, all_told.wrong
-    true = precision * g
-    change = a + all_told.true_per_day
-    some = change > 0.0
-    recall = np.where(some[:, None], true / np.where(some, change, 1.0)[:, None], 0.0)
-    false = wrong * g
-    if covariance is None:
-        unknown = np.full((n, s), np.nan)
-        return Trust(precision, unknown, recall, unknown, false, unknown, change, np.full(n, np.nan))
-
-    # Derivatives in log a, log k_s and log g_s, in this order.
-    slope = np.where(k < np.inf, np.where(k < np.inf, k, 0.0) * wrong, 0.0)
-    relative = np.zeros((n, s)) if signals_seen is None else 1.0 / np.maximum(signals_seen, 1e-300)
-    total = np.zeros((1 + 2 * s, n))
-    total[0] = a
-    total[1 : 1 + s], total[1 + s :] = (g * slope).T, true.T
-    errors = [np.empty((n, s)) for _ in range(3)]
-    change_error = _error(total, covariance, relative)
-    for j in range(s):
-        by = np.zeros((3, 1 + 2 * s, n))
-        by[0, 1 + j] = slope[:, j]
-        by[1] = -recall[:, j] * total
-        by[1, 1 + j] += total[1 + j]
-        by[1, 1 + s + j] += true[:, j]
-        by[1] /= np.where(some, change, 1.0)
-        by[2, 1 + j], by[2, 1 + s + j] = -g[:, j] * slope[:, j], false[:, j]
-        for out, derivative in zip(errors, by, strict=True):
-            out[:, j] = _error(derivative, covariance, relative)
-    if bundles is not None:
-        rows = np.flatnonzero((bundles.share > 0.0).any(axis=1))
-        by_row = _bundled_errors(
-            a[rows], k[rows], g[rows], covariance[rows], relative[rows], bundles.take(rows)
-        )
-        change_error[rows] = by_row[-1]
-        for out, values in zip(errors, by_row, strict=False):
-            out[rows] = values
-    return Trust(
-        precision,
-        errors[0],
-        recall,
-        errors[1],
-        false,
-        errors[2],
-        change,
-        change_error,
-    )
+    values = _qualities(a, k, g, bundles)
+    errors = np.full(values.shape, np.nan)
+    if covariance is not None:
+        # Derivatives in log a, log k and log g, in this order: imaginary parts, a tiny imaginary step away.
+        slopes = np.empty((len(values), 1 + 2 * s, n))
+        for i in range(1 + 2 * s):
+            rate, weight, sent = (v.astype(np.complex128) for v in (a, np.minimum(k, _LARGEST_WEIGHT), g))
+            moved = rate if i == 0 else weight[:, i - 1] if i <= s else sent[:, i - 1 - s]
+            moved *= 1.0 + _STEP * 1j
+            slopes[:, i] = _qualities(rate, weight, sent, bundles).imag / _STEP
+        relative = np.zeros((n, s)) if signals_seen is None else 1.0 / np.maximum(signals_seen, 1e-300)
+        errors = np.stack([_error(slope, covariance, relative) for slope in slopes])
+    columns = [v[j * s : (j + 1) * s].T for j in range(3) for v in (values, errors)]
+    return Trust(*columns, *(v[-1] for v in (values, errors)))
 
 
-def _bundled_errors(
-    a: FloatArray,
-    k: FloatArray,
-    g: FloatArray,
-    covariance: FloatArray,
-    relative: FloatArray,
-    bundles: Bundles,
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Standard errors of precision, recall and false signals (n, S), and of the change rate (n,).
-
-    Derivatives are imaginary parts of the functions a tiny imaginary step away.
-    """
-    n, s = k.shape
-    slopes = np.zeros((3 * s + 1, 1 + 2 * s, n))
-    for i in range(1 + 2 * s):
-        rate, weight, sent = (
-            a.astype(complex),
-            np.minimum(k, _LARGEST_WEIGHT).astype(complex),
-            g.astype(complex),
-        )
-        of = rate if i == 0 else weight[:, i - 1] if i <= s else sent[:, i - 1 - s]
-        of *= 1.0 + _STEP * 1j
-        found = told(weight, sent, bundles)
-        change = rate + found.true_per_day
-        true = found.precision * sent
-        recall = true / np.where(change.real > 0.0, change, 1.0)[:, None]
-        values = [*found.precision.T, *recall.T, *(found.wrong * sent).T, change]
-        slopes[:, i] = np.stack([v.imag for v in values]) / _STEP
-    errors = [_error(slope, covariance, relative) for slope in slopes]
-    precision, recall, false = (np.stack(errors[j * s : (j + 1) * s], axis=1) for j in range(3))
-    return precision, recall, false, errors[-1]
+def _qualities(a: NDArray[Any], k: NDArray[Any], g: NDArray[Any], bundles: Bundles | None) -> NDArray[Any]:
+    """Precision, recall and false signals of all sources, and the change rate: (3 S + 1, n)."""
+    found = told(k, g, bundles)
+    change = a + found.true_per_day
+    recall = found.precision * g / np.where(change.real > 0.0, change, 1.0)[:, None]
+    return np.concatenate([found.precision.T, recall.T, (found.wrong * g).T, change[None]])
 
 
 def merge_sources(
@@ -201,7 +146,7 @@ def merge_sources(
     a = a + told(k, np.where(counts, 0.0, g)).true_per_day
     if bundles is not None:  # what it tells together with those is told by those
         some = np.flatnonzero((~counts & (g > 0.0)).any(axis=1) & (bundles.share > 0.0).any(axis=1))
-        every = told(k[some], g[some], bundles.take(some)).true_per_day
+        every = told(k[some], g[some], take(bundles, some)).true_per_day
         a[some] = unsignalled_rate_per_day[some] + np.maximum(every - kept[some], 0.0)
     count = np.zeros(n, dtype=np.int64)
     sum_clock, rate, weight = np.zeros(n), np.zeros(n), np.zeros(n)

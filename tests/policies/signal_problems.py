@@ -8,8 +8,8 @@ from policies.objectives import objectives
 from policies.optimum import search
 from policies.optimum.search import SignalBlock
 from policies.signalled import value as signal_value
+from policies.signalled.pages import SignalPages
 from policies.signalled.rates import freshness_at_rate, marginal_value_at_rate
-from policies.signalled.value import SignalPages
 from tests.policies.problems import Problem
 
 SIGNALS = objectives.get("signals")

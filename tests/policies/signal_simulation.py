@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
-from policies.signals.evidence import SignalEvidence, from_intervals
+from policies.signals.evidence import SignalEvidence
+from tests.policies.signal_evidence import from_intervals
 
 
 @dataclass(frozen=True)

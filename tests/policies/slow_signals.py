@@ -22,8 +22,6 @@ class Heard:
     pending: Counter[int] = field(default_factory=Counter)
     unchanged: dict[int, float] = field(default_factory=lambda: defaultdict(float))
     total: dict[int, float] = field(default_factory=lambda: defaultdict(float))
-    n_unchanged: Counter[int] = field(default_factory=Counter)
-    n_changed: Counter[int] = field(default_factory=Counter)
     last: dict[int, int] = field(default_factory=dict)
     rows: dict[tuple[Any, ...], list[float]] = field(default_factory=dict)  # (signals, dated, bin): 3 sums
     pairs: dict[tuple[int, int], list[float]] = field(default_factory=dict)  # by source: near, far
@@ -122,7 +120,6 @@ def _add(
         result.total[source] += weight * n
         if not changed:
             result.unchanged[source] += weight * n
-        (result.n_changed if changed else result.n_unchanged)[source] += n
     if not changed:
         result.exposure += weight * (gap / DAY)
         return

@@ -8,10 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from policies.history.evidence import Evidence, from_intervals
-from policies.history.page_state import NO_TIME
+from policies.history.page_state import NO_TIME, starts_of
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
 from policies.signals.evidence import SignalEvidence
-from policies.signals.state import SignalSums, signature_of
+from policies.signals.state import SignalState, signature_of
+from tests.policies.signal_evidence import take
 from tests.policies.signal_simulation import Simulated
 from transforms.batches.coders import ShardTables
 from transforms.kept.signals import signal_tables
@@ -31,7 +32,7 @@ def signal_sums(
     last_at_us: IntArray,
     running_days: float = 0.5,
     together: FloatArray | None = None,
-) -> SignalSums:
+) -> tuple[SignalState, FloatArray]:
     """What a fold would hand on of `page`, (n,) rows; `heard` (n, S) says which sources each has.
 
     `together` (n,) are pairs of signals of the first two sources.
@@ -41,28 +42,33 @@ def signal_sums(
     counts = evidence.row_signals.astype(np.int64)
     signature = signature_of(counts, np.arange(s)).sum(axis=1, dtype=np.uint32)
     paired = np.flatnonzero(np.zeros(n) if together is None else together)
-    return SignalSums(
+    state = SignalState(
         page=page,
+        since_us=np.zeros(n, np.int64),
         exposure_days=evidence.exposure_days,
         dated_changes=evidence.dated_changes,
         watched_days=watched_days,
-        running_days=np.full(n, running_days),
-        source_row=row,
+        source_start=starts_of(row, n),
         source=source.astype(np.int32),
         pending=pending[row, source].astype(np.int32),
         unchanged=evidence.unchanged_signals[row, source],
         total=total[row, source],
         last_at_us=last_at_us[row, source],
-        bin_row=evidence.row_page,
+        recent=np.zeros(len(row), np.uint64),
+        bin_start=starts_of(evidence.row_page, n),
+        bin_id=np.zeros(len(signature), np.int32),
         signature=signature,
         bin_weight=evidence.row_weight,
         bin_days=evidence.row_days,
         bin_days_squared=evidence.row_days_squared,
-        pair_row=paired,
+        pair_start=starts_of(paired, n),
         pair=np.ones(len(paired), np.int32),
+        near_pending=np.zeros(len(paired), np.int32),
+        far_pending=np.zeros(len(paired), np.int32),
         near=np.zeros(0) if together is None else together[paired],
         far=np.zeros(len(paired)),
     )
+    return state, np.full(n, running_days)
 
 
 def shard_of(
@@ -103,7 +109,7 @@ def shard_of(
     watched = np.bincount(drawn.page, weights=drawn.gap, minlength=n)
     # Pages of hosts that ever signalled, as the fold has them.
     rows = np.flatnonzero((np.bincount(host, weights=heard.any(axis=1)) > 0)[host])
-    evidence = drawn.evidence().take(rows)
+    evidence = take(drawn.evidence(), rows)
     sums = signal_sums(
         rows,
         evidence,
@@ -140,7 +146,7 @@ def shard_of(
     }
     named = {"pages": pages, "hosts": hosts, "bins": bins}
     tables = {name: pa.RecordBatch.from_pydict(columns) for name, columns in named.items()}
-    return ShardTables(0, {**tables, **signal_tables(sums, list(sources))})
+    return ShardTables(0, {**tables, **signal_tables(*sums, list(sources))})
 
 
 def plain_evidence(drawn: Simulated) -> Evidence:

@@ -125,7 +125,7 @@ def estimates(made: Site, seen: Observations, sources: list[str], nights: int = 
     """What a night makes of a host's logs."""
     state, pages = fold_nights(made, seen, nights)
     end = START + int(made.days * DAY)
-    tables = signal_tables(bring_to_present(state, pages, Forgetting(), end), sources)
+    tables = signal_tables(*bring_to_present(state, pages, Forgetting(), end), sources)
     order = np.lexsort((seen.fetched_at_us, seen.page))
     page, at, version = seen.page[order], seen.fetched_at_us[order], np.asarray(seen.digest)[order]
     rows = np.flatnonzero((np.diff(page) == 0) & (np.diff(at) >= MINUTE))

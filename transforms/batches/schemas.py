@@ -119,8 +119,6 @@ STATE_SIGNALS = _schema(
         ("pending", pa.list_(pa.int32())),
         ("unchanged", pa.list_(pa.float64())),
         ("total", pa.list_(pa.float64())),
-        ("n_unchanged", pa.list_(pa.int32())),
-        ("n_changed", pa.list_(pa.int32())),
         ("last_signal_at", pa.list_(TIME)),
         ("recent_hours", pa.list_(pa.uint64())),
         ("bin_id", pa.list_(pa.int32())),

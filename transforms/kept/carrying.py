@@ -20,7 +20,7 @@ from policies.numerics.typing_ import FloatArray
 from transforms.batches import schemas
 from transforms.files.sinks import read_json
 from transforms.kept import statistics
-from transforms.kept.old_states import of_last_version, without_pairs
+from transforms.kept.old_states import of_last_version, signals_of_today
 from transforms.shards.sharding import Layout
 
 ROWS_PER_BATCH = 1 << 18
@@ -323,7 +323,7 @@ def read_previous_file(element: PreviousFile | tuple[str, str]) -> Iterator[pa.R
             return
         for batch in file.iter_batches(ROWS_PER_BATCH):
             if folder == "state/signals":
-                batch = without_pairs(batch)
+                batch = signals_of_today(batch)
             for field in schema:
                 if field.name in may_lack and field.name not in batch.schema.names:
                     batch = batch.append_column(field, pa.nulls(batch.num_rows, field.type))

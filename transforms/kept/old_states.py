@@ -11,13 +11,19 @@ from policies.history.page_state import starts_of
 from transforms.batches import schemas
 from transforms.kept.state import list_column, list_start, microseconds, times
 
+_COUNTS = {"n_unchanged", "n_changed"}
+"""Of signals in unchanged and in changed intervals, which nobody read."""
 
-def without_pairs(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows of the signal state as nights wrote them that did not look for pairs of signals, with none.
+
+def signals_of_today(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows of the signal state without columns that are kept no more; no pairs where a night looked for none.
 
     Rows of other columns are given back as they are.
     """
     names = set(rows.schema.names)
+    if names >= _COUNTS:
+        rows = rows.select([name for name in rows.schema.names if name not in _COUNTS])
+        names -= _COUNTS
     new = [f for f in schemas.STATE_SIGNALS if f.name.startswith(("pair_", "near", "far", "recent"))]
     if names != set(schemas.STATE_SIGNALS.names) - {f.name for f in new}:
         return rows
@@ -56,7 +62,6 @@ def of_last_version(rows: pa.RecordBatch) -> pa.RecordBatch:
         "source": list_column(start, rows.column("source")),
         "pending": list_column(start, rows.column("pending").to_numpy()),
         **{name: list_column(start, zeros) for name in ("unchanged", "total")},
-        **{name: list_column(start, zeros.astype(np.int32)) for name in ("n_unchanged", "n_changed")},
         "last_signal_at": list_column(start, times(last_us)),
         "recent_hours": list_column(start, np.zeros(len(url), np.uint64)),
     }

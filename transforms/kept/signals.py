@@ -19,7 +19,6 @@ from policies.signals.fold import SignalFold
 from policies.signals.state import (
     MAX_SOURCES,
     SignalState,
-    SignalSums,
     bring_to_present,
     choose_sources,
     counts_of,
@@ -32,7 +31,7 @@ from transforms.kept.state import list_column, list_start, microseconds, times
 from transforms.shards.catalogue import DAY_US
 from transforms.shards.coding import ShardPages
 
-_BY_SOURCE = ("pending", "unchanged", "total", "n_unchanged", "n_changed")
+_BY_SOURCE = ("pending", "unchanged", "total")
 _BY_BIN = ("bin_id", "bin_weight", "bin_days", "bin_days_squared")
 _BY_PAIR = ("near_pending", "far_pending", "near", "far")
 
@@ -121,16 +120,10 @@ def read_signals(
     bin_row = np.repeat(np.arange(len(page)), per_bin)
     slots = ranges(start[bin_row], per_page[bin_row])
     place = np.repeat(np.arange(len(bin_row)), per_page[bin_row])
-    distinct = len(set(codes.tolist())) == len(codes)
-    if distinct:
-        bits = signature_of(flat("bin_signals").astype(np.int64), source[slots])
-        signature = np.bincount(place, bits, len(bin_row)).astype(np.uint32)
-    else:  # several names became one source: its signals in an interval are those of all
-        number = np.bincount(
-            place * MAX_SOURCES + source[slots], flat("bin_signals"), len(bin_row) * MAX_SOURCES
-        )
-        bits = signature_of(number.astype(np.int64).reshape(-1, MAX_SOURCES), np.arange(MAX_SOURCES))
-        signature = bits.sum(axis=1, dtype=np.uint32)
+    # Where several names became one source, its signals in an interval are those of all.
+    count = np.bincount(place * MAX_SOURCES + source[slots], flat("bin_signals"), len(bin_row) * MAX_SOURCES)
+    bits = signature_of(count.astype(np.int64).reshape(-1, MAX_SOURCES), np.arange(MAX_SOURCES))
+    signature = bits.sum(axis=1, dtype=np.uint32)
     pair_start = list_start(batch.column("pair_first"))
     begin = np.repeat(start[:-1], np.diff(pair_start))
     one, two = (source[begin + flat(name)] for name in ("pair_first", "pair_second"))
@@ -153,58 +146,57 @@ def read_signals(
     order = np.argsort(page, kind="stable")
     if (order != np.arange(len(order))).any():  # last night had another number of shards
         state = state.take(order)
-    return (state if distinct else state.regrouped()), sources, code
+    return (state.regrouped() if len(set(codes.tolist())) < len(codes) else state), sources, code
 
 
-def signal_tables(sums: SignalSums, sources: Sequence[str]) -> dict[str, pa.RecordBatch]:
-    """The tables of a shard's signals; none where no page has any."""
-    if not len(sums.page):
+def signal_tables(
+    state: SignalState, running_days: FloatArray, sources: Sequence[str]
+) -> dict[str, pa.RecordBatch]:
+    """The tables of a shard's signals, from what `bring_to_present` gives; none where it has none."""
+    if not len(state):
         return {}
-    row = pa.array(sums.page.astype(np.int32))
-    tables = {
+    first, second = np.divmod(state.pair, MAX_SOURCES)
+    tables: dict[str, tuple[pa.Schema, IntArray | None, list[Any]]] = {
         "signal_pages": (
             schemas.SIGNAL_PAGES_TABLE,
-            [row, sums.exposure_days, sums.dated_changes, sums.watched_days, sums.running_days],
+            np.arange(len(state)),
+            [state.exposure_days, state.dated_changes, state.watched_days, running_days],
         ),
         "signal_sources": (
             schemas.SIGNAL_SOURCES_TABLE,
+            state.source_row(),
             [
-                sums.page[sums.source_row].astype(np.int32),
-                sums.source.astype(np.int8),
-                sums.pending,
-                sums.unchanged,
-                sums.total,
-                times(sums.last_at_us),
+                state.source.astype(np.int8),
+                state.pending,
+                state.unchanged,
+                state.total,
+                times(state.last_at_us),
             ],
         ),
         "signal_bins": (
             schemas.SIGNAL_BINS_TABLE,
-            [
-                sums.page[sums.bin_row].astype(np.int32),
-                sums.signature,
-                sums.bin_weight,
-                sums.bin_days,
-                sums.bin_days_squared,
-            ],
+            state.bin_row(),
+            [state.signature, state.bin_weight, state.bin_days, state.bin_days_squared],
         ),
         "signal_pairs": (
             schemas.SIGNAL_PAIRS_TABLE,
+            state.pair_row(),
             [
-                sums.page[sums.pair_row].astype(np.int32),
-                (sums.pair // MAX_SOURCES).astype(np.int8),
-                (sums.pair % MAX_SOURCES).astype(np.int8),
-                sums.near,
-                sums.far,
+                first.astype(np.int8),
+                second.astype(np.int8),
+                state.near + state.near_pending,
+                state.far + state.far_pending,
             ],
         ),
-        "sources": (schemas.SOURCES_TABLE, [pa.array(list(sources), pa.string())]),
+        "sources": (schemas.SOURCES_TABLE, None, [pa.array(list(sources), pa.string())]),
     }
-    return {
-        name: pa.RecordBatch.from_arrays(
-            [c if isinstance(c, pa.Array) else pa.array(c) for c in columns], schema=schema
-        ).replace_schema_metadata(KEPT)
-        for name, (schema, columns) in tables.items()
-    }
+    made = {}
+    for name, (schema, row, columns) in tables.items():
+        if row is not None:
+            columns = [state.page[row].astype(np.int32), *columns]
+        arrays = [c if isinstance(c, pa.Array) else pa.array(c) for c in columns]
+        made[name] = pa.RecordBatch.from_arrays(arrays, schema=schema).replace_schema_metadata(KEPT)
+    return made
 
 
 class ShardNews(Statistic):
@@ -270,10 +262,10 @@ class ShardNews(Statistic):
 
     def tables(self, night: ShardNight) -> dict[str, pa.RecordBatch]:
         settings = night.settings
-        sums = bring_to_present(
+        now = bring_to_present(
             self._state, night.after, settings.forgetting, settings.as_of_us, settings.signal_delay_us
         )
-        return signal_tables(sums, self._sources)
+        return signal_tables(*now, self._sources)
 
 
 @dataclass(frozen=True)

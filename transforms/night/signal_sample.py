@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from policies.history.page_state import ranges, starts_of
+from policies.numerics.columns import take
 from policies.numerics.typing_ import FloatArray, IntArray
 from policies.signals.estimation import Pooled, SignalPrior, default_prior, fit_pooled
 from policies.signals.evidence import SignalEvidence
@@ -211,7 +212,8 @@ def learn_trust(
         len(hosts),
         prior,
     )
-    by_host = {int(h): shared.one(i) for i, h in enumerate(hosts.tolist())}
-    rate_of = {int(h): rates.one(i) for i, h in enumerate(hosts.tolist())}
-    bundle_of = {int(h): bundles.take(np.array([i])) for i, h in enumerate(hosts.tolist())}
+    of_host = [(int(h), slice(i, i + 1)) for i, h in enumerate(hosts.tolist())]
+    by_host = {h: take(shared, one) for h, one in of_host}
+    rate_of = {h: take(rates, one) for h, one in of_host}
+    bundle_of = {h: take(bundles, one) for h, one in of_host}
     return LearnedTrust(tuple(sources), prior, by_host, rate_of, bundle_of)

@@ -11,7 +11,7 @@ from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
 from policies.optimum.signalled_policy import SignalPolicy
 from policies.sequencing import bursts
 from policies.signalled import value as signal_value
-from policies.signalled.value import SignalPages
+from policies.signalled.pages import SignalPages
 from transforms.batches import schemas
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from policies.history.page_state import NO_TIME, US_PER_DAY
+from policies.numerics.columns import take
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray, UIntArray
 from policies.signals.bundles import Bundles, choose_bundles, told
 from policies.signals.estimation import (
@@ -289,7 +290,7 @@ def estimate_signals(
     silent = _silent(found, signals, group, len(named), as_of_us)
     trust = _trust_table(found, heard_of, pooled, rate, signals, group, named, silent, bundles)
     unannounced = fit.unsignalled_rate_per_day.copy()
-    weight, of_pages = np.where(silent[group], 0.0, fit.signal_weight), bundles.take(group)
+    weight, of_pages = np.where(silent[group], 0.0, fit.signal_weight), take(bundles, group)
     if silent.any():  # what silent sources alone tell goes on, without signals
         every, now = (told(k, signals, of_pages).true_per_day for k in (fit.signal_weight, weight))
         unannounced += np.maximum(every - now, 0.0)
@@ -385,7 +386,7 @@ def _planned(
         signals[rows],
         fit.covariance[rows],
         np.maximum(heard_of[rows], 0.5),
-        bundles.take(rows),
+        take(bundles, rows),
     )
     relative = spread.change_rate_error / np.maximum(spread.change_rate_per_day, 1e-300)
     columns = {

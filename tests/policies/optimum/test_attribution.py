@@ -22,7 +22,7 @@ from policies.optimum.attribution import (
     SignalQuality,
 )
 from policies.optimum.result import Status
-from policies.signalled.value import SignalPages
+from policies.signalled.pages import SignalPages
 from tests.policies.problems import Problem, random_problem
 from tests.policies.signal_problems import SignalProblem, random_signal_problem
 

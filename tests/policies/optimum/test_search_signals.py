@@ -16,11 +16,12 @@ from policies.optimum import search
 from policies.optimum.demand import BUDGET_UNITS
 from policies.optimum.histogram import Bounds
 from policies.optimum.search import SignalBlock
+from policies.signalled import pages as signal_pages
 from policies.signalled import value as signal_value
 from policies.signalled.block import SignalRows, least_value, most_value, value_of_first
+from policies.signalled.pages import SignalPages
 from policies.signalled.rates import clock_at_rate, freshness_at_rate
 from policies.signalled.survey import SAMPLE, SignalSample
-from policies.signalled.value import SignalPages
 from tests import golden
 from tests.policies.optimum.test_search import codes_of, rates_of, run_distributed, totals_of
 from tests.policies.problems import Problem, random_problem
@@ -75,7 +76,7 @@ def test_golden_optima(case):
     if not is_jump:
         policy = search.signal_policy(block, SIGNALS, result, part)
         kappa = pages.signal_weight[full]
-        np.testing.assert_array_equal(signal_value.signals_to_reach(kappa, policy.threshold[full]), m[full])
+        np.testing.assert_array_equal(signal_pages.signals_to_reach(kappa, policy.threshold[full]), m[full])
 
 
 @settings(deadline=None, max_examples=40)
@@ -185,8 +186,8 @@ def test_a_page_asks_for_a_rate_at_its_least_value(seed):
     n = 60
     request, change = 10.0 ** rng.uniform(-2, 2, n), 10.0 ** rng.uniform(-2, 2, n)
     pages = random_pages(rng, request, change)
-    kind = signal_value.kind_of(pages)
-    pages = pages.take(np.flatnonzero((kind != signal_value.INERT) & (kind != signal_value.NO_SIGNALS)))
+    kind = signal_pages.kind_of(pages)
+    pages = pages.take(np.flatnonzero((kind != signal_pages.INERT) & (kind != signal_pages.NO_SIGNALS)))
     rate = pages.signal_rate_per_day * 10.0 ** rng.uniform(-2, 2, len(pages))
     most = np.where(pages.unsignalled_rate_per_day > 0.0, np.inf, pages.signal_rate_per_day)
     asked = signal_value.crawl_rate(pages, least_value(pages, rate))
@@ -202,8 +203,8 @@ def test_a_page_asks_for_no_more_than_a_rate_from_its_most_value_on(seed):
     n = 60
     request, change = 10.0 ** rng.uniform(-2, 2, n), 10.0 ** rng.uniform(-2, 2, n)
     pages = random_pages(rng, request, change)
-    kind = signal_value.kind_of(pages)
-    pages = pages.take(np.flatnonzero((kind != signal_value.INERT) & (kind != signal_value.NO_SIGNALS)))
+    kind = signal_pages.kind_of(pages)
+    pages = pages.take(np.flatnonzero((kind != signal_pages.INERT) & (kind != signal_pages.NO_SIGNALS)))
     rate = pages.signal_rate_per_day * 10.0 ** rng.uniform(-2, 2, len(pages)) * (rng.random(len(pages)) < 0.9)
     asked = signal_value.crawl_rate(pages, most_value(pages, rate))
     assert np.all(asked <= rate * (1 + 1e-9))
@@ -290,7 +291,7 @@ def test_clocks_and_freshness_at_a_rate(seed):
     n = 40
     request, change = 10.0 ** rng.uniform(-2, 2, n), 10.0 ** rng.uniform(-2, 2, n)
     pages = random_pages(rng, request, change)
-    general = signal_value.kind_of(pages) == signal_value.GENERAL
+    general = signal_pages.kind_of(pages) == signal_pages.GENERAL
     general &= pages.unsignalled_rate_per_day > 1e-3 * pages.signal_rate_per_day
     pages = pages.take(np.flatnonzero(general))
     u = 10.0 ** rng.uniform(-3, 1, len(pages))

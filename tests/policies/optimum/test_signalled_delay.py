@@ -10,7 +10,7 @@ import pytest
 from policies.objectives import objectives
 from policies.optimum.signalled_delay import lost_waiting, periodic_rate, worth_waiting_for
 from policies.signalled import value as signal_value
-from policies.signalled.value import SignalPages
+from policies.signalled.pages import SignalPages
 
 
 def pages(n: int, seed: int = 1) -> SignalPages:

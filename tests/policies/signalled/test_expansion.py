@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from policies.signalled import value as signal_value
-from policies.signalled.expansion import Trail
-from policies.signalled.value import SignalPages
+from policies.signalled.expansion import Trail, expand
+from policies.signalled.pages import SignalPages
 
 
 def paper_mix(n: int, seed: int) -> SignalPages:
@@ -49,7 +49,7 @@ def best_of(pages: SignalPages) -> np.ndarray:
 def test_rates_and_thresholds_near_the_multiplier(mix, quantile):
     pages = MIXES[mix](600 if mix == "junk" else 1500, 30)
     multiplier = float(np.quantile(best_of(pages), quantile)) + 1e-6
-    near = signal_value.expand(pages, multiplier)
+    near = expand(pages, multiplier)
     a = pages.unsignalled_rate_per_day
     r = np.where(a > 0.0, pages.signal_rate_per_day / np.where(a > 0.0, a, 1.0), 0.0)
     used = 0
@@ -72,7 +72,7 @@ def test_series_are_used():
     """Not an accuracy but the point of it: at a hair from the multiplier nearly all pages are inside."""
     pages = paper_mix(5000, 31)
     multiplier = float(np.quantile(best_of(pages), 0.2))
-    near = signal_value.expand(pages, multiplier)
+    near = expand(pages, multiplier)
     active = best_of(pages) > multiplier
     assert np.mean(near.point.reach[active] > 1e-4 * near.point.depth[active]) > 0.97
     assert np.all(near.point.reach[~active] == 0.0)
@@ -88,7 +88,7 @@ def test_across_a_kink():
             price = signal_value.value_at(pages, weight * m * (1.0 + off))
             for i in range(12):
                 page = pages.take(slice(i, i + 1))
-                near = signal_value.expand(page, float(price[i]))
+                near = expand(page, float(price[i]))
                 for t in (-0.02, -1e-3, 1e-3, 0.02):
                     there = float(price[i]) * np.exp(t)
                     want = signal_value.crawl_rate(page, there)
@@ -98,18 +98,18 @@ def test_across_a_kink():
 def test_one_multiplier_a_page():
     pages = every_kind(500, 32)
     prices = 0.1 * np.exp(np.random.default_rng(33).uniform(-0.02, 0.02, 500))
-    got = signal_value.expand(pages, 0.1).rates(prices)
+    got = expand(pages, 0.1).rates(prices)
     np.testing.assert_allclose(got, signal_value.crawl_rate(pages, prices), rtol=1e-9)
 
 
 def test_a_page_does_not_depend_on_its_neighbours():
     pages = every_kind(3000, 34)
     order = np.random.default_rng(35).permutation(3000)
-    whole, mixed = signal_value.expand(pages, 0.2), signal_value.expand(pages.take(order), 0.2)
+    whole, mixed = expand(pages, 0.2), expand(pages.take(order), 0.2)
     for price in (0.2, 0.2001, 0.21, 0.6):
         assert np.array_equal(whole.rates(price)[order], mixed.rates(price))
         assert np.array_equal(whole.take(order).rates(price), mixed.rates(price))
-        part = signal_value.expand(pages.take(slice(100, 107)), 0.2)
+        part = expand(pages.take(slice(100, 107)), 0.2)
         assert np.array_equal(part.thresholds(price), whole.thresholds(price)[100:107])
         assert np.array_equal(whole.take(slice(5, 9)).rates(price), whole.rates(price)[5:9])
 
@@ -117,19 +117,19 @@ def test_a_page_does_not_depend_on_its_neighbours():
 @pytest.mark.parametrize("multiplier", [0.0, -1.0, np.nan, np.inf])
 def test_bad_multipliers_are_refused(multiplier):
     with pytest.raises(ValueError, match="needs a multiplier > 0"):
-        signal_value.expand(every_kind(3, 37), multiplier)
+        expand(every_kind(3, 37), multiplier)
 
 
 def test_bad_price_is_refused():
     with pytest.raises(ValueError, match="at least 0"):
-        signal_value.expand(every_kind(3, 37), 0.1).rates(-0.1)
+        expand(every_kind(3, 37), 0.1).rates(-0.1)
 
 
 @pytest.mark.parametrize("mix", list(MIXES))
 def test_rates_at_multipliers_that_share_no_series_are_the_rates_at_each_to_the_bit(mix):
     pages = MIXES[mix](600, 34)
     multiplier = float(np.quantile(best_of(pages), 0.4)) + 1e-6
-    near = signal_value.expand(pages, multiplier)
+    near = expand(pages, multiplier)
     several = np.array([0.0, *(multiplier * np.exp(np.linspace(-0.7, 0.7, 12))), 1e9, np.inf])
     found = near.rates_at(several)
     for j, price in enumerate(several):
@@ -141,7 +141,7 @@ def test_rates_at_multipliers_that_share_no_series_are_the_rates_at_each_to_the_
 def test_rates_at_close_multipliers_are_exact_and_depend_on_the_page_alone(mix, count):
     pages = MIXES[mix](300, 35)
     multiplier = float(np.quantile(best_of(pages), 0.4)) + 1e-6
-    near = signal_value.expand(pages, multiplier)
+    near = expand(pages, multiplier)
     many = multiplier * np.exp(np.linspace(-3e-3, 5e-4, count))
     found = near.rates_at(many)
     for price, rates in zip(many, found, strict=True):
@@ -152,7 +152,7 @@ def test_rates_at_close_multipliers_are_exact_and_depend_on_the_page_alone(mix, 
 
 def test_rates_that_do_not_matter_are_not_solved_for():
     pages = paper_mix(500, 36)
-    near = signal_value.expand(pages, 1.0)
+    near = expand(pages, 1.0)
     some = np.array([0.3, 0.5, 0.9, 1.0, 1.1, 2.0])
     want = near.rates_at(some)
     found = near.rates_at(some, np.full(500, 0.5), np.full(500, 1.1))
@@ -167,12 +167,12 @@ def test_a_trail_follows_multipliers_that_close_in(mix, expanded):
     pages = MIXES[mix](300, 37)
     rng = np.random.default_rng(38)
     goal = best_of(pages) * rng.uniform(0.05, 1.02, 300)
-    near = signal_value.expand(pages, float(np.median(goal)))
+    near = expand(pages, float(np.median(goal)))
     before = near.point.depth.copy()
     trail = Trail(near) if expanded else Trail.of(pages)
     for width in (1.0, 0.3, 0.05, 1e-2, 1e-4, 1e-6, 0.0):
         rows = np.sort(rng.choice(300, 200, replace=False))
         price = goal[rows] * np.exp(width * rng.uniform(-1.0, 1.0, 200))
         want = signal_value.crawl_rate(pages.take(rows), price)
-        np.testing.assert_allclose(trail.rates(rows, price), want, rtol=1e-9)
+        np.testing.assert_allclose(trail.at(rows, price)[1], want, rtol=1e-9)
     np.testing.assert_array_equal(near.point.depth, before)

@@ -7,9 +7,11 @@ import pytest
 from scipy.special import gammainc, gammaincc
 
 from policies.objectives import objectives
+from policies.signalled import pages as signal_pages
 from policies.signalled import terms as signal_terms
 from policies.signalled import value as signal_value
-from policies.signalled.value import SignalPages
+from policies.signalled.expansion import expand
+from policies.signalled.pages import SignalPages
 from tests import golden
 
 RATES = ("mu", "Delta", "lam", "nu")
@@ -52,7 +54,7 @@ def test_parameters_match_golden():
     ):
         np.testing.assert_allclose(got, column(cases, name), rtol=1e-14, err_msg=name)
     np.testing.assert_allclose(pages.change_rate_per_day, column(cases, "Delta"), rtol=1e-14)
-    assert signal_value.kind_of(pages).tolist() == [kinds[case["kind"]] for case in cases]
+    assert signal_pages.kind_of(pages).tolist() == [kinds[case["kind"]] for case in cases]
 
 
 @pytest.mark.parametrize("name", ["cis_value", "cis_limits"])
@@ -115,10 +117,10 @@ def test_numbers_of_the_golden_simulation():
     """Its standard errors are those of 8 million cycles; the numbers are the same formulas elsewhere."""
     for case in golden.load("cis_montecarlo")["cases"]:
         page = SignalPages.from_rates(*(np.array([float(x)]) for x in case["params"]))
-        kind = int(signal_value.kind_of(page)[0])
-        if kind == signal_value.FULL_RECALL:
+        kind = int(signal_pages.kind_of(page)[0])
+        if kind == signal_pages.FULL_RECALL:
             clock = page.signal_weight * case["threshold"]
-        elif kind == signal_value.PERFECT:
+        elif kind == signal_pages.PERFECT:
             clock = np.array([800.0])
         else:
             clock = page.unsignalled_rate_per_day * case["threshold"]
@@ -146,14 +148,14 @@ def test_slope_of_value_is_interval():
         total += 0.5 * (high - low) * weight * np.exp(-s) * np.where(np.isfinite(days), days, 0.0)
     before, after = signal_value.value_at(pages, low), signal_value.value_at(pages, high)
     total *= pages.request_rate_per_day
-    assert rows.size > 1000 and {0, 1, 2, 3, 4, 5} == set(signal_value.kind_of(pages).tolist())
+    assert rows.size > 1000 and {0, 1, 2, 3, 4, 5} == set(signal_pages.kind_of(pages).tolist())
     np.testing.assert_allclose(before + total, after, rtol=1e-12, atol=1e-14)
 
 
 def test_more_crawls_gain_ever_less():
     """V rises with u and the rate falls, so freshness is a concave function of the rate with slope V."""
     pages = kinds_mixed(300, 3)
-    pages = pages.take(np.flatnonzero(signal_value.kind_of(pages) != signal_value.INERT))
+    pages = pages.take(np.flatnonzero(signal_pages.kind_of(pages) != signal_pages.INERT))
     grid = np.geomspace(1e-3, 30.0, 60)
     value = np.empty((grid.size, len(pages)))
     rate, fresh = np.empty_like(value), np.empty_like(value)
@@ -175,8 +177,8 @@ def test_value_at_a_clock_is_the_value_of_the_states_with_it():
     """P[fresh] is all that a history tells: a t + kappa n = u gives one value, up to when a and n allow."""
     rng = np.random.default_rng(4)
     pages = kinds_mixed(4000, 5)
-    kind = signal_value.kind_of(pages)
-    rows = np.flatnonzero((kind == signal_value.GENERAL) & (pages.signal_weight < 20.0))
+    kind = signal_pages.kind_of(pages)
+    rows = np.flatnonzero((kind == signal_pages.GENERAL) & (pages.signal_weight < 20.0))
     pages = pages.take(rows)
     signals = rng.integers(0, 4, rows.size).astype(float)
     days = rng.exponential(1.0, rows.size) / pages.unsignalled_rate_per_day
@@ -198,7 +200,7 @@ def test_identities_hold_at_the_threshold():
     clock = signal_value.threshold(pages, multiplier)
     rate = signal_value.crawl_rate(pages, multiplier)
     useful = np.flatnonzero(np.isfinite(clock))
-    assert np.array_equal(np.isfinite(clock), signal_value.kind_of(pages) != signal_value.INERT)
+    assert np.array_equal(np.isfinite(clock), signal_pages.kind_of(pages) != signal_pages.INERT)
     got = signal_value.value_at(pages, clock)[useful]
     np.testing.assert_allclose(got, multiplier[useful], rtol=1e-12)
     np.testing.assert_allclose(
@@ -215,7 +217,7 @@ def test_identities_hold_at_the_threshold():
 def test_wald_brackets():
     """(mu/A) P(2, u) <= V <= (mu/a) P(2, u) with A = a + g kappa."""
     pages = kinds_mixed(5000, 8)
-    pages = pages.take(np.flatnonzero(signal_value.kind_of(pages) == signal_value.GENERAL))
+    pages = pages.take(np.flatnonzero(signal_pages.kind_of(pages) == signal_pages.GENERAL))
     clock = np.random.default_rng(9).exponential(2.0, len(pages))
     a, g = pages.unsignalled_rate_per_day, pages.signal_rate_per_day
     value = signal_value.value_at(pages, clock) / (pages.request_rate_per_day * gammainc(2.0, clock))
@@ -278,13 +280,13 @@ def test_set_valued_demand():
         assert signal_value.crawl_rate(full, at * (1 - 1e-9))[0] == pytest.approx(1.5 / m)
         assert signal_value.crawl_rate(full, at * (1 + 1e-9))[0] == pytest.approx(1.5 / (m + 1))
         clock = m * full.signal_weight
-        assert signal_value.signals_to_reach(full.signal_weight, clock)[0] == m
+        assert signal_pages.signals_to_reach(full.signal_weight, clock)[0] == m
         assert signal_value.value_at(full, clock)[0] == pytest.approx(at, rel=1e-13)
 
 
 def test_ends_of_the_clock():
     pages = kinds_mixed(300, 12)
-    kind = signal_value.kind_of(pages)
+    kind = signal_pages.kind_of(pages)
     zero, never = np.zeros(len(pages)), np.full(len(pages), np.inf)
     still = pages.change_rate_per_day == 0.0
     assert np.all(signal_value.value_at(pages, zero) == 0.0)
@@ -301,8 +303,8 @@ def test_ends_of_the_clock():
         signal_value.crawl_value(pages, np.nan * never, zero)[kind == 2], best[kind == 2]
     )
     free = signal_value.crawl_rate(pages, 0.0)
-    assert np.all(free[kind == signal_value.INERT] == 0.0)
-    a_is_zero = kind >= signal_value.FULL_RECALL
+    assert np.all(free[kind == signal_pages.INERT] == 0.0)
+    a_is_zero = kind >= signal_pages.FULL_RECALL
     assert np.array_equal(free[a_is_zero], pages.signal_rate_per_day[a_is_zero])
     assert np.all(np.isinf(free[(kind > 0) & ~a_is_zero]))
     assert np.all(signal_value.crawl_rate(pages, 1e9) == 0.0)
@@ -424,7 +426,7 @@ def test_no_pages():
     empty = np.zeros(0)
     assert signal_value.crawl_value(none, empty, empty).shape == (0,)
     assert signal_value.threshold(none, 1.0).shape == (0,)
-    assert signal_value.expand(none, 1.0).rates(1.0).shape == (0,)
+    assert expand(none, 1.0).rates(1.0).shape == (0,)
 
 
 @pytest.mark.parametrize(

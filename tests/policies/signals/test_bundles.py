@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from policies.numerics.columns import take
 from policies.signals.bundles import Bundles, choose_bundles, told
 from policies.signals.estimation import Pooled
 from policies.signals.host_signals import hold_to_changes
@@ -102,7 +103,7 @@ def test_standard_errors_are_those_of_small_deviations() -> None:
     for i in range(4):
         move = rng.normal(0.0, 1.0, (m, 4)) @ root[i].T
         rates = g[i] * np.exp(rng.normal(0.0, 1.0, (m, 3)) / np.sqrt(seen[i]))
-        same = bundles.take(np.full(m, i))
+        same = take(bundles, np.full(m, i))
         sample = summarise(a[i] * np.exp(move[:, 0]), k[i] * np.exp(move[:, 1:]), rates, bundles=same)
         for name in ("precision", "recall", "false_rate", "change_rate"):
             value = getattr(sample, name + ("_per_day" if "rate" in name else ""))

@@ -15,10 +15,10 @@ from policies.signals.estimation import (
     default_prior,
     fit_pages,
     fit_pooled,
-    signal_rates,
 )
-from policies.signals.evidence import SignalEvidence, concatenate, empty, from_intervals
+from policies.signals.evidence import SignalEvidence
 from tests.golden import load
+from tests.policies.signal_evidence import concatenate, empty, from_intervals, take
 from tests.policies.signal_simulation import Simulated, simulate
 
 GOLDEN = [
@@ -196,7 +196,7 @@ def test_a_page_of_its_own_moves_away_from_its_host() -> None:
     pooled = known(0.5, 1.5)
     count = np.ones(40)
     data = from_intervals(np.zeros(40, int), np.ones(40), count, np.zeros(40, bool))
-    few = data.take(np.array([0, 0]))
+    few = take(data, np.array([0, 0]))
     assert len(few) == 2
     fit = fit_pages(data, np.array([0.05]), np.zeros(1, int), pooled)
     assert fit.signal_weight[0, 0] < 0.1
@@ -256,13 +256,13 @@ def test_a_result_depends_on_page_and_group_alone(s: int, monkeypatch: pytest.Mo
     fit = fit_pages(data, rate, group, pooled)
 
     order = rng.permutation(n)[:200]
-    part = fit_pages(data.take(order), rate[order], group[order], pooled)
+    part = fit_pages(take(data, order), rate[order], group[order], pooled)
     assert_array_equal(part.unsignalled_rate_per_day, fit.unsignalled_rate_per_day[order])
     assert_array_equal(part.signal_weight, fit.signal_weight[order])
     assert_array_equal(part.covariance, fit.covariance[order])
 
     mine = np.flatnonzero(group % 3 == 1)
-    some = fit_pooled(data.take(mine), rate[mine], group[mine] // 3, 4, prior)
+    some = fit_pooled(take(data, mine), rate[mine], group[mine] // 3, 4, prior)
     for name in Pooled.__slots__:
         assert_array_equal(getattr(some, name), getattr(pooled, name)[1::3])
 
@@ -281,30 +281,10 @@ def test_a_group_of_many_rows_is_summed_by_blocks(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(signal_estimation, "_CHUNK_ROWS", 64)
     monkeypatch.setattr(signal_newton, "BLOCK_ROWS", 200)
     blocks = fit_pooled(data, rate, group, 3, default_prior(1))
-    alone = fit_pooled(data.take(group == 1), rate[group == 1], np.zeros(890, int), 1, default_prior(1))
+    alone = fit_pooled(take(data, group == 1), rate[group == 1], np.zeros(890, int), 1, default_prior(1))
     for name in Pooled.__slots__:
         assert_allclose(getattr(blocks, name), getattr(whole, name), rtol=1e-11, atol=1e-300)
         assert_array_equal(getattr(alone, name)[0], getattr(blocks, name)[1])
-
-
-def test_signal_rates() -> None:
-    group = np.array([0, 0, 1, 1, 2])
-    count = np.array([[10.0, 0.0], [0.0, 0.0], [1.0, 5.0], [3.0, 0.0], [0.0, 0.0]])
-    days = np.array([10.0, 10.0, 4.0, 0.0, 0.0])
-    rates = signal_rates(count, days, group, 4)
-    assert_allclose(rates[0, 0], (10.0 + 0.5) / (10.0 + 0.5 / 0.5), rtol=1e-14)
-    assert_allclose(rates[1, 0], 0.5 / (10.0 + 0.5 / 0.5), rtol=1e-14)
-    assert_allclose(rates[3], [3.5 / 0.5, 1.25], rtol=1e-14)  # its group has 1 and 1.25 a day
-    assert_array_equal(rates[:2, 1], 0.0)  # a source that never signalled there
-    assert_array_equal(rates[4], 0.0)  # nothing known at all
-    assert_array_equal(signal_rates(count[2:4], days[2:4], group[2:4] - 1, 1), rates[2:4])
-    # Pages with a long history keep their own rates.
-    rng = np.random.Generator(np.random.Philox(key=1))
-    true = rng.gamma(0.5, 2.0, 300)
-    seen = rng.poisson(true * 400.0)[:, None].astype(float)
-    found = signal_rates(seen, np.full(300, 400.0), np.zeros(300, int), 1)[:, 0]
-    z = (found - true) / np.sqrt(np.maximum(true, 1.0 / 400.0) / 400.0)
-    assert np.abs(z).max() < 5.0 and abs(z.mean()) < 4.0 / np.sqrt(300)
 
 
 @pytest.mark.parametrize(
@@ -341,5 +321,3 @@ def test_other_errors() -> None:
         fit_pages(empty(1, 1), np.ones(1), np.zeros(1, int), known(0.5, 0.3), 0.0)
     with pytest.raises(ValueError, match="the groups have 1 sources, the evidence 2"):
         fit_pages(empty(1, 2), np.ones(1), np.zeros(1, int), known(0.5, 0.3))
-    with pytest.raises(ValueError, match=r"days of signals are -1.0"):
-        signal_rates(np.ones((1, 1)), -np.ones(1), np.zeros(1, int), 1)

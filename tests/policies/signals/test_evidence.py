@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from policies.signals.evidence import SignalEvidence, concatenate, empty, from_intervals, points
+from policies.signals.evidence import SignalEvidence, points
+from tests.policies.signal_evidence import concatenate, empty, from_intervals, take
 
 
 def random_evidence(seed: int, n: int = 50, k: int = 400, s: int = 2) -> SignalEvidence:
@@ -59,13 +60,13 @@ def test_take_and_concatenate() -> None:
     both = concatenate([first, second, empty(3, 2)])
     both.check()
     assert len(both) == 60
-    same(both.take(np.arange(50)), first)
-    same(both.take(np.arange(60) // 50 == 1).take(np.arange(7)), second)
+    same(take(both, np.arange(50)), first)
+    same(take(take(both, np.arange(60) // 50 == 1), np.arange(7)), second)
     order = np.array([9, 3, 3, 49])
-    taken = first.take(order)
+    taken = take(first, order)
     for i, page in enumerate(order):
-        same(taken.take(np.array([i])), first.take(np.array([page])))
-    same(first.take(np.zeros(50, bool)), empty(0, 2))
+        same(take(taken, np.array([i])), take(first, np.array([page])))
+    same(take(first, np.zeros(50, bool)), empty(0, 2))
 
 
 @pytest.mark.parametrize(
@@ -96,10 +97,3 @@ def test_check(name: str, value: np.ndarray, message: str) -> None:
         SignalEvidence(**(columns | {"row_days": np.ones(3)}))
     with pytest.raises(ValueError, match="one column a source"):
         SignalEvidence(**(columns | {"row_signals": np.ones(2)}))
-
-
-def test_from_intervals_errors() -> None:
-    with pytest.raises(ValueError, match="gaps of 0"):
-        from_intervals(np.zeros(1, int), np.zeros(1), np.zeros(1), np.ones(1, bool))
-    with pytest.raises(ValueError, match="do not fit 1 pages"):
-        from_intervals(np.ones(1, int), np.ones(1), np.zeros(1), np.ones(1, bool), n_pages=1)

@@ -49,7 +49,6 @@ def test_signals_are_counted_by_the_outcome_of_their_interval() -> None:
     assert state.since_us.tolist() == [START - DAY]
     assert state.source.tolist() == [0, 1]
     assert state.pending.tolist() == [0, 1]
-    assert (state.n_unchanged.tolist(), state.n_changed.tolist()) == ([1, 1], [1, 0])
     assert (state.unchanged.tolist(), state.total.tolist()) == ([1.0, 1.0], [2.0, 1.0])
     assert (state.last_at_us - START).tolist() == [3 * DAY, 5 * DAY]
     assert (state.exposure_days.tolist(), state.watched_days.tolist()) == ([2.0], [4.0])
@@ -65,7 +64,7 @@ def test_intervals_count_that_began_after_the_first_signal_of_the_host() -> None
     )
     # The signal lies at the end of the first interval, which began without anyone to send any.
     assert state.page.tolist() == [0, 1] and state.since_us.tolist() == [START + 2 * DAY] * 2
-    assert state.n_changed.tolist() == [0] and state.total.tolist() == [0.0]
+    assert state.total.tolist() == [0.0]
     assert state.bin_weight.tolist() == [2.0, 2.0] and state.signature.tolist() == [0, 0]
     assert state.watched_days.tolist() == [4.0, 4.0]
 
@@ -86,7 +85,7 @@ def test_signals_soon_after_a_visit_are_discarded() -> None:
     state, counts = one_page(rows, signals, delay_us=3 * HOUR)
     # That at the instant of the visit comes before it; that of three hours later is no longer soon.
     assert (counts["signals_delayed"], counts["signals_counted"]) == (1, 4)
-    assert state.pending.tolist() == [0, 2] and state.n_changed.tolist() == [0, 1]
+    assert state.pending.tolist() == [0, 2] and state.total.tolist() == [0.0, 1.0]
     assert state.watched_days.tolist() == [0.875]
     assert one_page(rows, signals)[1]["signals_counted"] == 5
 
@@ -118,7 +117,7 @@ def test_what_is_pending_goes_to_the_next_observation() -> None:
     again, _ = night(waiting, observations([day(3)]), signals_of([]))
     assert again[0].equals(waiting[0])
     (state, _), _ = night(again, observations([day(4, digest=2)]), signals_of([]))
-    assert state.pending.tolist() == [0, 0] and state.n_changed.tolist() == [20, 1]
+    assert state.pending.tolist() == [0, 0]
     assert state.signature.tolist() == [MAX_COUNT + 16] and state.total.tolist() == [20.0, 1.0]
 
 
@@ -129,11 +128,11 @@ def test_interval_weights_by_hand() -> None:
     both, _ = night(nothing(1), observations(rows), signals_of(signals), half_life_changes=2)
     root = 2.0**0.5
     np.testing.assert_allclose(both[0].bin_weight, [0.5 * root + 1.0 + root], rtol=1e-15)
-    now = bring_to_present(*both, Forgetting(2), START + 6 * DAY, 6 * HOUR)
+    now, running_days = bring_to_present(*both, Forgetting(2), START + 6 * DAY, 6 * HOUR)
     np.testing.assert_allclose(now.bin_weight, [0.5 + 0.5 * root + 1.0], rtol=1e-15)
     np.testing.assert_allclose(now.total, [0.5 + 0.5 * root + 2.0], rtol=1e-15)
     np.testing.assert_allclose(now.unchanged, [1.0], rtol=1e-15)
-    assert now.running_days.tolist() == [1.75]
+    assert running_days.tolist() == [1.75]
 
 
 def test_an_era_that_has_begun_stays() -> None:
@@ -170,11 +169,10 @@ def test_intervals_of_long_ago_leave_the_state() -> None:
     assert mean == 70 / 86400 and state.bin_days_squared[short] == state.bin_weight[short] * mean**2
     both, _ = night((state, pages), observations(rows[70:]), signals_of([]), half_life_changes=1)
     assert len(both[0].bin_id) == 1 and both[0].total.tolist() == [0.0, 0.0]
-    assert both[0].n_changed.tolist() == [0, 1]
     # So it is where time forgets, between the last interval and the present.
     both, _ = night(nothing(1), observations(rows[:2]), signals_of(heard), half_life_days=1.0)
-    assert len(bring_to_present(*both, Forgetting(None, 1.0), START + 70 * DAY).bin_row) == 1
-    assert len(bring_to_present(*both, Forgetting(None, 1.0), START + 90 * DAY).bin_row) == 0
+    assert len(bring_to_present(*both, Forgetting(None, 1.0), START + 70 * DAY)[0].bin_id) == 1
+    assert len(bring_to_present(*both, Forgetting(None, 1.0), START + 90 * DAY)[0].bin_id) == 0
 
 
 def test_weights_that_underflow_still_leave_their_last_bit() -> None:
@@ -205,11 +203,11 @@ def test_weights_that_underflow_still_leave_their_last_bit() -> None:
 def test_the_running_interval_counts_from_the_begin_of_the_era() -> None:
     rows = observations([row(p, START, digest=1) for p in (0, 1)])
     both, _ = night(nothing(3), rows, signals_of([(0, START + DAY, 0), (1, START, 0)]), host=[0, 1, 1])
-    now = bring_to_present(*both, Forgetting(), START + 2 * DAY)
-    assert now.running_days.tolist() == [1.0, 2.0, 0.0] and now.pending.tolist() == [1, 0]
+    now, running_days = bring_to_present(*both, Forgetting(), START + 2 * DAY)
+    assert running_days.tolist() == [1.0, 2.0, 0.0] and now.pending.tolist() == [1, 0]
     # Nobody listened to page 0 on its first day; page 2 was never crawled.
-    late = bring_to_present(*both, Forgetting(), START + 2 * DAY, DAY + DAY // 2)
-    assert late.running_days.tolist() == [0.5, 0.5, 0.0]
+    _, late = bring_to_present(*both, Forgetting(), START + 2 * DAY, DAY + DAY // 2)
+    assert late.tolist() == [0.5, 0.5, 0.0]
 
 
 def test_neighbours_by_hand() -> None:
@@ -225,8 +223,8 @@ def test_neighbours_by_hand() -> None:
 def test_nothing_in_nothing_out() -> None:
     both, counts = night(nothing(3), observations([day(0, digest=1)]), signals_of([]))
     assert len(both[0]) == 0 and not counts
-    now = bring_to_present(*both, Forgetting(12), FOREVER)
-    assert len(now.page) == len(now.bin_row) == 0
+    now, _ = bring_to_present(*both, Forgetting(12), FOREVER)
+    assert len(now.page) == len(now.bin_id) == 0
 
 
 def test_errors_name_value_limit_and_remedy() -> None:

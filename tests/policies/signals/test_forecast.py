@@ -315,5 +315,5 @@ def test_signals_of_intervals_are_those_of_the_state_and_of_one_night():
     for unheard, number, changed in one.values():
         if unheard == 0:
             by_change[changed] += sum(number)
-    assert by_change.tolist() == [state.n_unchanged.sum(), state.n_changed.sum()]
+    assert by_change.tolist() == [state.unchanged.sum(), (state.total - state.unchanged).sum()]
     assert sum(sum(number) for _, number, _ in one.values()) + state.pending.sum() <= counted

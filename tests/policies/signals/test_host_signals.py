@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from policies.signals.estimation import Pooled, default_prior, fit_pooled, signal_rates
-from policies.signals.evidence import from_intervals
+from policies.signals.estimation import Pooled, default_prior, fit_pooled
 from policies.signals.host_signals import (
     TOTAL_VARIANCE,
     HostRates,
@@ -14,6 +13,7 @@ from policies.signals.host_signals import (
     host_rates,
     page_rates,
 )
+from tests.policies.signal_evidence import from_intervals
 
 N = 40
 RATE = np.full(N, 0.2)
@@ -147,15 +147,18 @@ def test_what_is_expected_makes_up_for_the_changes_that_are_told():
     assert expected_rates(hosts)[:, 0].tolist() == pytest.approx([1.2, 1.0])
 
 
-def test_what_is_usual_may_be_known_from_elsewhere():
-    """Pages of a host that is split: the same numbers whichever of its pages are here."""
-    rng = np.random.default_rng(3)
-    ended, days = rng.poisson(3.0, (12, 1)).astype(float), rng.uniform(5, 20, 12)
-    usual, zeros = np.array([[0.3]]), np.zeros(12, np.int64)
-    whole = signal_rates(ended, days, zeros, 1, usual)
-    part = signal_rates(ended[:5], days[:5], zeros[:5], 1, usual)
-    assert np.array_equal(whole[:5], part)
-    assert not np.array_equal(whole[:5], signal_rates(ended[:5], days[:5], zeros[:5], 1))
-    own = signal_rates(ended, days, zeros, 1, np.array([[np.nan]]))
-    assert np.array_equal(own, signal_rates(ended, days, zeros, 1))
-    assert not signal_rates(ended * 0, days, zeros, 1, np.zeros((1, 1))).any()
+def test_rates_of_pages_by_hand_and_of_a_few_of_them():
+    """A page that is known little is as its host is; whichever pages are given, the numbers are the same."""
+    count, days = np.array([[10.0, 0.0], [0.0, 0.0]]), np.array([10.0, 10.0])
+    rate, usual = np.array([0.5, 0.25]), np.array([[1.0, 0.0]])
+    found = page_rates(count, days, usual, rate, np.zeros(2, np.int64))
+    np.testing.assert_allclose(found[:, 0], [10.5 / (10.0 + 1.0), 0.5 / (10.0 + 2.0)], rtol=1e-14)
+    assert found[:, 1].tolist() == [0.0, 0.0]
+    rng = np.random.Generator(np.random.Philox(key=1))
+    true, zeros = rng.gamma(0.5, 2.0, 300), np.zeros(300, np.int64)
+    seen, days = rng.poisson(true * 400.0)[:, None].astype(float), np.full(300, 400.0)
+    found = page_rates(seen, days, np.array([[1.0]]), np.ones(300), zeros)
+    z = (found[:, 0] - true) / np.sqrt(np.maximum(true, 1.0 / 400.0) / 400.0)
+    assert np.abs(z).max() < 5.0 and abs(z.mean()) < 4.0 / np.sqrt(300)
+    part = page_rates(seen[:5], days[:5], np.array([[1.0]]), np.ones(5), zeros[:5])
+    assert np.array_equal(found[:5], part)

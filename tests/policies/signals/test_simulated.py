@@ -6,8 +6,9 @@ probability of recall, false signals are drawn, and a page is crawled when its c
 
 import numpy as np
 
+from policies.signalled import pages as signal_pages
 from policies.signalled import value as signal_value
-from policies.signalled.value import SignalPages
+from policies.signalled.pages import SignalPages
 
 SETS = 200
 CYCLES = 20000
@@ -58,7 +59,7 @@ def test_threshold_policy_simulated():
     """800 z-scores, seeded: the largest within 4 standard errors, their mean square near 1."""
     change, recall, noise, clock = parameters()
     pages = SignalPages.from_rates(np.ones(SETS), change, recall, noise)
-    kinds = set(signal_value.kind_of(pages).tolist())
+    kinds = set(signal_pages.kind_of(pages).tolist())
     assert kinds == {1, 2, 3, 4, 5}
     days = signal_value.interval_days(pages, clock)
     fresh = signal_value.fresh_days(pages, clock)

@@ -101,8 +101,7 @@ def test_sources_of_several_shards_beyond_what_fits_become_one():
     merged, sources, code = read_signals(pa.Table.from_batches([rows.slice(0, half), other]), pages, [])
     assert len(sources) == MAX_SOURCES and sources == sorted([*many, "other", "t0"])
     assert {n for n, c in code.items() if sources[c] == "other"} == {f"t{i}" for i in range(1, 6)}
-    for name in ("pending", "n_unchanged", "n_changed"):
-        assert getattr(merged, name).sum() == getattr(state, name).sum()
+    assert merged.pending.sum() == state.pending.sum()
     np.testing.assert_allclose(merged.total.sum(), state.total.sum(), rtol=1e-12)
     np.testing.assert_allclose(merged.bin_days.sum(), state.bin_days.sum(), rtol=1e-12)
     again, names, _ = read_signals(pa.Table.from_batches([signals_batch(pages, merged, sources)]), pages, [])
@@ -115,9 +114,9 @@ def test_sources_of_several_shards_beyond_what_fits_become_one():
 def test_tables_hold_the_evidence_page_by_page():
     _, history, state = _filled()
     now = (FIRST_DAY + 33) * DAY_US
-    sums = bring_to_present(state, history, Forgetting(5), now, HOUR_US)
+    sums, running_days = bring_to_present(state, history, Forgetting(5), now, HOUR_US)
     coder = ShardTablesCoder()
-    tables = coder.decode(coder.encode(ShardTables(3, signal_tables(sums, NAMES))))
+    tables = coder.decode(coder.encode(ShardTables(3, signal_tables(sums, running_days, NAMES))))
     assert list(tables.tables) == ["signal_pages", "signal_sources", "signal_bins", "signal_pairs", "sources"]
     got = signal_evidence_of(tables)
     got.evidence.check()
@@ -130,26 +129,26 @@ def test_tables_hold_the_evidence_page_by_page():
         np.testing.assert_array_equal(got.pending[i, source], state.pending[mine])
         np.testing.assert_array_equal(got.last_at_us[i, source], state.last_at_us[mine])
         np.testing.assert_array_equal(got.evidence.unchanged_signals[i, source], sums.unchanged[mine])
-        heard = state.pending[mine] * (sums.running_days[i] > 0)
+        heard = state.pending[mine] * (running_days[i] > 0)
         np.testing.assert_array_equal(got.signals[i, source], sums.total[mine])
         np.testing.assert_array_equal(got.running_signals[i, source], heard)
         assert (got.last_at_us[i, others] == NO_TIME).all() and not got.signals[i, others].any()
         rows = got.evidence.row_page == i
-        bins = sums.bin_row == i
+        bins = sums.bin_row() == i
         for s in range(3):
             np.testing.assert_array_equal(
                 got.evidence.row_signals[rows, s], counts_of(sums.signature[bins], s)
             )
         np.testing.assert_array_equal(got.evidence.row_weight[rows], sums.bin_weight[bins])
     np.testing.assert_array_equal(got.watched_days, sums.watched_days)
-    np.testing.assert_array_equal(got.running_days, sums.running_days)
+    np.testing.assert_array_equal(got.running_days, running_days)
     # Every changed interval of the era is a row or a dated change without signals; every gap was heard.
     assert np.median(got.watched_days + got.running_days) > 5
 
 
 def test_a_shard_without_signals_has_no_tables():
-    sums = bring_to_present(SignalState.empty(), PageState.empty(4), Forgetting(5), 0)
-    assert signal_tables(sums, []) == {}
+    now = bring_to_present(SignalState.empty(), PageState.empty(4), Forgetting(5), 0)
+    assert signal_tables(*now, []) == {}
     assert signal_evidence_of(ShardTables(0, {})) is None
 
 
@@ -295,7 +294,7 @@ def test_a_file_of_the_last_version_is_read(tmp_path):
     seen[0] |= {"fetched_at": day + 6 * DAY_US, "digest_hash": 2}
     fold = ShardFold(_settings(day + 7 * DAY_US), [_batch(schemas.OBSERVATIONS, seen), state, batch])
     (row,) = (r for r in signals_of(fold).to_pylist() if r["source"] == ["ping", "sitemap"])
-    assert row["pending"] == [0, 0] and row["n_changed"] == [2, 0] and row["bin_signals"] == [2, 0]
+    assert row["pending"] == [0, 0] and row["total"][0] > 1.0 and row["bin_signals"] == [2, 0]
     other = tmp_path / "shard-00000-of-00002.parquet"
     pq.write_table(pa.Table.from_batches([_old_rows()]).drop_columns(["pending"]), other)
     with pytest.raises(StateError, match="pending"):

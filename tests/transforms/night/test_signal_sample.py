@@ -6,6 +6,7 @@ import pytest
 
 from policies.signals.estimation import Pooled, default_prior
 from policies.signals.evidence import SignalEvidence
+from tests.policies.signal_evidence import take
 from tests.policies.signal_simulation import Simulated, simulate
 from tests.transforms.signal_shards import shard_of
 from transforms.batches.coders import ShardTables
@@ -82,7 +83,7 @@ def test_a_sampled_page_keeps_its_evidence_to_the_bit():
     at, evidence = _evidence(batch, found.sources)
     known = np.isin(rows, found.row)
     assert at.tolist() == np.flatnonzero(known).tolist() and 30 < known.sum() < 60
-    wanted = found.evidence.take(np.searchsorted(found.row, rows[known]))
+    wanted = take(found.evidence, np.searchsorted(found.row, rows[known]))
     for name in FIELDS:
         assert np.array_equal(getattr(evidence, name), getattr(wanted, name)), name
 

@@ -6,7 +6,8 @@ import pytest
 
 from policies.optimum.signalled_policy import SignalPolicy
 from policies.sequencing.windows import solve_theta
-from policies.signalled.value import SignalPages, crawl_value
+from policies.signalled.pages import SignalPages
+from policies.signalled.value import crawl_value
 from transforms.night.signal_slots import SignalClocks, dues
 from transforms.night.trusting import SIGNALS_TABLE
 

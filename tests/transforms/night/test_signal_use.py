@@ -9,7 +9,7 @@ from policies.objectives import objectives
 from policies.optimum import search
 from policies.optimum.signalled_delay import followed, worth_waiting_for
 from policies.signalled.block import SignalBlock
-from policies.signalled.value import SignalPages
+from policies.signalled.pages import SignalPages
 from transforms.night.signal_use import follow_useful
 from transforms.night.solving import block_to_tables, tables_to_block
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from policies.signalled import value as signal_value
-from policies.signalled.value import SignalPages
+from policies.signalled.pages import SignalPages
 from tests.transforms.told_together import DAY, START, Site, crawls, estimates, fold_nights, site
 from transforms.night.trusting import SignalEstimates
 
