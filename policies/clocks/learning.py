@@ -25,7 +25,7 @@ _BLOCKS = 6
 _UNEVEN = 1.6
 _SHRINK = 0.3
 _ROUNDS = 20
-_TOLERANCE = 1e-3
+_TOLERANCE = 2e-3
 _LEAST = 1e-12
 _LONGEST = 16.0
 _LOG_FACTORS = -30.0, 20.0
@@ -78,10 +78,11 @@ def profiles(spells: Spells, least: FloatArray, circular: bool) -> tuple[IntArra
     size = np.bincount(code, minlength=n)
     place = np.arange(len(code)) - np.repeat(np.cumsum(size) - size, size)
     block = place * _BLOCKS // np.repeat(size, size)
-    gain = np.zeros(n)
+    gain, factor, even = np.zeros(n), None, None
     for b in range(1, _BLOCKS):
         known, new = spells.take(block < b), spells.take(block == b)
-        gain += _score(new, fit(known, n, circular), n) - _score(new, _flat(known, n), n)
+        factor, even = fit(known, n, circular, factor), _flat(known, n, even)
+        gain += _score(new, factor, n) - _score(new, even, n)
     gains[some] = gain
     sure = np.flatnonzero(gain > least[some])
     number = np.full(n, -1)
@@ -122,36 +123,35 @@ def _uneven(spells: Spells, groups: int) -> BoolArray:
     return result
 
 
-def _flat(spells: Spells, groups: int) -> FloatArray:
+def _flat(spells: Spells, groups: int, start: FloatArray | None = None) -> FloatArray:
     """The one factor for all bins that fits: (g, 1)."""
     whole = Spells(
         spells.group, spells.length.sum(axis=1, keepdims=True), spells.changed, spells.rate_per_day
     )
-    return fit(whole, groups, True)
+    return fit(whole, groups, True, start)
 
 
-def fit(spells: Spells, groups: int, circular: bool) -> FloatArray:
-    """Factors of the rates in each bin: (g, bins), by EM.
+def fit(spells: Spells, groups: int, circular: bool, start: FloatArray | None = None) -> FloatArray:
+    """Factors of the rates in each bin: (g, bins), by EM; `start` is where to begin.
 
     EM alone takes hundreds of rounds to tell neighbouring hours apart. Its steps are lengthened by scheme S3
     of Varadhan and Roland, "Simple and globally convergent methods for accelerating the convergence of any EM
     algorithm" (2008).
     """
     em = _Em(spells, groups, circular)
-    log: FloatArray = em.start
+    log: FloatArray = em.start if start is None else np.log(start)
+    factor = np.exp(log)
     for _ in range(_ROUNDS):
         once = em.step(log)
         twice = em.step(once)
         first, second = once - log, twice - 2.0 * once + log
         size, bend = ((v * v).sum(axis=1, keepdims=True) for v in (first, second))
         longer = np.clip(np.sqrt(size / np.maximum(bend, _LEAST)), 1.0, _LONGEST)
-        new = em.step(np.clip(log + 2.0 * longer * first + longer * longer * second, *_LOG_FACTORS))
-        done = np.abs(new - log).max(initial=0.0) < _TOLERANCE
-        log = new
-        if done:
+        log = em.step(np.clip(log + 2.0 * longer * first + longer * longer * second, *_LOG_FACTORS))
+        before, factor = factor, np.exp(log)
+        if np.abs(factor - before).max(initial=0.0) < _TOLERANCE:
             break
-    found: FloatArray = np.exp(log)
-    return found
+    return factor
 
 
 class _Em:
@@ -159,33 +159,28 @@ class _Em:
 
     def __init__(self, spells: Spells, groups: int, circular: bool) -> None:
         expected_length = spells.length * spells.rate_per_day[:, None]
-        self._exposure = _sums(spells.group, expected_length, groups)
-        found = spells.changed
-        self._group, self._length, self._circular = spells.group[found], expected_length[found], circular
-        total = np.maximum(self._exposure.sum(axis=1, keepdims=True), _LEAST)
+        exposure = _sums(spells.group, expected_length, groups)
+        found, bins = spells.changed, exposure.shape[1]
+        self._exposure, self._group, self._length = exposure, spells.group[found], expected_length[found]
+        self._first = np.flatnonzero(np.diff(self._group, prepend=-1))
+        self._placed = np.zeros_like(exposure)
+        # Each bin shrinks to the geometric mean of itself and those beside it; one bin alone to 1.
+        beside = np.arange(bins) + np.array([[-1], [0], [1]])
+        self._beside = (beside % bins if circular else np.clip(beside, 0, bins - 1)) if bins > 1 else None
+        total = np.maximum(exposure.sum(axis=1, keepdims=True), _LEAST)
         count = np.bincount(self._group, minlength=groups)[:, None]
-        self.start = np.log(np.repeat((count + _SHRINK) / (total + _SHRINK), self._exposure.shape[1], axis=1))
+        self.start = np.log(np.repeat((count + _SHRINK) / (total + _SHRINK), bins, axis=1))
 
     def step(self, log: FloatArray) -> FloatArray:
         factor = np.exp(log)
-        clock = np.maximum((self._length * factor[self._group]).sum(axis=1), _LEAST)
-        placed = _sums(self._group, self._length / -np.expm1(-clock)[:, None], len(factor)) * factor
-        new = (placed + _SHRINK) / (self._exposure + _SHRINK / _beside(factor, self._circular))
+        clock = np.maximum(np.einsum("ij,ij->i", self._length, factor[self._group]), _LEAST)
+        if len(self._group):
+            each = self._length / -np.expm1(-clock)[:, None]
+            self._placed[self._group[self._first]] = np.add.reduceat(each, self._first, axis=0)
+        beside = 1.0 if self._beside is None else np.exp(log[:, self._beside].sum(axis=1) / -3.0)
+        new = (self._placed * factor + _SHRINK) / (self._exposure + _SHRINK * beside)
         result: FloatArray = np.log(new)
         return result
-
-
-def _beside(factor: FloatArray, circular: bool) -> FloatArray:
-    """Geometric mean of each bin and the two beside it."""
-    logs = np.log(factor)
-    bins = factor.shape[1]
-    if bins == 1:
-        return np.ones_like(factor)
-    left, right = np.roll(logs, 1, axis=1), np.roll(logs, -1, axis=1)
-    if not circular:
-        left[:, 0], right[:, -1] = logs[:, 0], logs[:, -1]
-    result: FloatArray = np.exp((left + logs + right) / 3.0)
-    return result
 
 
 def _score(spells: Spells, factor: FloatArray, groups: int) -> FloatArray:
