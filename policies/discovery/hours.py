@@ -1,7 +1,12 @@
 """At which hours of the day new links come: time that runs as fast as links do.
 
 Links push each other off, so with the hours of the day both slow down: in the night links come seldom and
-stay long. Hours are therefore counted in the time of a group's own clock, of which a day has 24 hours too.
+stay long. Hours are therefore counted by a clock of each source, of which a day has 24 hours too.
+
+How fast it runs in each hour is the number of new links over that expected at an even rate. Between two visits
+nobody knows when links came: they are spread as the clock so far says, a step of expectation and maximisation
+(Dempster, Laird and Rubin 1977). The clock of a source is drawn to that of its group, as that is to an even
+one, by `PRIOR_LINKS`.
 """
 
 from __future__ import annotations
@@ -14,36 +19,46 @@ from policies.discovery.items import Items
 from policies.numerics.typing_ import FloatArray, IntArray
 
 HOURS: Final = 24
-PRIOR_LINKS: Final = 30.0
-"""Links that each hour of the day is thought to have brought at the mean rate, beforehand."""
-_LONGEST: Final = 3.5  # hours between visits that tell when a link came
+GROUP_PRIOR: Final = 30.0
+SOURCE_PRIOR: Final = 10.0
+"""Links in each hour of the day for which the prior counts."""
 _LEAST: Final = 1e-6
 
 
 class DayHours:
-    """The clocks of g groups.
+    """The clocks of n sources.
 
     Attributes
     ----------
-    seen, expected : (g, 24) float64
-        New links by hour of day, and how many the rates of their sources alone would give. Sums.
-    speed : (g, 24) float64
-        New links in each hour of the day, over the mean.
+    seen, expected : (n, 24) float64
+        New links by hour of day, and how many an even rate would give. Sums.
+    speed : (n, 24) float64
+        New links in each hour of the day, over their mean.
     """
 
     def __init__(self, items: Items) -> None:
-        self._group = items.group
-        self.seen = np.zeros((items.groups, HOURS))
-        self.expected = np.zeros((items.groups, HOURS))
-        self._set()
+        self._items = items
+        self.seen = np.zeros((len(items), HOURS))
+        self.expected = np.zeros((len(items), HOURS))
+        self.speed = np.ones((len(items), HOURS))
+        self._read(np.arange(len(items)))
 
-    def _set(self) -> None:
-        speed = (self.seen + PRIOR_LINKS) / (self.expected + PRIOR_LINKS)
-        self.speed = speed / speed.mean(axis=1, keepdims=True)
-        self._sum = np.concatenate([np.zeros((len(speed), 1)), np.cumsum(self.speed, axis=1)], axis=1)
+    def fit(self) -> None:
+        """Set the clocks by all that is known."""
+        items = self._items
+        seen, expected = (
+            np.stack([items.sums(x) for x in sums.T], axis=1) for sums in (self.seen, self.expected)
+        )
+        prior = _even((seen + GROUP_PRIOR) / (expected + GROUP_PRIOR))[items.group]
+        self.speed = _even((self.seen + SOURCE_PRIOR * prior) / (self.expected + SOURCE_PRIOR))
+        self._read(np.arange(len(items)))
+
+    def _read(self, item: IntArray) -> None:
+        zero = np.zeros((len(item), 1))
+        self._sum = np.concatenate([zero, np.cumsum(self.speed, axis=1)], axis=1)
 
     def elapsed(self, item: IntArray, now_hours: float, hours: FloatArray) -> FloatArray:
-        """The last hours before now by the groups' clocks.
+        """The last hours before now by the sources' clocks.
 
         Parameters
         ----------
@@ -58,22 +73,20 @@ class DayHours:
         (m,) float64
         """
         finite = np.isfinite(hours)
-        group, at = self._group[item], np.where(finite, now_hours - np.where(finite, hours, 0.0), now_hours)
-        passed = self._reading(group, np.full(len(group), now_hours)) - self._reading(group, at)
+        since = now_hours - np.where(finite, hours, 0.0)
+        passed = self._reading(item, np.full(len(item), now_hours)) - self._reading(item, since)
         return np.where(finite, np.maximum(passed, _LEAST), np.inf)
 
-    def _reading(self, group: IntArray, at_hours: FloatArray) -> FloatArray:
+    def _reading(self, item: IntArray, at_hours: FloatArray) -> FloatArray:
         day, within = np.divmod(at_hours, HOURS)
         hour = np.minimum(within.astype(np.int64), HOURS - 1)
-        whole = day * HOURS + self._sum[group, hour]
-        return np.asarray(whole + (within - hour) * self.speed[group, hour], np.float64)
+        whole = day * HOURS + self._sum[item, hour]
+        return np.asarray(whole + (within - hour) * self.speed[item, hour], np.float64)
 
     def learn(
         self, item: IntArray, now_hours: float, hours: FloatArray, new: IntArray, rate_per_hour: FloatArray
     ) -> None:
-        """Take in new links of some sources, spread evenly over the hours since their last visits.
-
-        Visits that are further apart do not tell when links came, and are left out.
+        """Take in new links of some sources. Visits further apart than a day do not tell when links came.
 
         Parameters
         ----------
@@ -84,12 +97,16 @@ class DayHours:
         rate_per_hour : (m,) float64
             By the mean clock.
         """
-        near = hours <= _LONGEST
+        near = hours <= HOURS
         item, hours, new, rate_per_hour = item[near], hours[near], new[near], rate_per_hour[near]
-        last = int(np.ceil(now_hours)) - 1
-        for back in range(int(np.ceil(_LONGEST))):
-            within = np.clip(hours - back, 0.0, 1.0)
-            place = self._group[item], np.full(len(item), (last - back) % HOURS)
-            np.add.at(self.expected, place, rate_per_hour * within)
-            np.add.at(self.seen, place, new * within / hours)
-        self._set()
+        back = np.arange(HOURS)
+        within = np.clip(hours[:, None] - back, 0.0, 1.0)
+        hour = (int(np.ceil(now_hours)) - 1 - back) % HOURS
+        there = within * self.speed[item[:, None], hour]
+        place = item[:, None], hour[None, :]
+        self.expected[place] += rate_per_hour[:, None] * within
+        self.seen[place] += new[:, None] * there / np.maximum(there.sum(axis=1, keepdims=True), _LEAST)
+
+
+def _even(speed: FloatArray) -> FloatArray:
+    return np.asarray(speed / speed.mean(axis=1, keepdims=True), np.float64)

@@ -6,10 +6,10 @@ from typing import Final
 
 import numpy as np
 
+from policies.discovery.answers import Answers
 from policies.discovery.items import Items, Seen
 from policies.discovery.lifetimes import MeanLifetimes, discounted, expected_there, worth_of_now
 from policies.discovery.picking import gammas, top, uniforms
-from policies.discovery.yields import Answers
 from policies.numerics.typing_ import FloatArray, IntArray
 
 HOURS_A_DAY: Final = 24
@@ -121,14 +121,14 @@ class Elapsed:
             found = expected_there(self._one, due_hours, mean)
         else:
             found = worth_of_now(self._one, due_hours, discounted(mean, self._worth))
-        score = np.where(np.isinf(due_hours), _FIRST, per_hour * found) * self.answers.probability()
+        score = np.where(np.isinf(due_hours), _FIRST, per_hour * found) * self.answers.worth(now_hours)
         picked = top(score, uniforms(items.key, items.seed, step, _TIES), items.group, items.k)
-        self.answers.ask(picked)
+        self._picked = picked
         return picked
 
     def learn(self, step: int, now_hours: float, seen: Seen) -> None:
         """See `Crawler`."""
-        self.answers.answer(seen.item)
+        self.answers.learn(self._picked, seen.item, now_hours)
         seen = seen.take(seen.again)
         item = seen.item
         mean = self.lifetimes.mean_hours[item, None]

@@ -73,35 +73,3 @@ class Rates:
         two = (items.sums(np.ones(len(known)), known) > 1.0)[items.group]
         self.prior_mean = np.where(two, here, self.prior_mean)
         self.prior_shape = np.where(two, shape[items.group], self.prior_shape)
-
-
-class Answers:
-    """How likely each source answers, by its last answers and failures.
-
-    That a source fails tells nothing of its yield, but that the next refresh may be wasted too. What is long
-    ago is forgotten: a source that is back is soon believed.
-
-    Attributes
-    ----------
-    answered, asked : (n,) float64
-        Sums that decay by `DECAY` each time that the source is asked.
-    """
-
-    DECAY: Final = 0.5 ** (1.0 / 24.0)
-    PRIOR: Final = 2.0
-
-    def __init__(self, items: Items) -> None:
-        self.answered, self.asked = np.zeros(len(items)), np.zeros(len(items))
-
-    def ask(self, item: IntArray) -> None:
-        """Sources that are to be refreshed."""
-        self.answered[item] *= self.DECAY
-        self.asked[item] = self.asked[item] * self.DECAY + 1.0
-
-    def answer(self, item: IntArray) -> None:
-        """Those of them that answered."""
-        self.answered[item] += 1.0
-
-    def probability(self) -> FloatArray:
-        """(n,) float64."""
-        return (self.answered + self.PRIOR) / (self.asked + self.PRIOR)
