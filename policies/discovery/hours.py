@@ -3,10 +3,10 @@
 Links push each other off, so with the hours of the day both slow down: in the night links come seldom and
 stay long. Hours are therefore counted by a clock of each source, of which a day has 24 hours too.
 
-How fast it runs in each hour is the number of new links over that expected at an even rate. Between two visits
-nobody knows when links came: they are spread as the clock so far says, a step of expectation and maximisation
-(Dempster, Laird and Rubin 1977). The clock of a source is drawn to that of its group, as that is to an even
-one, by `PRIOR_LINKS`.
+How fast it runs in each hour is the number of new links over that expected at an even rate. Nobody knows when
+links came between two visits: they are spread as the clock so far says, a step of expectation and
+maximisation (Dempster, Laird and Rubin 1977). The clock of a source is drawn to that of its group, as that is
+to an even one.
 """
 
 from __future__ import annotations

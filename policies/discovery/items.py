@@ -40,7 +40,7 @@ class Items:
     def sums(self, values: FloatArray, item: IntArray | None = None) -> FloatArray:
         """Sums over items, or over some of them, by group: (g,) float64."""
         group = self.group if item is None else self.group[item]
-        return np.bincount(group, values, self.groups)
+        return np.bincount(group, values, self.groups).astype(np.float64, copy=False)
 
 
 @dataclass(frozen=True)

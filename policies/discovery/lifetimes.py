@@ -9,8 +9,8 @@ seen are in nobody's count; both are accounted for exactly:
     g_j = (tau_j / d) (1 - exp(-d / tau_j)), and still so at the next, D hours later, with exp(-D / tau_j)
 
 The mixture is the maximum of that likelihood with a prior of the mixture of all sources together, by one step
-of expectation and maximisation for each visit (Dempster, Laird and Rubin 1977; online as in Cappé and Moulines
-2009). `exponential_mean` is the same for a single class, whose mean is what is learned.
+of expectation and maximisation for each visit (Dempster, Laird and Rubin 1977; online as Cappé and Moulines
+2009 do). `MeanLifetimes` is the same for a single class, whose mean is what is learned.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def expected_there(share: FloatArray, hours: FloatArray, class_hours: FloatArray
     Returns
     -------
     (n,) float64, hours
-        sum of share tau (1 - exp(-D / tau)); DISCOVERY of new links is this times their rate.
+        sum of share tau (1 - exp(-D / tau)); Expected new links are this times their rate.
     """
     x = np.minimum(hours[:, None] / class_hours, _MOST)
     return np.asarray((share * class_hours * -np.expm1(-x)).sum(axis=1), np.float64)
@@ -161,7 +161,7 @@ class MeanLifetimes:
 
 
 def hours_of_gone(mean_hours: FloatArray, hours: FloatArray) -> FloatArray:
-    """Expected lifetime of a link that went within an interval: tau - D / (exp(D / tau) - 1), (m,) float64."""
+    """Expected lifetime of a link that went within an interval: tau - D / (exp(D / tau) - 1), (m,)."""
     x = hours / mean_hours
     small = x < 1e-4
     safe = np.where(small, 1.0, np.minimum(x, _MOST))

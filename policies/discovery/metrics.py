@@ -6,6 +6,7 @@ those of steps, as in the paper: in which step a target was there first, and in 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -48,6 +49,25 @@ class Judged:
     htd_p90: FloatArray
     refreshes: IntArray
     found: IntArray
+
+    def take(self, lanes: IntArray) -> Judged:
+        """Some lanes, or some of them several times."""
+        return Judged(
+            *(
+                getattr(self, name)[:, lanes] if name == "within" else getattr(self, name)[lanes]
+                for name in self.__dataclass_fields__
+            )
+        )
+
+
+def joined(parts: Sequence[Judged]) -> Judged:
+    """Lanes of several runs over one history, in order."""
+    return Judged(
+        *(
+            np.concatenate([getattr(part, name) for part in parts], axis=1 if name == "within" else 0)
+            for name in Judged.__dataclass_fields__
+        )
+    )
 
 
 def judge(history: Presences, run: Run, warm_up_hours: float) -> Judged:

@@ -22,7 +22,7 @@ from policies.discovery.picking import top, uniforms
 from policies.discovery.yields import Rates
 from policies.numerics.typing_ import FloatArray, IntArray
 
-WORTH_HOURS: Final = 8.0
+WORTH_HOURS: Final = 12.0
 LASTING: Final = 0.3
 """What a link is worth that is found with a delay: LASTING + (1 - LASTING) exp(-delay / WORTH_HOURS)."""
 OPTIMISM: Final = 0.3
@@ -36,10 +36,10 @@ FIT_EVERY: Final = 3
 class Planner:
     """The crawler; see the module."""
 
-    def __init__(self, items: Items, worth_hours: float = WORTH_HOURS, lasting: float = LASTING, half=HALF_LIFE_HOURS) -> None:
+    def __init__(self, items: Items, worth_hours: float = WORTH_HOURS, lasting: float = LASTING) -> None:
         self._items = items
         self._lasting, self._class_hours = lasting, discounted(CLASS_HOURS, worth_hours)
-        self._half, self._fit_hours = half, np.nan
+        self._fit_hours = np.nan
         self._every = np.arange(len(items))
         self._before_hours = np.full(len(items), np.inf)
         self.lifetimes, self.rates = Lifetimes(items), Rates(items)
@@ -85,7 +85,7 @@ class Planner:
     def _forget(self, now_hours: float) -> None:
         """Let all sums decay by the hours since this was last done."""
         if not np.isnan(self._fit_hours):
-            kept = 0.5 ** ((now_hours - self._fit_hours) / self._half)
+            kept = 0.5 ** ((now_hours - self._fit_hours) / HALF_LIFE_HOURS)
             for sums in (
                 self.rates.new,
                 self.rates.exposure_hours,

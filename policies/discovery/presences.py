@@ -3,8 +3,8 @@
 A *presence* is a time from which a source shows a target until it no longer does; a *poll* is an instant at
 which a source was looked at. A refresh in a step is that step's last poll of the source: it happens when the
 poll did, and shows what it saw. Where a step has no poll of a source nobody knows what a refresh would have
-shown: it fails, shows nothing, and is evidence of nothing. So hours between refreshes are those between polls,
-however uneven these are.
+shown: it fails, shows nothing, and is evidence of nothing. So hours between refreshes are those between their
+polls, however uneven.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def replay(history: Presences, crawler: Crawler, lanes: int) -> Run:
         due = np.where(visits[:, 1] >= 0, (end_us - last_us) / US_PER_HOUR, np.inf)
         item = crawler.pick(step, now_hours, due)
         lane, source = np.divmod(item, s)
-        np.add.at(refreshes, (lane, history.domain[source], step), 1)
+        np.add.at(refreshes[:, :, step], (lane, history.domain[source]), 1)
         poll = history.shown[step, source]
         item, poll = item[poll >= 0], poll[poll >= 0]
         crawler.learn(step, now_hours, _refresh(history, found, step, item, poll, visits[item]))

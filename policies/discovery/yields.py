@@ -10,8 +10,6 @@ A first refresh shows all that is there, whenever it came: it tells l and is no 
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
 from policies.discovery.items import Items
