@@ -181,8 +181,8 @@ def report(folder: str) -> str:
     for (budget, k), some in groupby(table, lambda r: (r["budget"], r["k"])):
         parts.append(_table(budget, k, list(some)))
     parts.append(
-        "± is the standard error over seeds, [ ] holds 95 % of draws of domains. Targets first shown after the\n"
-        "warm-up are scored: within 3 h, the share of all that was found so soon; 90 %, hours to discovery of\n"
+        "± is the standard error over seeds, [ ] holds 95 % of draws of domains. Scored are targets first\n"
+        "shown after the warm-up: within 3 h, the share of all found so soon; 90 %, hours to discovery of\n"
         "that part of the found ones; refreshes, for each one found; regret, percent of the Oracle's."
     )
     return "\n\n".join(parts)

@@ -15,7 +15,7 @@ from policies.numerics.typing_ import FloatArray, IntArray
 HOURS_A_DAY: Final = 24
 _TIES, _DRAWS = 0, 1
 _FIRST = 1e12
-"""Score of a source that was never seen, for rules that look at each once before they compare."""
+"""Score of a source that was never asked, for rules that look at each once before they compare."""
 
 
 def hour_of_day(now_hours: float) -> int:
@@ -121,7 +121,9 @@ class Elapsed:
             found = expected_there(self._one, due_hours, mean)
         else:
             found = worth_of_now(self._one, due_hours, discounted(mean, self._worth))
-        score = np.where(np.isinf(due_hours), _FIRST, per_hour * found) * self.answers.worth(now_hours)
+        # One that was asked and did not answer is compared with the others.
+        never = np.isnan(self.answers.asked_hours)
+        score = np.where(never, _FIRST, per_hour * found * self.answers.worth(now_hours))
         picked = top(score, uniforms(items.key, items.seed, step, _TIES), items.group, items.k)
         self._picked = picked
         return picked
