@@ -130,6 +130,7 @@ PAGES = {
     "export": "exports.md",
     "inspect": "formats.md",
     "backtest": "backtest.md",
+    "backtest-discovery": "discovery.md",
     "frontier": "backtest.md",
     "simulate": "simulate.md",
     "reproduce": "reproduction.md",

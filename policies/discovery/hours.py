@@ -6,7 +6,7 @@ stay long. Hours are therefore counted by a clock of each source, of which a day
 How fast it runs in each hour is the number of new links over that expected at an even rate. Nobody knows when
 links came between two visits: they are spread as the clock so far says, a step of expectation and
 maximisation (Dempster, Laird and Rubin 1977). The clock of a source is drawn to that of its group, as that is
-to an even one.
+to an even one. Visits leave no hour out, so what an even rate would give is the same in each: one number.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ class DayHours:
 
     Attributes
     ----------
-    seen, expected : (n, 24) float64
-        New links by hour of day, and how many an even rate would give. Sums.
+    seen : (n, 24) float64
+        New links by hour of day. Sums.
+    expected : (n,) float64
+        How many an even rate would give in each. Sums.
     speed : (n, 24) float64
         New links in each hour of the day, over their mean.
     """
@@ -39,18 +41,17 @@ class DayHours:
     def __init__(self, items: Items) -> None:
         self._items = items
         self.seen = np.zeros((len(items), HOURS))
-        self.expected = np.zeros((len(items), HOURS))
+        self.expected = np.zeros(len(items))
         self.speed = np.ones((len(items), HOURS))
         self._read(np.arange(len(items)))
 
     def fit(self) -> None:
         """Set the clocks by all that is known."""
         items = self._items
-        seen, expected = (
-            np.stack([items.sums(x) for x in sums.T], axis=1) for sums in (self.seen, self.expected)
-        )
+        seen = np.stack([items.sums(hour) for hour in self.seen.T], axis=1)
+        expected = items.sums(self.expected)[:, None]
         prior = _even((seen + GROUP_PRIOR) / (expected + GROUP_PRIOR))[items.group]
-        self.speed = _even((self.seen + SOURCE_PRIOR * prior) / (self.expected + SOURCE_PRIOR))
+        self.speed = _even((self.seen + SOURCE_PRIOR * prior) / (self.expected[:, None] + SOURCE_PRIOR))
         self._read(np.arange(len(items)))
 
     def _read(self, item: IntArray) -> None:
@@ -104,7 +105,7 @@ class DayHours:
         hour = (int(np.ceil(now_hours)) - 1 - back) % HOURS
         there = within * self.speed[item[:, None], hour]
         place = item[:, None], hour[None, :]
-        self.expected[place] += rate_per_hour[:, None] * within
+        self.expected[item] += rate_per_hour * hours / HOURS
         self.seen[place] += new[:, None] * there / np.maximum(there.sum(axis=1, keepdims=True), _LEAST)
 
 
