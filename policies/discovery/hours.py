@@ -85,7 +85,7 @@ class DayHours:
         return np.asarray(whole + (within - hour) * self.speed[item, hour], np.float64)
 
     def learn(
-        self, item: IntArray, now_hours: float, hours: FloatArray, new: IntArray, rate_per_hour: FloatArray
+        self, item: IntArray, now_hours: float, hours: FloatArray, new: FloatArray, rate_per_hour: FloatArray
     ) -> None:
         """Take in new links of some sources. Visits further apart than a day do not tell when links came.
 
@@ -94,7 +94,7 @@ class DayHours:
         item : (m,) int64
         now_hours : float
         hours : (m,) float64
-        new : (m,) int64
+        new : (m,) float64
         rate_per_hour : (m,) float64
             By the mean clock.
         """

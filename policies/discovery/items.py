@@ -57,6 +57,9 @@ class Seen:
         Targets on it.
     new : (m,) int64
         The yield: those that no refresh before this step has shown. Two sources may both be credited.
+    credit : (m,) float64
+        The same, but a target that several refreshes of the step show is divided among them: adds up to what
+        the crawler has found.
     held, kept : (m,) int64
         Targets that came between the last two refreshes before this one, as the latter of them showed them;
         those of them that are still there. 0 at the first two refreshes.
@@ -66,6 +69,7 @@ class Seen:
     hours: FloatArray
     links: IntArray
     new: IntArray
+    credit: FloatArray
     held: IntArray
     kept: IntArray
 

@@ -22,7 +22,7 @@ from policies.discovery.picking import top, uniforms
 from policies.discovery.yields import Rates
 from policies.numerics.typing_ import FloatArray, IntArray
 
-WORTH_HOURS: Final = 12.0
+WORTH_HOURS: Final = 8.0
 LASTING: Final = 0.3
 """What a link is worth that is found with a delay: LASTING + (1 - LASTING) exp(-delay / WORTH_HOURS)."""
 OPTIMISM: Final = 0.3
@@ -72,9 +72,9 @@ class Planner:
         item = seen.item
         elapsed = self.day.elapsed(item, now_hours, seen.hours)
         exposure = expected_there(self.lifetimes.share[item], elapsed)
-        self.rates.learn(item, seen.new, exposure)
+        self.rates.learn(item, seen.credit, exposure)
         shape, rate = self.rates.posterior()
-        self.day.learn(item, now_hours, seen.hours, seen.new, (shape / rate)[item])
+        self.day.learn(item, now_hours, seen.hours, seen.credit, (shape / rate)[item])
         self.lifetimes.learn(item, seen.held, seen.kept, self._before_hours[item], elapsed)
         self._before_hours[item] = elapsed
         if step % FIT_EVERY == 0:

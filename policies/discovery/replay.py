@@ -110,10 +110,15 @@ def _refresh(
     flat, place = found.reshape(-1), item[of] // history.sources * history.targets + history.target[row]
     novel = flat[place] == history.steps
     flat[place[novel]] = step
+    # A target that several refreshes of the step show is divided among them.
+    _, target, shown_by = np.unique(place[novel], return_inverse=True, return_counts=True)
+    credit = np.bincount(of[novel], 1.0 / shown_by[target], m)
     old = np.flatnonzero(earlier >= 0)
     old_of, old_row = history.at(before[old])
     old_of = old[old_of]
     young = history.appeared_us[old_row] > history.poll_us[earlier[old_of]]
     there = history.gone_us[old_row] > at_us[old_of]
     hours = np.where(before >= 0, (at_us - history.poll_us[before]) / US_PER_HOUR, np.inf)
-    return Seen(item, hours, count(of), count(of, novel), count(old_of, young), count(old_of, young & there))
+    return Seen(
+        item, hours, count(of), count(of, novel), credit, count(old_of, young), count(old_of, young & there)
+    )

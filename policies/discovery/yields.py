@@ -37,7 +37,7 @@ class Rates:
         self.new, self.exposure_hours, self.links = np.zeros(n), np.zeros(n), np.zeros(n)
         self.prior_shape, self.prior_mean = np.ones(n), np.ones(n)
 
-    def learn(self, item: IntArray, new: IntArray, exposure_hours: FloatArray) -> None:
+    def learn(self, item: IntArray, new: FloatArray | IntArray, exposure_hours: FloatArray) -> None:
         """Take in yields: (m,) each, of different items."""
         self.new[item] += new
         self.exposure_hours[item] += exposure_hours

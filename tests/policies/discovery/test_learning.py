@@ -127,7 +127,7 @@ def test_what_was_never_seen_is_thought_of_as_the_others_are() -> None:
 def test_a_failure_is_no_evidence_of_a_yield() -> None:
     planner = Planner(items(2))
     none = np.zeros(0, np.int64)
-    nothing = Seen(none, np.zeros(0), none, none, none, none)
+    nothing = Seen(none, np.zeros(0), none, none, np.zeros(0), none, none)
     due = np.full(2, np.inf)
     for step in range(10):
         planner.pick(step, step + 1.0, due)
