@@ -112,7 +112,7 @@ def _refresh(
     flat[place[novel]] = step
     # A target that several refreshes of the step show is divided among them.
     _, target, shown_by = np.unique(place[novel], return_inverse=True, return_counts=True)
-    credit = np.bincount(of[novel], 1.0 / shown_by[target], m)
+    credit = np.bincount(of[novel], 1.0 / shown_by[target], m).astype(np.float64)
     old = np.flatnonzero(earlier >= 0)
     old_of, old_row = history.at(before[old])
     old_of = old[old_of]

@@ -181,7 +181,8 @@ class _Rows:
         pairs = np.stack([domain[self.source].astype(np.uint64), self.target_hash])
         distinct, target = np.unique(pairs, axis=1, return_inverse=True)
         target = target.reshape(-1)
-        rows = np.lexsort((self.gone_us, target, self.appeared_us, source))
+        source, target, appeared, gone = merged(source, target, self.appeared_us, self.gone_us)
+        rows = np.lexsort((target, appeared, source))
         polls = np.unique(np.stack([poll_source, self.poll_us]), axis=1)
         return Presences(
             hashes[order],
@@ -189,14 +190,33 @@ class _Rows:
             distinct[0].astype(np.int64),
             source[rows],
             target[rows],
-            self.appeared_us[rows],
-            self.gone_us[rows],
+            appeared[rows],
+            gone[rows],
             polls[0],
             polls[1],
             start_us,
             step_us,
             steps,
         )
+
+
+def merged(
+    source: IntArray, target: IntArray, appeared_us: IntArray, gone_us: IntArray
+) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    """Presences of one target on one source that touch each other as one: of variants of its URL, or given twice."""
+    order = np.lexsort((gone_us, appeared_us, target, source))
+    source, target, appeared, gone = (x[order] for x in (source, target, appeared_us, gone_us))
+    fresh = np.ones(len(order), np.bool_)
+    fresh[1:] = (source[1:] != source[:-1]) | (target[1:] != target[:-1])
+    times, rank = np.unique(gone, return_inverse=True)
+    pair = np.cumsum(fresh) - 1
+    # The latest end so far of the same pair: ranks, so that those of a later pair are above all of this one.
+    latest = np.maximum.accumulate(pair * len(times) + rank) - pair * len(times)
+    begins = fresh.copy()
+    begins[1:] |= appeared[1:] > times[latest[:-1]]
+    first = np.flatnonzero(begins)
+    last = np.append(first[1:], len(order)) - 1
+    return source[first], target[first], appeared[first], times[latest[last]]
 
 
 def _sources(links: pa.Table, polls: pa.Table | None) -> tuple[pa.Array, pa.Array]:

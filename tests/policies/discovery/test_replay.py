@@ -63,6 +63,7 @@ def test_two_sources_of_a_step_are_both_credited_and_the_target_is_found_once() 
     told = Told([[0, 1], [0, 1]])
     run = replay(history([(0, 0, 0.0, None), (1, 0, 0.0, None)], 2, (0, 0)), told, 1)
     assert told.seen[0].new.tolist() == [1, 1] and told.seen[1].new.tolist() == [0, 0]
+    assert told.seen[0].credit.tolist() == [0.5, 0.5] and told.seen[1].credit.tolist() == [0.0, 0.0]
     assert run.found_step.tolist() == [[0]]
 
 
