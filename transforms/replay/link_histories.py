@@ -203,7 +203,7 @@ class _Rows:
 def merged(
     source: IntArray, target: IntArray, appeared_us: IntArray, gone_us: IntArray
 ) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Presences of one target on one source that touch each other as one: of variants of its URL, or given twice."""
+    """Presences of one target on one source that touch, as one: of variants of its URL, or given twice."""
     order = np.lexsort((gone_us, appeared_us, target, source))
     source, target, appeared, gone = (x[order] for x in (source, target, appeared_us, gone_us))
     fresh = np.ones(len(order), np.bool_)
