@@ -89,23 +89,20 @@ class Presences:
         return shown
 
     def _lists(self) -> tuple[IntArray, Int32Array]:
-        first = self._polls_before(self.appeared_us)
-        size = np.maximum(self._polls_before(self.gone_us) - first, 0)
-        row = np.repeat(np.arange(len(size), dtype=np.int32), size)
-        poll = np.repeat(first - np.cumsum(size) + size, size) + np.arange(int(size.sum()))
-        order = np.argsort(poll, kind="stable")
-        return np.searchsorted(poll[order], np.arange(len(self.poll_us) + 1)), row[order]
-
-    def _polls_before(self, at_us: IntArray) -> IntArray:
-        """The first poll of each presence's source at or after an instant, or the place after its last."""
+        """By source, so that no more than the lists themselves is held at once."""
         offset = np.searchsorted(self.poll_source, np.arange(self.sources + 1))
         cut = np.searchsorted(self.source, np.arange(self.sources + 1))
-        found = np.empty(len(self.source), np.int64)
+        sizes, parts = [np.zeros(1, np.int64)], [np.zeros(0, np.int32)]
         for s in range(self.sources):
             mine = slice(cut[s], cut[s + 1])
             polls = self.poll_us[offset[s] : offset[s + 1]]
-            found[mine] = offset[s] + np.searchsorted(polls, at_us[mine])
-        return found
+            first = np.searchsorted(polls, self.appeared_us[mine])
+            size = np.maximum(np.searchsorted(polls, self.gone_us[mine]) - first, 0)
+            row = np.repeat(np.arange(cut[s], cut[s + 1], dtype=np.int32), size)
+            poll = np.repeat(first - np.cumsum(size) + size, size) + np.arange(len(row))
+            parts.append(row[np.argsort(poll, kind="stable")])
+            sizes.append(np.bincount(poll, minlength=len(polls)))
+        return np.cumsum(np.concatenate(sizes)), np.concatenate(parts)
 
     def at(self, polls: IntArray) -> tuple[IntArray, IntArray]:
         """Presences at several polls: the place in `polls` of each, and the presence; int64."""
