@@ -23,7 +23,7 @@ FORBIDDEN = {
 ROOMS = {
     "policies": (
         "numerics", "clocks", "history", "estimation", "objectives", "signals", "signalled", "optimum",
-        "judging", "sequencing", "greedy", "rules", "simulation",
+        "judging", "sequencing", "greedy", "rules", "discovery", "simulation",
     ),
     "transforms": (
         "batches", "files", "rows", "dialects", "shards", "kept", "intake", "night", "replay", "finished",

@@ -10,7 +10,7 @@ from transforms import dialects
 from transforms.batches.zones import zone_of
 from transforms.files.blocks import How
 from transforms.rows.joining import given_names
-from transforms.rows.normalise import KINDS
+from transforms.rows.normalise import REPLAYED
 
 KINDS_WITH_FORMATS = ("observations", "requests")
 # What files do not say of themselves. By name: the kinds of input, what it means.
@@ -109,7 +109,7 @@ def hows(values: Mapping[str, Any], problems: list[str]) -> dict[str, How]:
         form = values[f"{kind}_format"] or dialects.AUTO
         if form not in dialects.names(kind):
             problems.append(f"--{kind}_format={form}: expected one of {', '.join(dialects.names(kind))}")
-        columns = _columns(kind, values[f"{kind}_columns"] or "", problems)
+        columns = named_columns(kind, values[f"{kind}_columns"] or "", problems)
         if columns and form not in (dialects.AUTO, dialects.CANONICAL):
             problems.append(
                 f"--{kind}_columns: {form} has its own names; leave it out, or --{kind}_format={form}"
@@ -126,8 +126,9 @@ def _options(kind: str, values: Mapping[str, Any]) -> tuple[tuple[str, str], ...
     )
 
 
-def _columns(kind: str, text: str, problems: list[str]) -> tuple[tuple[str, str], ...]:
-    known = KINDS[kind].known
+def named_columns(kind: str, text: str, problems: list[str]) -> tuple[tuple[str, str], ...]:
+    """Pairs of our columns and the names that files have for them, from `OURS=YOURS,...`."""
+    known = REPLAYED[kind].known
     named: dict[str, str] = {}
     for pair in (p.strip() for p in text.split(",") if p.strip()):
         ours, _, theirs = (part.strip() for part in pair.partition("="))

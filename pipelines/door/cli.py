@@ -42,13 +42,14 @@ COMMANDS = {
     "synthesize": "make a realistic corpus of logs of any size",
     "diff": "two nights side by side: what moved, and why",
     "backtest": "which policy, and what budget, for your pages: a replay of your own log",
+    "backtest-discovery": "which crawler finds new pages: a replay of what sources showed",
     "frontier": "the budget that a target freshness needs, for each policy",
     "simulate": "policies compared on drawn worlds, where the truth is known; no data needed",
     "reproduce": "the experiments of the papers: our numbers beside their claims",
 }
 JOBS = ("nightly", "night")
 ONLY_PRINT = ("inspect", "diff", "")
-WITH_LISTS = ("backtest", "frontier", "simulate")
+WITH_LISTS = ("backtest", "backtest-discovery", "frontier", "simulate")
 EXIT_HELP = (
     "exit codes: 0 done; 1 failed; 2 options or configuration wrong; 3 done, but the schedule is empty; "
     "4 too many rows rejected; 5 history shrunk; 6 another night is running on the store (night), or another "

@@ -48,6 +48,7 @@ _ROOMS = {
     "night": "store",
     "synthesize": "corpus",
     "backtest": "experiments",
+    "backtest-discovery": "experiments",
     "frontier": "experiments",
     "simulate": "experiments",
     "reproduce": "experiments",
@@ -55,7 +56,7 @@ _ROOMS = {
 
 
 def _module(command: str) -> Any:
-    return importlib.import_module(f"pipelines.{_ROOMS[command]}.{command}")
+    return importlib.import_module(f"pipelines.{_ROOMS[command]}.{command.replace('-', '_')}")
 
 
 def add_arguments(command: str, parser: argparse.ArgumentParser) -> None:

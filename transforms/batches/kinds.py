@@ -92,7 +92,7 @@ KINDS = {
         Kind("hosts", schemas.HOSTS, (("host",), ("max_per_day", "min_gap_seconds", "group")), key="host"),
     )
 }
-# No input of a night: a replay reads when pages changed.
+# No inputs of a night: replays read when pages changed, and what sources showed.
 CHANGES = Kind(
     "changes",
     schemas.CHANGES,
@@ -100,3 +100,15 @@ CHANGES = Kind(
     ("digest", "kind"),
     times=("changed_at",),
 )
+LINKS = Kind(
+    "links",
+    schemas.LINKS,
+    (("source",), ("target",), ("appeared_at",)),
+    ("gone_at", "domain"),
+    key="source",
+    times=("appeared_at", "gone_at"),
+)
+SNAPSHOTS = Kind(
+    "snapshots", schemas.SNAPSHOTS, (("source",), ("seen_at",)), ("status",), key="source", times=("seen_at",)
+)
+REPLAYED = KINDS | {kind.name: kind for kind in (CHANGES, LINKS, SNAPSHOTS)}

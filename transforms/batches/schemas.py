@@ -45,6 +45,24 @@ CHANGES = _schema(
     "changes",
     [("url", pa.string()), ("changed_at", TIME), ("digest_hash", pa.uint64()), ("first", pa.bool_())],
 )
+# What sources showed, for a replay: pages fetched for their links, and when they named a target. A source is
+# the text that tells it from others, a target the stable hash of that text, see transforms.rows.link_rows.
+LINKS = _schema(
+    "links",
+    [
+        ("source", pa.string()),
+        ("target_hash", pa.uint64()),
+        ("appeared_at", TIME),
+        ("gone_at", TIME),
+        ("domain", pa.string()),
+        ("given", pa.bool_()),
+    ],
+)
+# When sources were looked at: `ok` tells from polls that failed or led elsewhere.
+SNAPSHOTS = _schema(
+    "snapshots",
+    [("source", pa.string()), ("seen_at", TIME), ("ok", pa.bool_()), ("domain", pa.string())],
+)
 # Metadata columns of the catalogue follow these, as strings.
 PAGES = _schema(
     "pages",

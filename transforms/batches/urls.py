@@ -27,6 +27,7 @@ __all__ = [
     "hash_urls",
     "locate",
     "other_forms",
+    "site",
     "stable_hash",
     "trim",
 ]
@@ -50,6 +51,9 @@ _PLAIN = re.compile(
 )
 # The URL standard takes more signs for a name than any registry gives out, and spreadsheets run some of them.
 _NAME = re.compile(r"[a-z0-9_][a-z0-9_-]*(?:\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]")
+
+# Labels below which registries of countries sell names.
+_SECOND = frozenset(("ac", "co", "com", "edu", "go", "gob", "gov", "ne", "net", "or", "org"))
 
 
 def hash_urls(array: pa.Array) -> tuple[Hashes, Hashes]:
@@ -299,6 +303,19 @@ def locate(urls: pa.Array, table: HostTable | None = None) -> Located:
         reason[bad & (reason == OK)] = BAD_URL
         url_hash[bad] = 0
     return Located(urls, url_hash, host_hash, reason, table)
+
+
+def site(host: str) -> str:
+    """The part of a host that is registered: its last two labels, or three as in `shop.co.uk`.
+
+    Without a list of all registries: those of countries that sell names below a few usual labels are told by
+    these.
+    """
+    labels = host.split(".")
+    if host.startswith("[") or labels[-1].isdigit():
+        return host
+    three = len(labels) > 2 and len(labels[-1]) == 2 and labels[-2] in _SECOND
+    return ".".join(labels[-3 if three else -2 :])
 
 
 def other_forms(url: str) -> list[str]:

@@ -17,7 +17,7 @@ from transforms.dialects.indexnow import NO_URLS, without_keys
 from transforms.files.blocks import BATCH_BYTES, BATCH_ROWS, How, Split
 from transforms.files.inputs import InputFile, match_files
 from transforms.intake.formats import plan, read
-from transforms.rows.normalise import KINDS, Kind, normalise, rejected_rows
+from transforms.rows.normalise import KINDS, REPLAYED, Kind, normalise, rejected_rows
 
 ROWS, REJECTED = "rows", "rejected"
 PLAN_THREADS = 16
@@ -150,7 +150,7 @@ def check_inputs(
                 pass
     for file in found[:files]:
         for split in plan(file, kind, how)[:1]:
-            next(read(split, KINDS[kind], metadata_columns), None)
+            next(read(split, REPLAYED[kind], metadata_columns), None)
     check_names(kind, found, how)
 
 
@@ -162,7 +162,7 @@ def check_names(kind: str, files: Sequence[InputFile], how: How | None) -> None:
     InputError
     """
     for ours, theirs in how.columns if how is not None else ():
-        of = KINDS[kind]
+        of = REPLAYED[kind]
         asked = replace(of, required=(*of.required, (ours,)))
         error: InputError | None = None
         for split in (s for file in files for s in plan(file, kind, how)[:1] if s.form != "empty"):

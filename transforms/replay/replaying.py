@@ -34,7 +34,7 @@ from transforms.intake.reading import Input, count_rejected
 from transforms.intake.sources import ROWS, plan_files, read_split
 from transforms.night.folding import observations_of
 from transforms.replay.worlds import SignalLog, World, name_pages
-from transforms.rows.normalise import CHANGES, KINDS
+from transforms.rows.normalise import REPLAYED
 from transforms.shards.catalogue import metadata_columns
 
 MIN_NIGHTS = 5
@@ -167,7 +167,7 @@ class _ReadLog(Step):
     def process(self, element: tuple[str, Split]) -> Iterator[Any]:
         kind, split = element
         counts = Counts()
-        of = CHANGES if kind == "changes" else KINDS[kind]
+        of = REPLAYED[kind]
         for tag, batch in read_split(split, of, None, self._table, notes=counts):
             if tag != ROWS:
                 count_rejected(counts, kind, batch)

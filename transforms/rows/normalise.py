@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,13 +22,17 @@ from transforms.batches.digests import digest_columns
 from transforms.batches.errors import InputError, NoColumnError
 from transforms.batches.kinds import CHANGES as CHANGES
 from transforms.batches.kinds import KINDS as KINDS
+from transforms.batches.kinds import REPLAYED as REPLAYED
 from transforms.batches.kinds import Kind as Kind
 from transforms.batches.sitemap_dates import parse_lastmods
 from transforms.batches.tally import counted
 from transforms.batches.urls import REASONS, HostTable, locate, stable_hash
 from transforms.batches.zones import LocalClock, dates_ahead
+from transforms.rows import link_rows
 from transforms.rows.host_rows import group_names, listed_host
 from transforms.rows.joining import page_urls
+from transforms.rows.raw_rows import MAX_NOTED as MAX_NOTED
+from transforms.rows.raw_rows import Made, Mask, RawRows, Rows, read, read_time
 
 HASHES = [pa.field("url_hash", pa.uint64()), pa.field("host_hash", pa.uint64())]
 SAMPLE_CHARACTERS = 200
@@ -36,11 +40,6 @@ NO_SOURCE = "signal"
 # Source of rows that name none; of those that say when they were received: pings.
 PINGED = "indexnow"
 MAX_SOURCE_CHARACTERS = 200
-# Rows of a block that are shown in rejected/ although they count, at most.
-MAX_NOTED = 100
-
-Mask = NDArray[np.bool_]
-Rows = int | NDArray[np.int64] | Callable[[], NDArray[np.int64]]
 
 
 def columns_to_read(
@@ -110,50 +109,6 @@ class Normalised:
     counts: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass
-class _Block:
-    """A raw batch while its columns are read."""
-
-    raw: pa.RecordBatch
-    source: str
-    row: Rows
-    reason: NDArray[np.uint8] = field(init=False)
-    causes: list[tuple[str, str]] = field(default_factory=lambda: [("", "")])
-    noted: NDArray[np.uint8] | None = None
-    tracking: str = ""
-    clock: LocalClock = field(default_factory=LocalClock)
-    counts: dict[str, int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.reason = np.zeros(self.raw.num_rows, np.uint8)
-
-    def numbers(self) -> NDArray[np.int64]:
-        if callable(self.row):
-            return self.row()
-        return self.row + np.arange(self.raw.num_rows) if isinstance(self.row, int) else self.row
-
-    def column(self, name: str) -> pa.Array | None:
-        at = self.raw.schema.get_field_index(name)
-        return self.raw.column(at) if at >= 0 else None
-
-    def reject(self, mask: Mask | None, reason: str, name: str) -> None:
-        """Mark rows; the first reason of a row stands."""
-        if mask is not None and mask.any():
-            self.causes.append((reason, name))
-            self.reason[mask & (self.reason == 0)] = len(self.causes) - 1
-
-    def note(self, mask: Mask, reason: str, name: str) -> None:
-        """Mark rows that count although a column of theirs is bad."""
-        rows = np.flatnonzero(mask & (self.reason == 0))[:MAX_NOTED]
-        if len(rows):
-            self.causes.append((reason, name))
-            self.noted = np.zeros(self.raw.num_rows, np.uint8)
-            self.noted[rows] = len(self.causes) - 1
-
-    def nulls(self, kind: pa.DataType) -> pa.Array:
-        return pa.nulls(self.raw.num_rows, kind)
-
-
 def normalise(
     kind: Kind,
     raw: pa.RecordBatch,
@@ -186,7 +141,7 @@ def normalise(
     InputError
         For a row of hosts that cannot be read: without it a limit would silently be broken.
     """
-    block = _Block(raw, source, row, tracking=tracking, clock=LocalClock(timezone))
+    block = RawRows(raw, source, row, tracking=tracking, clock=LocalClock(timezone))
     made, keys = _READERS[kind.name](block, table)
     schema = kind.schema
     extra = [pa.field(n, pa.string()) for n in list(made)[len(schema) :]]
@@ -206,7 +161,7 @@ def normalise(
     return Normalised(batch.filter(pa.array(~bad)), _rejected(kind, block, block.reason), noted, ~bad, counts)
 
 
-def _lost(block: _Block, made: pa.RecordBatch, bad: Mask) -> dict[str, int]:
+def _lost(block: RawRows, made: pa.RecordBatch, bad: Mask) -> dict[str, int]:
     """About what rejected rows of requests add up to."""
     found = {}
     for name in ("clicks", "impressions"):
@@ -242,7 +197,7 @@ def rejected_rows(source: str, row: Sequence[int], reason: str, samples: Sequenc
     )
 
 
-def _rejected(kind: Kind, block: _Block, reason: NDArray[np.uint8]) -> pa.RecordBatch:
+def _rejected(kind: Kind, block: RawRows, reason: NDArray[np.uint8]) -> pa.RecordBatch:
     rows = np.flatnonzero(reason)
     codes = reason[rows]
     samples: list[pa.Array] = []
@@ -284,10 +239,7 @@ def _sample(array: pa.Array | None, index: pa.Array, size: int) -> pa.Array:
     return pc.fill_null(columns.clean(cut)[0].cast(pa.string()), "(null)")
 
 
-Made = tuple[dict[str, pa.Array], dict[str, pa.Array]]
-
-
-def _url(block: _Block, table: HostTable | None, join: bool = False) -> tuple[pa.Array, dict[str, pa.Array]]:
+def _url(block: RawRows, table: HostTable | None, join: bool = False) -> tuple[pa.Array, dict[str, pa.Array]]:
     raw = block.column("url")
     assert raw is not None
     url, broken = columns.text(raw)
@@ -300,28 +252,9 @@ def _url(block: _Block, table: HostTable | None, join: bool = False) -> tuple[pa
     return found.urls, {"url_hash": pa.array(found.url_hash), "host_hash": pa.array(found.host_hash)}
 
 
-def _read(block: _Block, name: str, reader, kind: pa.DataType, reason: str | None = None) -> pa.Array:  # type: ignore[no-untyped-def]
-    array = block.column(name)
-    if array is None:
-        return block.nulls(kind)
-    values, bad = reader(array)
-    block.reject(bad, reason or f"bad_{name}", name)
-    return values
-
-
-def _time(block: _Block, name: str) -> pa.Array:
-    array = block.column(name)
-    assert array is not None
-    values, bad = times.parse_times(array, clock=block.clock)
-    block.reject(bad, "bad_timestamp", name)
-    if values.null_count:
-        block.reject(np.asarray(values.is_null()), "bad_timestamp", name)
-    return values
-
-
-def _observations(block: _Block, table: HostTable | None) -> Made:
+def _observations(block: RawRows, table: HostTable | None) -> Made:
     url, keys = _url(block, table)
-    at, dated = _time(block, "fetched_at"), block.nulls(schemas.TIME)
+    at, dated = read_time(block, "fetched_at"), block.nulls(schemas.TIME)
     if (modified := block.column("last_modified")) is not None:
         # Servers send all sorts of things in this header: a bad one says nothing, the fetch still counts.
         clock = block.clock.uncounted()
@@ -331,20 +264,20 @@ def _observations(block: _Block, table: HostTable | None) -> Made:
     return {
         "url": url,
         "fetched_at": at,
-        "status": _read(block, "status", columns.status, pa.int16()),
+        "status": read(block, "status", columns.status, pa.int16()),
         **digest_columns(block.column("digest"), block.nulls(pa.null())),
-        "changed": _read(block, "changed", columns.flag, pa.bool_()),
-        "not_modified": _read(block, "not_modified", columns.flag, pa.bool_()),
+        "changed": read(block, "changed", columns.flag, pa.bool_()),
+        "not_modified": read(block, "not_modified", columns.flag, pa.bool_()),
         "last_modified": dated,
     }, keys
 
 
-def _requests(block: _Block, table: HostTable | None) -> Made:
+def _requests(block: RawRows, table: HostTable | None) -> Made:
     url, keys = _url(block, table, join=True)
     day = block.column("day")
     at = block.column("at")
     if day is None:
-        when = _time(block, "at")
+        when = read_time(block, "at")
     else:
         when, bad = times.parse_times(day, days=True)
         block.reject(bad, "bad_timestamp", "day")
@@ -358,14 +291,14 @@ def _requests(block: _Block, table: HostTable | None) -> Made:
     days = when.cast(pa.int64()).fill_null(0).to_numpy() // times.DAY_US
     made = {"url": url, "day": pa.array(days.astype(np.int32))}
     for name in ("clicks", "impressions"):
-        made[name] = pc.fill_null(_read(block, name, columns.count, pa.int64()), 0)
+        made[name] = pc.fill_null(read(block, name, columns.count, pa.int64()), 0)
     return made, keys
 
 
-def _signals(block: _Block, table: HostTable | None) -> Made:
+def _signals(block: RawRows, table: HostTable | None) -> Made:
     url, keys = _url(block, table)
     pinged = block.column("signalled_at") is None
-    when = _time(block, "received_at" if pinged else "signalled_at")
+    when = read_time(block, "received_at" if pinged else "signalled_at")
     source = block.column("source")
     named = block.nulls(pa.string()) if source is None else columns.clean(columns.text(source)[0])[0]
     named = pc.fill_null(named, "")
@@ -384,19 +317,19 @@ def _bad_names(names: pa.Array) -> Mask:
     return np.append(bad, False)[encoded.indices.fill_null(len(bad)).to_numpy()]
 
 
-def _changes(block: _Block, table: HostTable | None) -> Made:
+def _changes(block: RawRows, table: HostTable | None) -> Made:
     url, keys = _url(block, table)
     kind = block.column("kind")
     named = block.nulls(pa.string()) if kind is None else columns.text(kind)[0]
     return {
         "url": url,
-        "changed_at": _time(block, "changed_at"),
+        "changed_at": read_time(block, "changed_at"),
         "digest_hash": digest_columns(block.column("digest"), block.nulls(pa.null()))["digest_hash"],
         "first": pc.fill_null(pc.equal(named.cast(pa.string()), "first"), False),
     }, keys
 
 
-def _sitemaps(block: _Block, table: HostTable | None) -> Made:
+def _sitemaps(block: RawRows, table: HostTable | None) -> Made:
     url, keys = _url(block, table)
     texts = block.column("lastmod")
     begin_us, precision = parse_lastmods(block.nulls(pa.string()) if texts is None else texts)
@@ -406,14 +339,14 @@ def _sitemaps(block: _Block, table: HostTable | None) -> Made:
     return {"url": url, "lastmod": dated, "precision": pa.array(precision)}, keys
 
 
-def _pages(block: _Block, table: HostTable | None) -> Made:
+def _pages(block: RawRows, table: HostTable | None) -> Made:
     url, keys = _url(block, table)
     low, high = "min_rate_per_day", "max_rate_per_day"
     made = {
         "url": url,
-        "importance": _read(block, "importance", columns.amount, pa.float64()),
-        low: _read(block, low, columns.amount, pa.float64(), "bad_rate"),
-        high: _read(block, high, columns.amount, pa.float64(), "bad_rate"),
+        "importance": read(block, "importance", columns.amount, pa.float64()),
+        low: read(block, low, columns.amount, pa.float64(), "bad_rate"),
+        high: read(block, high, columns.amount, pa.float64(), "bad_rate"),
         "published_at": block.nulls(schemas.TIME),
     }
     if (published := block.column("published_at")) is not None:
@@ -431,13 +364,13 @@ def _pages(block: _Block, table: HostTable | None) -> Made:
     return made, keys
 
 
-def _hosts(block: _Block, table: HostTable | None) -> Made:
+def _hosts(block: RawRows, table: HostTable | None) -> Made:
     names = columns.clean(block.raw.column("host"))[0].to_pylist()
     hosts = [listed_host(n) if n else None for n in names]
     block.reject(np.array([h is None for h in hosts], np.bool_), "host", "host")
     made = {"host": pa.array(hosts, pa.string())}
     for name in ("max_per_day", "min_gap_seconds"):
-        made[name] = _read(block, name, columns.amount, pa.float64(), name)
+        made[name] = read(block, name, columns.amount, pa.float64(), name)
     made["group"] = group_names(made["host"], block.column("group"))
     bad = np.flatnonzero(block.reason)
     if len(bad):
@@ -463,4 +396,6 @@ _READERS = {
     "sitemaps": _sitemaps,
     "pages": _pages,
     "hosts": _hosts,
+    "links": link_rows.links,
+    "snapshots": link_rows.snapshots,
 }

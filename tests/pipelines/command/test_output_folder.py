@@ -12,7 +12,7 @@ import pytest
 from pipelines.command import output_folder
 from pipelines.command.errors import OptionsError
 from pipelines.door import cli
-from pipelines.experiments import backtest, frontier, reproduce, simulate
+from pipelines.experiments import backtest, backtest_discovery, frontier, reproduce, simulate
 
 TINY = ("--until=6", "--repetitions=1", "--policies=uniform", "--workers=1", "--bandwidth=5")
 
@@ -43,17 +43,19 @@ def test_a_folder_that_cannot_be_one_is_refused(
     assert Path("file").read_text() == "mine"
 
 
-@pytest.mark.parametrize("command", ["simulate", "backtest", "frontier", "reproduce"])
+@pytest.mark.parametrize("command", ["simulate", "backtest", "backtest-discovery", "frontier", "reproduce"])
 def test_the_folder_is_tried_before_the_work(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A run that began to work would say so first."""
-    taken, changes = tmp_path / "taken", tmp_path / "changes.csv"
+    taken, changes, links = tmp_path / "taken", tmp_path / "changes.csv", tmp_path / "links.csv"
     taken.write_text("mine")
+    links.write_text("source,target,appeared_at\na.test/,a.test/1,2026-06-01T00:00:00Z\n")
     changes.write_text("url,changed_at\nhttps://a.test/,2026-06-01T00:00:00Z\n")
     words = {
         "simulate": TINY,
         "backtest": (f"--changes={changes}", "--workers=1"),
+        "backtest-discovery": (f"--links={links}", "--workers=1"),
         "frontier": (f"--changes={changes}", "--workers=1", "--target=0.9"),
         "reproduce": ("busa-fekete-3", "--workers=1"),
     }[command]
@@ -106,10 +108,11 @@ def test_a_run_that_cannot_be_leaves_the_earlier_one_as_it_was(tmp_path: Path) -
     [
         (lambda: simulate.OWN, {"results.parquet", "accuracy_over_time.svg"}),
         (lambda: backtest.OWN, {"results.parquet", "days.parquet", "freshness-zipf.png"}),
+        (lambda: backtest_discovery.OWN, {"results.parquet", "over_time.parquet", "regret-all.png"}),
         (lambda: frontier.OWN, {"frontier.parquet", "frontier-clicks.png"}),
         (reproduce.own, {"results.parquet", "report.md", "rates.parquet", "han-table-5.png"}),
     ],
-    ids=["simulate", "backtest", "frontier", "reproduce"],
+    ids=["simulate", "backtest", "backtest-discovery", "frontier", "reproduce"],
 )
 def test_what_a_command_may_have_left(own: Callable[[], list[str]], names: set[str]) -> None:
     assert names <= set(own())

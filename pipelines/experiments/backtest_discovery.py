@@ -1,0 +1,288 @@
+"""`recrawl backtest-discovery`: which crawler finds new pages, on a history of what sources showed."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.pvalue import AsList, AsSingleton
+
+from pipelines.command import output_folder
+from pipelines.command.errors import OptionsError
+from pipelines.command.options_inputs import named_columns
+from pipelines.command.version import __version__
+from pipelines.experiments import discovery_report
+from pipelines.experiments.experiment import Checks, run_here, show_pictures, write_table
+from pipelines.nightly import report
+from pipelines.nightly.options import format_instant
+from policies.discovery.presences import US_PER_HOUR
+from transforms import dialects
+from transforms.batches import schemas
+from transforms.batches.steps import Step
+from transforms.files.blocks import How
+from transforms.files.sinks import FileInfo, read_json, write_json
+from transforms.intake.reading import Input
+from transforms.intake.sources import check_inputs
+from transforms.replay.discovering import POLICIES, PlayDiscovery, Result, trials
+from transforms.replay.link_histories import BuildLinkHistory, LinkHistory, LinkSettings
+from transforms.replay.replaying import ReadLogs, ReplayError
+
+DESCRIPTION = """\
+Replay what source pages showed, let crawlers refresh k of them in each step, and print what they find of the
+links that are new. --links has a row for each time that a source showed a target: source, target, appeared_at
+[, gone_at (empty: still there), domain]. --snapshots has when sources were looked at: source, seen_at
+[, status]; without it every refresh shows what --links says. A budget is tried for each domain, that of the
+source's host unless a column says otherwise, and one for all. DIR gets results.parquet (a row a policy,
+domain, k and seed; the domain `all` has one budget for all), over_time.parquet, summary.parquet (the table)
+and pictures.
+"""
+EXIT_HELP = "exit codes: 0 done; 1 failed; 2 options or inputs wrong."
+KINDS = ("links", "snapshots")
+PROBLEM = "problem.json"
+STEPS = (
+    ("ReadLogFiles", "reading the links"),
+    ("BuildLinkHistory", "cutting the history into steps"),
+    ("PlayDiscovery", "following the crawlers"),
+    ("WriteDiscovery", "writing results"),
+)
+OWN = (
+    "results.parquet",
+    "over_time.parquet",
+    "summary.parquet",
+    "results.json",
+    *output_folder.pictures(discovery_report.PICTURES),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the command."""
+    parser.description = DESCRIPTION
+    lines = [f"  {name.ljust(24)}{policy.what}" for name, policy in POLICIES.items()]
+    parser.epilog = "\n".join(["policies:", *lines, "", EXIT_HELP])
+    inputs = parser.add_argument_group("inputs (globs, comma-separated; Parquet, Avro, JSON Lines, CSV, TSV)")
+    add = inputs.add_argument
+    add("--links", metavar="FILES", required=True, help="what sources showed, from when to when")
+    add("--snapshots", metavar="FILES", help="when sources were looked at")
+    for kind in KINDS:
+        example = "source=page,appeared_at=first_seen" if kind == "links" else "seen_at=time"
+        add(
+            f"--{kind}_columns",
+            metavar="PAIRS",
+            help=f"names that your files have for recrawl's columns, comma-separated, such as {example}",
+        )
+    add("--start", metavar="TIME", help="where steps begin, ISO 8601, UTC (default: with the first poll)")
+    add("--end", metavar="TIME", help="where they end (default: with the last poll)")
+    add = parser.add_argument
+    add("--k", metavar="N", nargs="+", default=["1,2,5"], help="refreshes a step (default: 1,2,5)")
+    add(
+        "--policies",
+        nargs="+",
+        metavar="NAME",
+        default=list(POLICIES),
+        help="see below (default: all)",
+    )
+    add("--pooled", action="store_true", help="only one budget for all sources, none for each domain")
+    add("--no_pooled", action="store_true", help="only budgets for each domain, none for all sources")
+    add("--step_hours", metavar="H", default="1", help="length of a step (default %(default)s)")
+    add(
+        "--warmup_hours",
+        metavar="H",
+        default="24",
+        help="targets that are first shown in these hours are not scored (default %(default)s)",
+    )
+    add("--repetitions", metavar="N", default="3", help="runs with other seeds (default %(default)s)")
+    add("--seed", metavar="N", default="0", help="of the first (default %(default)s)")
+    add("--workers", metavar="N", help="processes on this machine (default: cores)")
+    add("--output", metavar="DIR", required=True, help="folder for the results")
+    add(
+        "--no_plots",
+        action="store_true",
+        help="no pictures; they need matplotlib: pip install 'recrawl[plots]'",
+    )
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The checked options. Plain data: it travels to workers."""
+
+    inputs: tuple[Input, ...]
+    output: str
+    history: LinkSettings
+    ks: tuple[int, ...]
+    policies: tuple[str, ...]
+    seeds: tuple[int, ...]
+    workers: int
+    plots: bool
+
+    @classmethod
+    def of(cls, parsed: argparse.Namespace) -> Settings:
+        """Check everything at once.
+
+        Raises
+        ------
+        OptionsError
+        """
+        check = Checks(parsed)
+        inputs = []
+        for kind in KINDS:
+            columns = named_columns(kind, getattr(parsed, f"{kind}_columns") or "", check.problems)
+            how = How(dialects.CANONICAL, columns) if columns else How()
+            if patterns := getattr(parsed, kind):
+                inputs.append(Input(kind, patterns, True, how))
+        if parsed.pooled and parsed.no_pooled:
+            check.problems.append("--pooled and --no_pooled: give one of them, or none for both budgets")
+        words = check.words("k")
+        ks = tuple(sorted({check.whole(f"--k={w}", w, 1, 1_000_000, "refreshes a step") for w in words}))
+        step = check.value(f"--step_hours={parsed.step_hours}", parsed.step_hours, 1 / 60, 168, "hours")
+        warm = check.value(f"--warmup_hours={parsed.warmup_hours}", parsed.warmup_hours, 0, 1e5, "hours")
+        seed = check.number("seed", 0, 2**62, "seed")
+        runs = check.number("repetitions", 1, 1000, "repetitions")
+        start, end = check.instant("start"), check.instant("end")
+        policies, workers = check.names("policies", POLICIES), check.workers
+        if start is not None and end is not None and start >= end:
+            check.problems.append(f"--end={parsed.end}: not after --start={parsed.start}")
+        if check.problems:
+            raise OptionsError(check.problems)
+        history = LinkSettings(
+            start,
+            end,
+            round(step * US_PER_HOUR),
+            round(warm * US_PER_HOUR),
+            not parsed.pooled,
+            not parsed.no_pooled,
+        )
+        seeds = tuple(range(seed, seed + runs))
+        output = parsed.output.rstrip("/") or parsed.output
+        return cls(tuple(inputs), output, history, ks, policies, seeds, workers, not parsed.no_plots)
+
+    @property
+    def warm_up_hours(self) -> float:
+        """The same in hours."""
+        return self.history.warm_up_us / US_PER_HOUR
+
+    def published(self) -> dict[str, Any]:
+        """What results.json says of the options: what decides the results."""
+        return {
+            "inputs": {i.kind: i.patterns for i in self.inputs},
+            "columns": {i.kind: dict(i.how.columns) for i in self.inputs if i.how.columns},
+            **asdict(self.history),
+            "k": list(self.ks),
+            "policies": list(self.policies),
+            "seeds": list(self.seeds),
+        }
+
+
+check = Settings.of
+
+
+class WriteDiscovery(Step):
+    """Writes all results, in an order that no runner decides."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def process(
+        self, _: Any, played: list[list[Result]], history: LinkHistory, counts: list[dict[str, int]]
+    ) -> Iterator[FileInfo]:
+        settings, output = self._settings, self._settings.output
+        if history.problem:
+            yield write_json(output, PROBLEM, {"problem": history.problem})
+            return
+        output_folder.clear(output, OWN)
+        order = {name: at for at, name in enumerate(POLICIES)}
+        rows = [r for some in played for r in some]
+        rows.sort(key=lambda r: (discovery_report.by_domain(r.domain), r.k, order[r.policy], r.seed))
+        whole, warm = history.whole, settings.warm_up_hours
+        yield write_table(output, "results.parquet", discovery_report.results_table(rows))
+        step_hours = whole.step_us / US_PER_HOUR
+        yield write_table(
+            output, "over_time.parquet", discovery_report.over_time_table(rows, step_hours, warm)
+        )
+        yield write_table(output, "summary.parquet", discovery_report.summary_table(rows, history))
+        total: dict[str, int] = {}
+        for some in counts:
+            for name, n in some.items():
+                total[name] = total.get(name, 0) + n
+        about = {
+            "recrawl": __version__,
+            "facts": {
+                "sources": sum(history.sources_of),
+                "domains": dict(zip(history.domains, history.sources_of, strict=True)),
+                "presences": history.presences,
+                "targets": len(set(whole.target.tolist())),
+                "polls": history.polls,
+                "polls_failed": history.failed,
+                "sources_without_polls": history.unpolled,
+                "steps": whole.steps,
+                "steps_with_a_poll": float((whole.shown >= 0).mean()),
+            },
+            "rows": dict(sorted(total.items())),
+            "start": format_instant(whole.start_us),
+            "options": settings.published(),
+        }
+        yield write_json(output, "results.json", about)
+
+
+def build_pipeline(pipeline: beam.Pipeline, settings: Settings) -> None:
+    """Wire a backtest: rows to a history, the history to runs, runs to results."""
+    read = pipeline | "ReadLogs" >> ReadLogs(settings.inputs)
+    nothing = pa.RecordBatch.from_pylist([], schemas.LINKS)
+    seed = pipeline | "NoRows" >> beam.Create([(0, nothing)]).with_output_types(tuple[int, pa.RecordBatch])
+    history = AsSingleton(
+        (read[ReadLogs.ROWS], seed)
+        | "AllRows" >> beam.Flatten()
+        | "OneHistory" >> beam.GroupByKey()
+        | "BuildLinkHistory" >> beam.ParDo(BuildLinkHistory(settings.history)).with_output_types(LinkHistory)
+    )
+    both = settings.history
+    played = (
+        pipeline
+        | "Trials" >> beam.Create(list(trials(settings.policies, both.by_domain, both.pooled)))
+        | "SpreadTrials" >> beam.Reshuffle()
+        | "PlayDiscovery"
+        >> beam.ParDo(PlayDiscovery(settings.ks, settings.seeds, settings.warm_up_hours), history)
+    )
+    _ = (
+        pipeline
+        | "Once" >> beam.Create([None])
+        | "WriteDiscovery"
+        >> beam.ParDo(WriteDiscovery(settings), AsList(played), history, AsList(read[ReadLogs.COUNTS]))
+    )
+
+
+def run_pipeline(settings: Settings, beam_arguments: Sequence[str]) -> None:
+    """Run to the end, in processes of this machine unless another runner is asked for.
+
+    Raises
+    ------
+    OptionsError, policies.numerics.errors.RecrawlError, submitting.RunnerError
+    """
+    for found in settings.inputs:
+        check_inputs(found.kind, found.patterns, True, how=found.how)
+    with report.progress(sys.stderr, STEPS):
+        run_here(
+            lambda pipeline: build_pipeline(pipeline, settings),
+            beam_arguments,
+            settings.workers,
+            settings.output,
+        )
+    found = read_json(FileSystems.join(settings.output, PROBLEM))
+    if found is not None:
+        FileSystems.delete([FileSystems.join(settings.output, PROBLEM)])
+        raise ReplayError(found["problem"])
+
+
+def run(parsed: argparse.Namespace, beam_arguments: Sequence[str] = ()) -> int:
+    """Run the command; returns the exit code."""
+    settings = Settings.of(parsed)
+    run_pipeline(settings, beam_arguments)
+    print(discovery_report.report(settings.output))
+    if settings.plots:
+        show_pictures(settings.output, lambda: discovery_report.pictures(settings.output))
+    return 0
