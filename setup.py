@@ -13,6 +13,7 @@ DEPENDENCIES = [
     "fastavro>=1.11,<2",
     "numpy>=2,<2.5",
     "protego>=0.6,<0.8",
+    "publicsuffixlist>=1.0.2,<2",
     "pyarrow>=19,<24",
     "scipy>=1.15,<2",
 ]

@@ -9,6 +9,7 @@ library; all others find their host by the hash of the text up to the end of the
 import re
 import threading
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from ada_url import parse_url
 from numpy.typing import NDArray
+from publicsuffixlist import PublicSuffixList
 
 from transforms.batches.hashing import Hashes, Texts, hash_texts_and_prefixes, stable_hash
 
@@ -51,9 +53,6 @@ _PLAIN = re.compile(
 )
 # The URL standard takes more signs for a name than any registry gives out, and spreadsheets run some of them.
 _NAME = re.compile(r"[a-z0-9_][a-z0-9_-]*(?:\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]")
-
-# Labels below which registries of countries sell names.
-_SECOND = frozenset(("ac", "co", "com", "edu", "go", "gob", "gov", "ne", "net", "or", "org"))
 
 
 def hash_urls(array: pa.Array) -> tuple[Hashes, Hashes]:
@@ -306,16 +305,15 @@ def locate(urls: pa.Array, table: HostTable | None = None) -> Located:
 
 
 def site(host: str) -> str:
-    """The part of a host that is registered: its last two labels, or three as in `shop.co.uk`.
-
-    Without a list of all registries: those of countries that sell names below a few usual labels are told by
-    these.
-    """
-    labels = host.split(".")
-    if host.startswith("[") or labels[-1].isdigit():
+    """What is registered of a host, `shop.co.uk` of `www.shop.co.uk`, by the Public Suffix List."""
+    if host.startswith("[") or host.rsplit(".", 1)[-1].isdigit():
         return host
-    three = len(labels) > 2 and len(labels[-1]) == 2 and labels[-2] in _SECOND
-    return ".".join(labels[-3 if three else -2 :])
+    return _suffixes().privatesuffix(host) or host
+
+
+@cache
+def _suffixes() -> PublicSuffixList:
+    return PublicSuffixList()
 
 
 def other_forms(url: str) -> list[str]:

@@ -37,4 +37,5 @@ def test_merging_keeps_what_is_there_at_every_time() -> None:
 def test_the_registered_part_of_a_host() -> None:
     hosts = {"www.bild.test": "bild.test", "a.test": "a.test", "localhost": "localhost", "[::1]": "[::1]"}
     hosts |= {"news.shop.co.uk": "shop.co.uk", "shop.com.au": "shop.com.au", "10.0.0.1": "10.0.0.1"}
+    hosts |= {"a.b.kawasaki.jp": "a.b.kawasaki.jp", "www.ck": "www.ck", "me.github.io": "me.github.io"}
     assert {host: site(host) for host in hosts} == hosts
