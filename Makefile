@@ -10,8 +10,9 @@ LOCK_PYTHON ?= python3.11
 LOCK_VENV := .venv-dataflow
 AIRFLOW_VENV := .venv-airflow
 AIRFLOW := tests/templates/airflow-constraints.txt
-# A file of tests stays on one worker: what its tests share is made once.
-PYTEST_ARGS ?= -n auto --dist loadfile
+# A file of tests stays on one worker: what its tests share is made once. Files are taken in the order of
+# tests/conftest.py, those with slow tests last, and not by their number of tests.
+PYTEST_ARGS ?= -n auto --dist loadfile --no-loadscope-reorder
 FUZZED ?= $(HOME)/.cache/recrawl/fuzzed
 FUZZ_SECONDS ?= 300
 BEAM_TESTS ?= tests/pipelines/door tests/pipelines/look tests/pipelines/nightly tests/pipelines/store
@@ -71,8 +72,10 @@ fuzz: $(INSTALLED)
 	mkdir -p $(FUZZED)
 	$(BIN)/python -m tests.fuzz_dialects $(FUZZED) -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=$(FUZZED)-
 
+# Only files that have such tests: to import all others takes longer than to run these.
 test-dataflow: $(LOCK_VENV)/.installed
-	$(LOCK_VENV)/bin/python -m pytest -m dataflow $(PYTEST_ARGS)
+	$(LOCK_VENV)/bin/python -m pytest -m dataflow $(PYTEST_ARGS) \
+	  $$(grep -rlE --include='test_*.py' 'mark\.dataflow|needs_client' tests)
 
 # The template's image is made of the same lock file: what installs and agrees here does there.
 $(LOCK_VENV)/.installed: $(LOCK) setup.py constraints.txt

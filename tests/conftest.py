@@ -1,7 +1,23 @@
 """What holds for all tests."""
 
 import signal
+from pathlib import Path
+
+import pytest
 
 # A shell's background job, such as one of a build server, ignores Ctrl-C, and so would all that it starts.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(trylast=True)  # within the order that fixtures want
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests come last, and in them the slow ones, so that most failures show early.
+
+    A file stays together: parallel workers take whole files, and what its tests share is made once.
+    """
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    place: dict[Path, int] = {}
+    for item in items:
+        place.setdefault(item.path, len(place))
+    items.sort(key=lambda i: (i.path in slow, place[i.path], bool(i.get_closest_marker("slow"))))

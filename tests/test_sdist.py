@@ -15,7 +15,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.transforms import environments
 
-from tests.pipelines.jobs import at, crawls, nightly
+from tests.pipelines.jobs import at, command, crawls, nightly
 from tests.templates.launching import launch, needs_client
 from tests.test_project import ROOT, setup_arguments
 
@@ -76,9 +76,9 @@ def installed(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(folder: Path, *command: object, **environment: str) -> str:
+def run(folder: Path, *words: object, **environment: str) -> str:
     done = subprocess.run(
-        [str(c) for c in command],
+        [str(word) for word in words],
         cwd=folder,
         env={"PATH": "/usr/bin:/bin", "PIP_DISABLE_PIP_VERSION_CHECK": "1", **environment},
         capture_output=True,
@@ -90,11 +90,19 @@ def run(folder: Path, *command: object, **environment: str) -> str:
 
 
 def test_the_installed_package_is_the_one_that_is_imported(installed: Path):
-    for package in setup_arguments()["packages"]:
-        code = f"import {package}; print({package}.__file__)"
-        assert Path(run(installed, installed / "bin" / "python", "-c", code).strip()).is_relative_to(
-            installed
-        )
+    """Each package alone, in a process that has imported no other: what all need is imported once, though."""
+    code = """if True:
+        import importlib, os, sys
+        import apache_beam, pyarrow.parquet
+        for package in sys.argv[1:]:
+            if (child := os.fork()) == 0:
+                print(importlib.import_module(package).__file__, flush=True)
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0, package
+    """
+    packages = setup_arguments()["packages"]
+    found = run(installed, installed / "bin" / "python", "-c", code, *packages).split()
+    assert len(found) == len(packages) and all(Path(file).is_relative_to(installed) for file in found)
 
 
 @pytest.mark.dataflow
@@ -128,21 +136,29 @@ def test_it_is_the_version_of_this_repository(installed: Path):
     assert printed.split() == ["recrawl", setup_arguments()["version"]]
 
 
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus")
+    made = ["--pages=60", "--days=20", "--start=2026-06-01", "--seed=7", f"--output={folder}"]
+    assert command("synthesize", *made)[0] == 0
+    return folder
+
+
 @pytest.mark.parametrize("start", ["bin/recrawl", "-m recrawl"])
-def test_packages_of_others_by_the_same_names_are_not_run(installed: Path, tmp_path: Path, start: str):
+def test_packages_of_others_by_the_same_names_are_not_run(
+    installed: Path, corpus: Path, tmp_path: Path, start: str
+):
     """As in a repository of Airflow, which has its own on PYTHONPATH; a worker is a process of its own."""
     for name in ("pipelines", "policies"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("raise SystemExit('not recrawl')\n")
     (tmp_path / "transforms.py").write_text("raise SystemExit('not recrawl')\n")
     python = installed / "bin" / "python"
-    command = [installed / start] if start.startswith("bin") else [python, *start.split()]
-    made = ["synthesize", "--pages=60", "--days=20", "--start=2026-06-01", "--seed=7", "--output=corpus"]
-    run(tmp_path, *command, *made, PYTHONPATH=str(tmp_path))
-    replay = ["backtest", "--observations=corpus/logs/*.parquet", "--policies=uniform,lambdacrawl"]
+    started = [installed / start] if start.startswith("bin") else [python, *start.split()]
+    replay = ["backtest", f"--observations={corpus}/logs/*.parquet", "--policies=uniform,heritrix"]
     more = ["--output=compared", "--workers=2", "--no_plots", "--budgets=0.5"]
-    printed = run(tmp_path, *command, *replay, *more, PYTHONPATH=str(tmp_path))
-    assert "lambdacrawl" in printed and (tmp_path / "compared" / "results.parquet").is_file()
+    printed = run(tmp_path, *started, *replay, *more, PYTHONPATH=str(tmp_path))
+    assert "heritrix" in printed and (tmp_path / "compared" / "results.parquet").is_file()
 
 
 def test_a_package_of_others_that_is_loaded_already_is_named(installed: Path, tmp_path: Path):

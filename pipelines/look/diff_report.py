@@ -10,8 +10,9 @@ import numpy as np
 
 from policies.sequencing.sequencing import REASONS
 from transforms.files.inputs import split_patterns
-from transforms.finished.comparing import CAUSES, LIMITS, Comparison, HostRow, PageRow, Ratios
+from transforms.finished.comparing import CAUSES, LIMITS, Comparison, HostRow, PageRow
 from transforms.finished.nights import Night
+from transforms.finished.ratios import Ratios
 
 _NOTHING = 1e-6  # crawls a day
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -28,6 +29,7 @@ _LABELS = {
     "page_limit": ("floor or cap", "of the page itself"),
     "aim": ("objective or weight", "weight, multiplier and host limit as one"),
     "volatile": ("volatile", "new at every visit: a crawl in 30 days"),
+    "clock": ("clock", "hours, days or ages at which the page changes more or less"),
     "silent": ("silent", "tried in vain: waits longer each time"),
     "new_page": ("new pages", "in the second night only"),
     "lost_page": ("lost pages", "in the first night only"),

@@ -80,8 +80,9 @@ class Clock:
         return f"{time.monotonic() - self._started:7.1f} s"
 
 
-def _clocks(counters: dict[str, int]) -> str:
+def _clocks(manifest: dict[str, Any]) -> str:
     """How many pages change at some hours or ages rather than at others, and what the night makes of it."""
+    counters = manifest["counters"]
     both = counters.get("pages_clock_hour_and_age", 0)
     by_hour, by_age = (counters.get(f"pages_clock_{name}", 0) + both for name in ("hour", "age"))
     said = [
@@ -92,6 +93,8 @@ def _clocks(counters: dict[str, int]) -> str:
     for name, what in (("slots_hour", "moved to better hours"), ("slots_to_learn_hours", "to learn hours")):
         if n := counters.get(name, 0):
             said.append(f"{counted(n, 'crawl')} {what}")
+    if gain := manifest.get("expected_freshness_by_hours"):
+        said.append(f"hours are worth {gain:.4f} of freshness")
     return "; ".join(said)
 
 
@@ -449,7 +452,7 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
         )
     if signals is not None and signals["sources"] and signals["expected_freshness"] is not None:
         row("signals buy", _bought(signals))
-    if clocks := _clocks(counters):
+    if clocks := _clocks(manifest):
         row("clocks", clocks)
     at_limit = counters.get("hosts_at_limit", 0)
     named = ", ".join(h["host"] for h in manifest["hosts_at_limit"][:5])

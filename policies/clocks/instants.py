@@ -58,9 +58,12 @@ def place(kept: FloatArray, room: IntArray) -> IntArray:
     return chosen
 
 
-def spread(instant: IntArray, horizon_us: int, instants: int) -> IntArray:
-    """Moments of crawls within their instants, evenly apart: (k,) int64, microseconds of the night."""
-    order = np.argsort(instant, kind="stable")
+def spread(instant: IntArray, weight: FloatArray, horizon_us: int, instants: int) -> IntArray:
+    """Moments of crawls within their instants, evenly apart, those that weigh most first: (k,) int64.
+
+    Microseconds of the night.
+    """
+    order = np.lexsort((-weight, instant))
     at = instant[order]
     begin = np.flatnonzero(np.diff(at, prepend=-1))
     size = np.diff(np.append(begin, at.size))

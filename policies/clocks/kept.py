@@ -45,7 +45,7 @@ TAUGHT_US = 4 * AGE_EDGES_HOURS[-1] * US_PER_HOUR
 """What older pages do teaches no more of how pages age."""
 
 _MEMORY_DAYS = 30.0
-_LEAST_TOLD = 0.05
+_LEAST_TOLD = 0.01
 _LEAST_CHANGES = 20
 
 

@@ -23,7 +23,7 @@ FIRST_WEEKDAY = 3
 """Of 1970-01-01, a Thursday, where Monday is 0."""
 
 AGE_EDGES_HOURS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
-"""Bins of age double in length; the last one has no end, and is that of pages whose age is not known."""
+"""Bins of age double in length; the last one has no end."""
 
 AGES = len(AGE_EDGES_HOURS) + 1
 _EDGES_US = np.array((0, *AGE_EDGES_HOURS), np.int64) * US_PER_HOUR
@@ -64,7 +64,7 @@ class Clocks(_Speeds):
     group : (n,) int64
         The row of each page.
     born_us : (n,) int64, UTC microseconds
-        When each page appeared; `NO_TIME` if not known, which counts as long ago.
+        When each page appeared; `NO_TIME` if not known: such a page goes by the hours alone.
     """
 
     hour: FloatArray
@@ -77,6 +77,11 @@ class Clocks(_Speeds):
         whole = np.zeros((len(self.hour), WEEK_HOURS + 1))
         np.cumsum(self.hour / 24.0, axis=1, out=whole[:, 1:])
         object.__setattr__(self, "_whole", whole)
+
+    def by_days(self) -> Clocks:
+        """Clocks that run through each day (UTC) at its mean speed."""
+        days = self.hour.reshape(len(self.hour), -1, 24).mean(axis=2)
+        return Clocks(np.repeat(days, 24, axis=1), self.age, self.group, self.born_us)
 
     def hours_at(self, group: IntArray, at_us: IntArray) -> FloatArray:
         """Days of the clock of hours from 1970 to an instant, (k,) float64."""
@@ -103,7 +108,7 @@ class Clocks(_Speeds):
         page, group, from_us, to_us = page[rows], group[rows], from_us[rows], to_us[rows]
         born = self.born_us[page]
         aged = self.by_age[group] & (born != NO_TIME)
-        total = np.where(aged, 0.0, self.age[group, -1]) * self._between(group, from_us, to_us)
+        total = np.where(aged, 0.0, self._between(group, from_us, to_us))
         some = np.flatnonzero(aged)
         group, from_us, to_us, born = group[some], from_us[some], to_us[some], born[some]
         for b in range(AGES):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+from pathlib import Path
 
 import pytest
 from apache_beam.transforms.environments import SubprocessSDKEnvironment
@@ -10,6 +12,23 @@ from apache_beam.transforms.environments import SubprocessSDKEnvironment
 from pipelines.nightly import local_worker
 from tests.pipelines.plain_runner import CHOICE
 from tests.pipelines.started import recrawl
+
+HERE = Path(__file__).parent
+# By the first a test has Beam's runner anyway, by the second its nights only write a manifest.
+NOT_BY_RUNNER = {"beams_runner", "job"}
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Where all nights are given to Beam, what would be the same once more is left out."""
+    if os.environ.get(CHOICE) != "beam":
+        return
+    same = {
+        item
+        for item in items
+        if item.path.is_relative_to(HERE) and NOT_BY_RUNNER & set(getattr(item, "fixturenames", ()))
+    }
+    config.hook.pytest_deselected(items=list(same))
+    items[:] = [item for item in items if item not in same]
 
 
 @pytest.fixture

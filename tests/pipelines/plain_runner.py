@@ -31,8 +31,9 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from pipelines.nightly import nightly
 
-# "beam" for Beam's runner.
+# "beam" for Beam's runner; "plain" for this one in a process that `started.py` starts, too.
 CHOICE = "RECRAWL_TEST_RUNNER"
+PLAIN = "plain"
 
 
 class PlainRunner(FnApiRunner):

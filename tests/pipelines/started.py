@@ -102,6 +102,7 @@ def serve(path: str) -> None:
     from pipelines.look import export  # noqa: F401
     from pipelines.nightly import nightly, report  # noqa: F401
     from pipelines.store import night  # noqa: F401
+    from tests.pipelines import plain_runner  # noqa: F401
 
     gc.freeze()
     woken, wake = os.pipe()
@@ -168,8 +169,12 @@ def _become(asked: dict[str, Any], streams: list[int]) -> None:
         exec(compile(program, "<string>", "exec"), {"__name__": "__main__"})
         return
     from recrawl.__main__ import main
+    from tests.pipelines import plain_runner
 
-    sys.exit(main(asked["arguments"]))
+    # Beam's runner is what a process has by itself: the light one is for whoever asks for it.
+    light = os.environ.get(plain_runner.CHOICE) == plain_runner.PLAIN
+    with plain_runner.chosen() if light else contextlib.nullcontext():
+        sys.exit(main(asked["arguments"]))
 
 
 if __name__ == "__main__":

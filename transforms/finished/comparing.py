@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -18,72 +17,23 @@ from policies.sequencing.sequencing import REASONS
 from transforms.finished import nights
 from transforms.finished.nights import Night, NightError
 from transforms.finished.pairing import Part, share
+from transforms.finished.ratios import Ratios
 
 RULES: Final = ("volatile", "silent")
 """Limits of a page that are rules of recrawl, not of whom the page belongs to."""
 CAUSES: Final = (
     *("change_observed", "change_learned", *attribution.CAUSES[1:]),
-    *(*RULES, "new_page", "lost_page"),
+    *(*RULES, "clock", "new_page", "lost_page"),
 )
 """As in `policies.optimum.attribution`, but for the change rate: "observed" where the page has other evidence
 than on the first night, "learned" where only the prior or the age of the evidence moved it; and but for the
-limits of pages that a rule holds on one of the nights."""
+limits of pages that a rule holds on one of the nights. "clock" is what the speed of the page's clock moved,
+and all of a page whose clock changes with its age: its crawls are planned one by one."""
 OBSERVED, LEARNED = 0, 1
-NEW, LOST = len(CAUSES) - 2, len(CAUSES) - 1
+CLOCK, NEW, LOST = range(len(CAUSES) - 3, len(CAUSES))
 
 LIMITS: Final = ("none", "floor", "cap", "host", "starved", "new", *RULES)
 KEPT = 50  # hosts and pages of a list
-_OCTAVE = 32  # bins of a ratio's histogram
-_OCTAVES = 20
-
-
-@dataclass
-class Ratios:
-    """How a number moved between the nights: a histogram of log ratios, in 32nds of an octave.
-
-    Attributes
-    ----------
-    bins : (1281,) int64
-        Pages with both numbers above 0, by rounded log2 of after over before; the ends hold the rest.
-    doubled, halved : int
-        Pages with more than twice the number, or less than half of it.
-    from_zero, to_zero : int
-        Those of them that had none, or have none now.
-    """
-
-    bins: IntArray = field(default_factory=lambda: np.zeros(2 * _OCTAVE * _OCTAVES + 1, np.int64))
-    doubled: int = 0
-    halved: int = 0
-    from_zero: int = 0
-    to_zero: int = 0
-
-    def add(self, before: FloatArray, after: FloatArray) -> None:
-        """Count pages."""
-        up, down = before > 0.0, after > 0.0
-        self.from_zero += int((~up & down).sum())
-        self.to_zero += int((up & ~down).sum())
-        self.doubled += int((after > 2.0 * before).sum())
-        self.halved += int((after < 0.5 * before).sum())
-        both = up & down
-        at = np.rint(_OCTAVE * np.log2(after[both] / before[both]))
-        at = np.clip(at, -_OCTAVE * _OCTAVES, _OCTAVE * _OCTAVES).astype(np.int64)
-        self.bins += np.bincount(at + _OCTAVE * _OCTAVES, minlength=self.bins.size)
-
-    def merge(self, other: Ratios) -> None:
-        """Add another's pages."""
-        self.bins = self.bins + other.bins
-        self.from_zero += other.from_zero
-        self.to_zero += other.to_zero
-        self.doubled += other.doubled
-        self.halved += other.halved
-
-    def quantile(self, share: float) -> float:
-        """Ratio at a quantile, within 1.1 percent; NaN without pages."""
-        total = int(self.bins.sum())
-        if not total:
-            return math.nan
-        at = int(np.searchsorted(np.cumsum(self.bins), max(1, math.ceil(share * total))))
-        return float(2.0 ** ((at - _OCTAVE * _OCTAVES) / _OCTAVE))
 
 
 @dataclass(frozen=True)
@@ -248,6 +198,7 @@ class _Side:
         self.rate = self._numbers("crawl_rate_per_day")
         self.weight = self._weight()
         self.signals = self._signals()
+        self.speed, self.aging = self._clock()
         self.held = np.zeros(len(self.url), np.bool_)
         self.limit = np.zeros(len(self.url), np.int64)
         if "limit" not in self.absent:
@@ -279,6 +230,15 @@ class _Side:
             return None
         quality = SignalQuality(*(np.clip(self._numbers(name), 0.0, 1.0) for name in names))
         return quality if quality.counts.any() else None
+
+    def _clock(self) -> tuple[FloatArray, BoolArray]:
+        """Speeds of the pages' clocks, and which of them change with age; older nights have none."""
+        n, names = len(self.url), self.table.schema.names
+        if "clock" not in names or "clock_speed" not in names:
+            return np.ones(n), np.zeros(n, np.bool_)
+        speed = pc.fill_null(self.table.column("clock_speed").cast(pa.float64()), 1.0)
+        aging = pc.fill_null(pc.is_in(self.table.column("clock"), pa.array(["age", "hour and age"])), False)
+        return np.maximum(_one(speed).to_numpy(), 1e-300), _one(aging).to_numpy(zero_copy_only=False)
 
     def code(self, names: pa.Array) -> None:
         """Number the hosts of all rows by `names`, and find the prices of those at their limit."""
@@ -376,11 +336,26 @@ class _Pair:
             code = LIMITS.index(name)
             held = (one.limit[first] == code) | (two.limit[second] == code)
             known[CAUSES.index(name), held], page_limit[held] = page_limit[held], 0.0
+        aging = one.aging[first] | two.aging[second]
+        known[CLOCK, aging], known[:CLOCK, aging] = known[:CLOCK, aging].sum(axis=0), 0.0
+        self._by_speed(known, one.speed[first], two.speed[second], one.change[first], two.change[second])
         self._parts[NEW, self._new] = two.rate[self._rows[1][self._new]]
         self._parts[LOST, self._lost] = -one.rate[self._rows[0][self._lost]]
         host = self._pick("host_code")
         self._host_code = np.where(self._rows[1] >= 0, host[1], host[0]).astype(np.int64)
         self._host_parts = np.stack([np.bincount(self._host_code, p, one.n_hosts) for p in self._parts])
+
+    def _by_speed(
+        self, parts: FloatArray, speed: FloatArray, now: FloatArray, rate: FloatArray, new: FloatArray
+    ) -> None:
+        """Of what the change rate moved, what the clock's speed did, as far as both moved it one way."""
+        rows = np.flatnonzero((speed != now) & (np.minimum(rate, new) > 0.0))
+        by_clock, whole = np.log(now[rows] / speed[rows]), np.log(new[rows] / rate[rows])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.clip(np.where(whole != 0.0, by_clock / whole, 0.0), 0.0, 1.0)
+        for part in (OBSERVED, LEARNED):
+            parts[CLOCK, rows] += share * parts[part, rows]
+            parts[part, rows] *= 1.0 - share
 
     def _observed(self, first: IntArray, second: IntArray) -> BoolArray:
         """Pages whose evidence differs."""

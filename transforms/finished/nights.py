@@ -302,7 +302,7 @@ _PAGES = pages_schema()
 PAGES = _some(
     _PAGES,
     "url host change_rate_per_day n_intervals n_changes crawl_rate_per_day limit weight signal_precision "
-    "signal_recall",
+    "signal_recall clock clock_speed",
 )
 """Columns of pages/ that comparing rates takes."""
 DETAILS = pa.schema(
@@ -317,7 +317,9 @@ DETAILS = pa.schema(
 )
 """With those that are shown of one page, or stand in where the weight is missing."""
 MAY_LACK = frozenset(
-    n for n in DETAILS.names if n.startswith("signal") or n in ("volatile", "soft_404", "alternating")
+    n
+    for n in DETAILS.names
+    if n.startswith(("signal", "clock")) or n in ("volatile", "soft_404", "alternating")
 )
 """Columns that older nights have not: what lacks them follows no signals, and flags no page."""
 SCHEDULE = _some(schemas.SCHEDULE, "url host reason")
@@ -325,4 +327,4 @@ SCHEDULE = _some(schemas.SCHEDULE, "url host reason")
 
 def pages_columns(night: Night) -> pa.Schema:
     """Columns of pages/ that comparing the rates of a night takes."""
-    return PAGES if night.objective.uses_signals else pa.schema(f for f in PAGES if f.name not in MAY_LACK)
+    return pa.schema(f for f in PAGES if night.objective.uses_signals or not f.name.startswith("signal"))

@@ -37,6 +37,8 @@ TURNS = 4
 
 EXPLORED, EXPLORED_MORE = 0.08, 0.16
 
+_OF_UNKNOWN_AGE = np.uint64(0x9E3779B97F4A7C15)
+
 _STEP = 30.0
 """Changes a day of a page whose objective stands for: one crawl a night up to a price, none above it."""
 
@@ -45,7 +47,7 @@ class ShardClocks(Statistic):
     """When the pages of a shard's hosts change: intervals that are kept, and the clocks learned from them."""
 
     STATE = (pa.field("first_seen_at", schemas.TIME), pa.field("published_at", schemas.TIME))
-    PAGES = (pa.field("clock", pa.string()),)
+    PAGES = (pa.field("clock", pa.string()), pa.field("clock_speed", pa.float64()))
     FOLDERS = (("state/clocks", schemas.STATE_CLOCKS), ("state/clock_profiles", schemas.STATE_CLOCK_PROFILES))
 
     def __init__(self, night: ShardNight) -> None:
@@ -140,6 +142,16 @@ class ShardClocks(Statistic):
         group = np.union1d(self._was.group, self._profiles.group)
         group = group[(self._was.ages(group) != self._profiles.ages(group)).any(axis=1)]
         return in_other_time(history, np.flatnonzero(np.isin(self._group, group)), self.before, self.now)
+
+    def grouped(self, group_hash: pa.Array) -> pa.Array:
+        """Groups of pages that borrow from each other: those of unknown age not from those that age."""
+        aging = np.append(self._profiles.by_age, False)[self._profiles.rows(self._group)]
+        apart = np.flatnonzero(aging & (self._born_us == NO_TIME))
+        if not apart.size:
+            return group_hash
+        found = group_hash.to_numpy().copy()
+        found[apart] ^= _OF_UNKNOWN_AGE
+        return pa.array(found)
 
     def state(self) -> dict[str, pa.Array]:
         return {"first_seen_at": times(self._first_us), "published_at": times(self._published_us)}

@@ -21,8 +21,9 @@ from transforms.kept.clocks import Tonight
 from transforms.kept.state import microseconds
 from transforms.night.dividing import Night
 
-STAYING = 1.0 / 12.0
-"""Share of the crawls of pages that follow a clock that stay where they fall: they learn the clock."""
+STAYING, SPLITTING = 1.0 / 24.0, 1.0 / 72.0
+"""Shares of the crawls of pages that follow a clock that learn it. The first stay where they fall; the others
+split the hours in which pages are thought to change, so that these become fewer."""
 
 EXPLORED_WAITS_DAYS = 1.5, 5.0
 """Of pages that would wait so long: others come again anyway, or hours cannot matter to them."""
@@ -32,9 +33,14 @@ KNOWN_INTERVALS = 3
 MOST_EXPLORED = 10.0
 """Crawls of a host and night."""
 
+TURNS_AHEAD = 3.0
+"""For so many further turns a page is thought to keep the hour that it gets. To change it costs up to a day
+of freshness once, and a bad hour costs a little at every turn."""
+
 CLOCK_NAMES = ("hour", "age", "hour and age")
 
 _MOST_CRAWLS = 12
+_LEAST_WEIGHT = 1e-9
 _CHUNK = 2048
 
 
@@ -45,12 +51,13 @@ def drawn_tonight(url_hash: UIntArray, as_of_us: int) -> FloatArray:
     return fractions(drawn)
 
 
-def page_clocks(hours: ClockHours | None, pages: int) -> pa.Array:
-    """What each page follows: one of `CLOCK_NAMES`, or null."""
+def page_clocks(hours: ClockHours | None, pages: int) -> dict[str, pa.Array]:
+    """What each page follows, one of `CLOCK_NAMES`, and its speed tonight; null where it follows none."""
     if hours is None:
-        return pa.nulls(pages, pa.string())
+        return {"clock": pa.nulls(pages, pa.string()), "clock_speed": pa.nulls(pages, pa.float64())}
     codes = hours.codes()
-    return pa.array(CLOCK_NAMES).take(pa.array(codes, mask=codes < 0))
+    name = pa.array(CLOCK_NAMES).take(pa.array(codes, mask=codes < 0))
+    return {"clock": name, "clock_speed": pa.array(hours.speed, mask=codes < 0)}
 
 
 def count_clocks(hours: ClockHours | None, counts: Counts) -> None:
@@ -121,7 +128,11 @@ class ClockHours:
     tonight : Tonight
     rate, information : (n,) float64
         Changes per clock day.
-    since : (n,) float64, clock days since the last try
+    since : (n,) float64
+        Clock days since the last try.
+    turn : (n,) float64
+        The same by clocks that run evenly through each day, if the night is of whole days. By them crawls
+        take turns: with a batch at midnight a page might else come twice in a night and then not at all.
     speed : (n,) float64
         Clock days in a day of tonight.
     by_age : (n,) bool
@@ -133,6 +144,7 @@ class ClockHours:
     rate: FloatArray
     information: FloatArray
     since: FloatArray
+    turn: FloatArray
     speed: FloatArray
     by_age: BoolArray
     crawl_rate_per_day: FloatArray
@@ -148,8 +160,15 @@ class ClockHours:
             pages.column(n).to_numpy()
             for n in ("clock_speed", "change_rate_per_day", "information", "clock_since")
         )
+        turn = since
+        if tonight.horizon_us % US_PER_DAY == 0:
+            last = np.maximum(*(microseconds(pages.column(f"last_{n}_at")) for n in ("attempt", "slot")))
+            rows = np.flatnonzero(last != NO_TIME)
+            night = np.full(len(rows), tonight.as_of_us)
+            turn = np.zeros(len(since))
+            turn[rows] = tonight.clocks.by_days().days(rows, np.minimum(last[rows], night), night)
         by_age = pages.column("by_age").to_numpy(zero_copy_only=False)
-        return cls(tonight, change / speed, information, since, speed, by_age, crawl_rate_per_day)
+        return cls(tonight, change / speed, information, since, turn, speed, by_age, crawl_rate_per_day)
 
     def codes(self) -> IntArray:
         """What each page follows, as an index into `CLOCK_NAMES`, -1 for none: (n,) int64."""
@@ -160,7 +179,7 @@ class ClockHours:
 
     def since_days(self, plain: FloatArray) -> FloatArray:
         """Days that at tonight's speed would have been as long as the time since the last try, (n,)."""
-        found = np.where(plain > 0.0, self.since / self.speed, plain)
+        found = np.where(plain > 0.0, self.turn / self.speed, plain)
         due = self.crawl_rate_per_day > 0.0
         waits = 1.0 / np.where(due, self.crawl_rate_per_day, 1.0)
         return np.where(self.by_age, np.where(due, waits * (1.0 + 1e-9), plain), found)
@@ -174,6 +193,32 @@ class ClockHours:
         new = survival(half, self.information[rows])
         share = np.minimum(self.crawl_rate_per_day[rows] * days, 1.0)
         fresh[rows] = old + share * 0.5 * (new - old)
+
+    def freshen(self, fresh: FloatArray, weight: FloatArray, sequence: Sequence, last_us: IntArray) -> float:
+        """Enter how fresh pages are whose crawls have their hours; the sum of what that adds, by weight.
+
+        Pages that are crawled about once a night, or less, are thought to keep the hour of tonight's crawl,
+        or of the last one before.
+        """
+        tonight, even = self.tonight, fresh.copy()
+        days = tonight.horizon_us / US_PER_DAY
+        once = (self.crawl_rate_per_day > 0.0) & (self.crawl_rate_per_day * days < 1.5) & (fresh > 0.0)
+        rows = np.flatnonzero(once & tonight.clocks.by_hour[tonight.clocks.group] & ~self.by_age)
+        if tonight.horizon_us % US_PER_DAY:
+            return 0.0
+        at_us = last_us - tonight.as_of_us
+        used = sequence.page >= 0
+        at_us[sequence.page[used]] = sequence.due_offset_us[used]
+        instant = at_us[rows] % tonight.horizon_us * INSTANTS // tonight.horizon_us
+        for low in range(0, rows.size, _CHUNK):
+            some, at = rows[low : low + _CHUNK], instant[low : low + _CHUNK]
+            turns = np.maximum(1.0 / (self.crawl_rate_per_day[some] * days), 1.0)
+            clock = tonight.ahead.clock(tonight.clocks, some)
+            kept = kept_in_turn(tonight.ahead, clock, self.rate[some], turns)
+            # Crawls lie within their instants, half an hour late on average.
+            row = np.arange(some.size)
+            fresh[some] = 0.5 * (kept[row, at] + kept[row, (at + 1) % INSTANTS]) / (turns * days)
+        return float((weight * (fresh - even)).sum())
 
     def place(
         self,
@@ -211,13 +256,18 @@ class ClockHours:
         follows = movable & ((clocks.by_hour | clocks.by_age)[clocks.group])
         count = np.bincount(page, minlength=len(movable))
         follows &= (count > 0) & (count <= _MOST_CRAWLS)
-        follows &= drawn_tonight(url_hash, self.tonight.as_of_us) >= STAYING
+        drawn = drawn_tonight(url_hash, self.tonight.as_of_us)
+        follows &= drawn >= STAYING
         rows = np.flatnonzero(follows)
         if not rows.size:
             return sequence
         order = np.lexsort((sequence.due_offset_us[used], page))
         mine = used[order][follows[page[order]]]  # slots of these pages, page by page, in order of time
         kept = np.concatenate([self._kept(rows[i : i + _CHUNK], count) for i in range(0, rows.size, _CHUNK)])
+        first = np.searchsorted(page[order][follows[page[order]]], rows)
+        share = (drawn[rows] - STAYING) / SPLITTING
+        splits = np.flatnonzero((share < 1.0) & clocks.by_hour[clocks.group[rows]])
+        kept[first[splits]] = self._split(rows[splits], share[splits])
         width = horizon_us / INSTANTS
         due = sequence.due_offset_us.copy()
         stays = np.ones(len(due), np.bool_)
@@ -230,11 +280,12 @@ class ClockHours:
         room = np.maximum(most - taken, 0)
         if room.sum() < len(mine):
             return sequence
-        chosen = place(kept, room)
+        weight = pages.column("weight").to_numpy()[sequence.page[mine]]
+        chosen = place(kept * np.maximum(weight, _LEAST_WEIGHT)[:, None], room)
         left = chosen < 0
         chosen[left] = (due[mine[left]] / width).astype(np.int64)
         before = (due[mine] / width).astype(np.int64)
-        due[mine] = spread(chosen, horizon_us, INSTANTS)
+        due[mine] = spread(chosen, weight, horizon_us, INSTANTS)
         due[used] = keep_gaps(host[page], due[used], gap_us, free_us, horizon_us)
         reason = sequence.reason.copy()
         reason[mine[chosen != before]] = REASON_HOUR
@@ -247,6 +298,14 @@ class ClockHours:
             reason=reason[sort],
             counters=counters,
         )
+
+    def _split(self, rows: IntArray, share: FloatArray) -> FloatArray:
+        """What takes crawls to where a share of tonight's changes should have come, (k, `INSTANTS`)."""
+        hours = np.cumsum(self.tonight.ahead.clock(self.tonight.clocks, rows)[:, :INSTANTS], axis=1)
+        at = (hours < share[:, None] * hours[:, -1:]).sum(axis=1)
+        found = np.zeros((len(rows), INSTANTS))
+        found[np.arange(len(rows)), np.minimum(at, INSTANTS - 1)] = 1e9
+        return found
 
     def _kept(self, rows: IntArray, count: IntArray) -> FloatArray:
         """Fresh days with each crawl of some pages at each instant, page by page."""
@@ -263,5 +322,5 @@ class ClockHours:
         if self.tonight.horizon_us % US_PER_DAY == 0:
             once = (crawls == 1) & ~self.by_age[rows]
             turns = np.maximum(wait[once] * US_PER_DAY / self.tonight.horizon_us, 1.0)
-            kept[once[page]] = kept_in_turn(ahead, clock[once], self.rate[rows[once]], turns)
+            kept[once[page]] += TURNS_AHEAD * kept_in_turn(ahead, clock[once], self.rate[rows[once]], turns)
         return kept

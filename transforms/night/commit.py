@@ -399,6 +399,7 @@ def make_manifest(
         "slots": quotas.total,
         "expected_freshness": share([r.fresh_weight for r in reports]),
         "expected_freshness_crawled": share([r.crawled_fresh_weight for r in reports], crawled),
+        "expected_freshness_by_hours": share([r.fresh_weight_by_hours for r in reports]),
         "expected_freshness_uniform": share([r.uniform_fresh_weight for r in reports]),
         "weight_by": learned.weight,
         # Each page weighs 1, as where no importance is given.
@@ -450,7 +451,7 @@ def signals_of(reports: list[ShardReport], without: SearchResult) -> dict[str, A
     the next crawl there.
     """
     weight = math.fsum(r.weight for r in reports)
-    fresh = math.fsum(r.fresh_weight for r in reports)
+    fresh = math.fsum(r.fresh_weight - r.fresh_weight_by_hours for r in reports)
     plain = math.fsum(r.fresh_weight_without or 0.0 for r in reports)
     price = without.multiplier
     trust = functools.reduce(TrustSums.merge, (r.trust for r in reports), TrustSums())

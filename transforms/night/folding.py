@@ -220,6 +220,7 @@ class ShardFold:
             NO_TIME,
         ).append_column("forecast_gain", pa.array(night.kept[ShardPredictions].gains()))
         hosts = hosts.append_column("explored", pa.array(night.kept[ShardClocks].explored()))
+        listed["group_hash"] = night.kept[ShardClocks].grouped(listed["group_hash"])
         columns = {
             "url": pages.url,
             "url_hash": pa.array(pages.url_hash),

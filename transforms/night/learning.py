@@ -278,7 +278,7 @@ def estimate_shard(
     """
     pages, hosts = folded.tables["pages"], folded.tables["hosts"]
     evidence = evidence_of(pages, folded.tables["bins"])
-    rate, information = _change_rates(pages, evidence, hosts.num_rows, learned.change, groups)
+    rate, information = _change_rates(pages, evidence, hosts, learned.change, groups)
     tonight = Tonight.of(folded.tables)
     speed = np.ones(pages.num_rows)
     more: dict[str, pa.RecordBatch] = {}
@@ -335,9 +335,16 @@ def estimate_shard(
 
 
 def _change_rates(
-    pages: pa.RecordBatch, evidence: Evidence, n_hosts: int, change: prior.Prior, groups: GroupTable | None
+    pages: pa.RecordBatch,
+    evidence: Evidence,
+    hosts: pa.RecordBatch,
+    change: prior.Prior,
+    groups: GroupTable | None,
 ) -> tuple[FloatArray, FloatArray]:
-    """Change rates and their information; pages of no group of `groups` borrow from their host."""
+    """Change rates and their information; pages of no group of `groups` borrow from their host.
+
+    Of a host whose pages age, those whose age is not known are a group of their own.
+    """
     rows = np.zeros(0, np.int64)
     if groups is not None and groups.mean_per_day is not None:
         rows, of_row = groups.find(pages.column("group_hash").to_numpy())
@@ -345,7 +352,9 @@ def _change_rates(
         if len(rows) == len(evidence):
             return estimators.rate(evidence, change.shape, mean)
     code = pages.column("host_code").to_numpy().astype(np.int64)
-    found = prior.estimate(evidence, code, n_hosts, change)
+    apart = pages.column("group_hash").to_numpy() != hosts.column("host_hash").to_numpy()[code]
+    code[apart] += hosts.num_rows
+    found = prior.estimate(evidence, code, 2 * hosts.num_rows if apart.any() else hosts.num_rows, change)
     rate, information = found.change_rate_per_day, found.information
     if len(rows):
         rate[rows], information[rows] = estimators.rate(evidence.take(rows), change.shape, mean)

@@ -112,7 +112,7 @@ class ScheduledShard:
         change, weight = (self._pages.column(n).to_numpy() for n in ("change_rate_per_day", "weight"))
         self._change, self._weight = change, weight
         self._hours = ClockHours.of(estimated, self._rate)
-        self._fresh = objective.freshness(self._rate, change)
+        self._fresh, self._by_hours = objective.freshness(self._rate, change), 0.0
         if self._hours is not None:
             self._hours.correct_freshness(self._fresh)
         self._fresh_without = None if without is None else freshness_without(block, without)
@@ -140,8 +140,7 @@ class ScheduledShard:
         explored = self._explored = explored_tonight(self._pages, self._hosts, self._rate, last, night)
         self._since_days[explored] = np.maximum(self._since_days[explored], 1.0 / self._rate[explored])
         crawled = microseconds(self._pages.column("last_crawl_at"))
-        age = np.where(crawled == NO_TIME, np.inf, (night.as_of_us - crawled) / DAY_US)
-        age = np.maximum(age, 0.0)
+        age = np.maximum(np.where(crawled == NO_TIME, np.inf, night.as_of_us - crawled) / DAY_US, 0.0)
         if self._hours is not None:
             age = self._hours.since_days(age)
         self._value = objective.crawl_value(change, weight, age)
@@ -163,12 +162,12 @@ class ScheduledShard:
             self._follow_signals(self._clocks, last, crawled, plan)
         self._sequence = self._sequence_all(plan)
         if self._hours is not None:
-            fixed = self._is_new.copy()
-            fixed[explored] = True
+            fixed = self._is_new | np.isin(np.arange(len(change)), explored)
             apart = limited_giants(self._hosts, night.layout) if plan.giants else []
             self._sequence = self._hours.place(
                 self._sequence, self._pages, self._hosts, fixed, apart, night.hour_capacity
             )
+            self._by_hours = self._hours.freshen(self._fresh, weight, self._sequence, last)
 
     def _host_start(self) -> IntArray:
         return np.concatenate([[0], np.cumsum(self._hosts.column("n_pages").to_numpy(), dtype=np.int64)])
@@ -318,7 +317,7 @@ class ScheduledShard:
             "owed": pa.array(self._owed()),
             "limit": pa.array(limit, pa.string()),
             "boundary": pa.array((intervals > 0) & ((changes == 0) | (changes == intervals))),
-            "clock": page_clocks(self._hours, len(self._rate)),
+            **page_clocks(self._hours, len(self._rate)),
             **signal_columns(self._clocks, self._change),
         }
         schema = statistics.pages_schema().remove_metadata()
@@ -466,6 +465,7 @@ class ScheduledShard:
             None if self._fresh_without is None else float((self._weight * self._fresh_without).sum()),
             trust_sums(self._hosts, self._trust, self._night.layout.parts),
             silence_sums(self._pages, self._hosts, self._silence, self._heard),
+            self._by_hours,
         )
 
     def _reported_here(self) -> BoolArray:

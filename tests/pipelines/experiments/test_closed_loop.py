@@ -186,6 +186,7 @@ def test_parameters_that_a_mode_puts_in() -> None:
     assert predicted[0] > 0.99 and predicted[1] == 0.0
 
 
+@pytest.mark.slow
 def test_perfect_signals_put_first_are_worth_it() -> None:
     changes = poisson(200, 40, 0.3, seed=7)
     world = world_of(200, 40, changes, signals=changes)
@@ -307,7 +308,7 @@ def test_without_the_history_it_says_so(tmp_path: Path, capsys: pytest.CaptureFi
     reason=f"no data/docs_sitemap in {SHARED}; set RECRAWL_SHARED to the folder that holds it",
 )
 def test_a_report_on_the_real_history(capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--budgets", "0.5", "--draws", "1", "--end", "2026-01-31", "--flood", "1000"]
+    options = ["--budgets", "0.5", "--draws", "1", "--end", "2026-01-27", "--flood", "1000"]
     assert replay_signals.main([*options, "--modes", "no signals", "pinged first"]) == 0
     text = capsys.readouterr().out
     assert "| Zipf (1) | 0.5 | with signals |" in text

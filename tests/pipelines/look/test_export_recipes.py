@@ -20,6 +20,7 @@ import pytest
 
 from tests.pipelines import dumps
 from tests.pipelines.dumps import PAGES
+from tests.pipelines.plain_runner import CHOICE, PLAIN
 from tests.pipelines.started import recrawl
 from transforms.intake.sources import ROWS, plan_files, read_split
 from transforms.rows.normalise import KINDS
@@ -65,12 +66,16 @@ def shell(
             continue
         (programs / name).write_text(f"#!/bin/sh\n{what}\n")
         (programs / name).chmod(0o755)
-    environment = os.environ | {
-        "PATH": f"{programs}:{os.environ['PATH']}",
-        "CALLS": str(calls),
-        "ANSWER": answer,
-        "CODE": str(code),
-    }
+    environment = (
+        {CHOICE: PLAIN}
+        | os.environ
+        | {
+            "PATH": f"{programs}:{os.environ['PATH']}",
+            "CALLS": str(calls),
+            "ANSWER": answer,
+            "CODE": str(code),
+        }
+    )
     script = "set -euo pipefail\n" + "\n".join(lines)
     return subprocess.run(["bash", "-c", script], cwd=folder, env=environment, capture_output=True, text=True)
 

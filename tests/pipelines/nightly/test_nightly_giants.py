@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ LIMIT, GAP_SECONDS = 120, 300.0
 NEVER = 10**9
 
 
+@functools.cache
 def _rows() -> list[dict[str, Any]]:
     rng = np.random.Generator(np.random.Philox(key=11))
     hosts = [GIANT] * 600 + [OTHER] * 250 + [f"h{i % 60}.test" for i in range(1150)]
@@ -57,15 +60,24 @@ def _night(folder: Path, name: str, above: int = 100, **more: Any) -> Night:
     return night
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Night, Night]]:
+    """The same night, with and without splitting, by the name of its limits."""
+
+    @functools.cache
+    def make(case: str) -> tuple[Night, Night]:
+        folder, more = tmp_path_factory.mktemp("giants"), LIMITS[case]
+        split, whole = (_night(folder, str(a), a, observations=_rows(), **more) for a in (100, NEVER))
+        return split, whole
+
+    return make
+
+
 @pytest.fixture(scope="module", params=LIMITS)
 def pair(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, made: Callable[[str], tuple[Night, Night]]
 ) -> tuple[Night, Night, str]:
-    """The same night, with and without splitting."""
-    folder, more = tmp_path_factory.mktemp("giants"), LIMITS[request.param]
-    rows = _rows()
-    split, whole = (_night(folder, str(a), a, observations=rows, **more) for a in (100, NEVER))
-    return split, whole, request.param
+    return *made(request.param), request.param
 
 
 def _by_url(night: Night, column: str) -> np.ndarray:
@@ -164,9 +176,9 @@ def _next_rows(night: Night, keep: int) -> list[dict[str, Any]]:
     ]
 
 
-def test_nights_follow_each_other_in_any_layout(tmp_path):
+def test_nights_follow_each_other_in_any_layout(made, tmp_path):
     hosts = LIMITS["limit and gap"]["hosts"]
-    first = _night(tmp_path, "first", observations=_rows(), hosts=hosts)
+    first, _ = made("limit and gap")
     rows = _next_rows(first, 7)
     more = {"observations": rows, "hosts": hosts, "as_of": at(31), "flags": ["--allow_shrink"]}
     more["state"] = first.folder / "state"
@@ -210,10 +222,9 @@ def test_floors_above_a_limit_are_scaled(tmp_path):
     assert_allclose(rates[0][_by_url(split, "host") == GIANT].sum(), LIMIT, rtol=1e-9)
 
 
-def test_nights_in_other_layouts_are_compared(tmp_path, monkeypatch):
+def test_nights_in_other_layouts_are_compared(made, monkeypatch):
     """No page moved, wherever it lies; a giant host is one host, also when it is read in shares."""
-    rows, hosts = _rows(), LIMITS["limit and gap"]["hosts"]
-    split, whole = (_night(tmp_path, str(a), a, observations=rows, hosts=hosts) for a in (100, NEVER))
+    split, whole = made("limit and gap")
     monkeypatch.setattr(pairing, "MAX_ROWS", 200)
     for nights in ((split, whole), (whole, split), (split, split)):
         one, two = (nights_module.Night.open(str(n.folder)) for n in nights)

@@ -106,6 +106,7 @@ def _follow(world: World, mode: Mode, sequencer: str, weight: np.ndarray) -> Run
     return ClosedLoop(world, JobNights(world, mode, 0.5, weight, options)).run()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [Mode, LearnedTrust])
 def test_a_closed_loop_is_as_fresh_as_with_even_distances(mode):
     n, days = 200, 32

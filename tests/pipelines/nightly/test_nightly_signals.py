@@ -218,6 +218,7 @@ def flood(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Night, Night]]
     return nights
 
 
+@pytest.mark.slow
 def test_a_flood_moves_less_than_a_hundredth_of_others_slots(flood):
     nights = flood
     assert nights[0][1].counters["signals"] > 10_000

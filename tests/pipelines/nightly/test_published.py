@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
-from tests.pipelines.jobs import Night, at, crawls, nightly, seen
+from tests.pipelines.jobs import Night, at, command, crawls, nightly, seen
 
 PAGES = 400
 
@@ -44,6 +46,12 @@ def test_the_age_of_pages_is_known_in_the_first_night(tmp_path):
     options |= {"as_of": at(11), "state": str(first.folder / "state"), "flags": ["--allow_shrink"]}
     later = nightly(tmp_path, "later", observations=crawls("https://news.test/0", "A", 10.5), **options)
     assert _half_age(later) is not None
+    code, printed, _ = command("diff", str(first.folder), str(later.folder), "--format=json")
+    causes = {c["cause"]: c for c in json.loads(printed)["causes"]}
+    moved = {name: c["up_per_day"] - c["down_per_day"] for name, c in causes.items()}
+    # Of pages that age each crawl is planned alone: nothing else moves them.
+    assert code == 0 and moved["clock"] > 10.0 and moved["clock"] == max(moved.values())
+    assert all(moved[name] == 0.0 for name in ("change_observed", "change_learned", "weight", "multiplier"))
     kept = {r["url"]: r["published_at"] for r in later.rows("state")}
     assert {url: v.isoformat()[:19] for url, v in kept.items()} == {
         r["url"]: str(r["published_at"])[:19] for r in catalogue

@@ -383,7 +383,7 @@ def test_nights_of_six_hours_leave_the_state_of_one(tmp_path, monkeypatch):
             rows = SITE.between(kind, day - 0.25, day)
             if rows:
                 store.log(f"{kind}/{date}/{day}.jsonl", rows, at(day))
-        if day >= 3.0:
+        if day >= 3.75:  # two in one day, four in the next
             set_clock(monkeypatch, at(day, 0.5))
             done = store.run(None, "--allow_shrink")
             assert done.code == 0, done.complaints

@@ -109,9 +109,11 @@ def test_gaps_of_hosts_are_kept_and_crawls_move_little():
 
 def test_crawls_of_an_instant_are_spread_within_it():
     chosen = np.array([3, 3, 5, 3, 0])
-    moment = instants.spread(chosen, 24 * US_PER_HOUR, INSTANTS)
+    weight = np.array([1.0, 5.0, 1.0, 2.0, 1.0])
+    moment = instants.spread(chosen, weight, 24 * US_PER_HOUR, INSTANTS)
     assert np.array_equal(moment // US_PER_HOUR, chosen)
     assert len(set(moment.tolist())) == 5
+    assert moment[1] < moment[3] < moment[0]
 
 
 @pytest.mark.parametrize("nights", [1.0, 3.0])

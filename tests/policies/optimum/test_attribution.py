@@ -1,5 +1,6 @@
 """Parts add up, mirror when the nights are swapped, vanish without a difference, and name the true cause."""
 
+import functools
 from dataclasses import replace
 
 import numpy as np
@@ -258,6 +259,17 @@ def solved_with_signals(problem: SignalProblem) -> tuple[RateInputs, search.Allo
     return inputs, found, result.multiplier
 
 
+@functools.cache
+def first_with_signals(seed: int) -> tuple[SignalProblem, RateInputs, search.Allocation] | None:
+    """A drawn problem and its night; None where it has no answer. Two tests look at the same nights."""
+    problem = random_signal_problem(seed)
+    try:
+        night, found, _ = solved_with_signals(problem)
+    except InfeasibleError:
+        return None
+    return problem, night, found
+
+
 def later_with_signals(problem: SignalProblem, seed: int) -> SignalProblem:
     """The next night: everything somewhat different, some pages without signals that had some."""
     rng = np.random.Generator(np.random.Philox(key=seed + 20_000))
@@ -276,12 +288,14 @@ def later_with_signals(problem: SignalProblem, seed: int) -> SignalProblem:
 def signal_nights() -> list[tuple[RateInputs, RateInputs]]:
     found = []
     for seed in range(40):
-        problem = random_signal_problem(seed)
+        first = first_with_signals(seed)
+        if first is None:
+            continue
         try:
-            pair = solved_with_signals(problem)[0], solved_with_signals(later_with_signals(problem, seed))[0]
+            second = solved_with_signals(later_with_signals(first[0], seed))[0]
         except InfeasibleError:
             continue
-        found.append(pair)
+        found.append((first[1], second))
     assert len(found) > 30
     assert sum(int(a.signalled.sum()) for a, _ in found) > 150
     assert any((a.host_price > 0).any() and a.signalled.any() for a, _ in found)
@@ -308,11 +322,10 @@ class TestSignals:
         """A rate off what the price buys is at a floor or cap; steps of the demand are neither."""
         pages = capped = 0
         for seed in range(50):
-            problem = random_signal_problem(seed)
-            try:
-                night, found, _ = solved_with_signals(problem)
-            except InfeasibleError:
+            first = first_with_signals(seed)
+            if first is None:
                 continue
+            problem, night, found = first
             floors, caps = attribution._Chunk(night, night, False)._bounds(0)
             names = np.array(search.LIMIT_NAMES)[found.limit]
             mine, floor = night.signalled, problem.plain.floor

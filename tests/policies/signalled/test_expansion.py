@@ -47,7 +47,7 @@ def best_of(pages: SignalPages) -> np.ndarray:
 @pytest.mark.parametrize("mix", list(MIXES))
 @pytest.mark.parametrize("quantile", [0.001, 0.05, 0.5, 0.97])
 def test_rates_and_thresholds_near_the_multiplier(mix, quantile):
-    pages = MIXES[mix](1200 if mix == "junk" else 4000, 30)
+    pages = MIXES[mix](600 if mix == "junk" else 1500, 30)
     multiplier = float(np.quantile(best_of(pages), quantile)) + 1e-6
     near = signal_value.expand(pages, multiplier)
     a = pages.unsignalled_rate_per_day

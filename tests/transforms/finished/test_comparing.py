@@ -18,8 +18,9 @@ from transforms.batches import schemas
 from transforms.batches.hashing import stable_hash
 from transforms.files import sinks
 from transforms.finished import comparing, nights, pairing
-from transforms.finished.comparing import CAUSES, Comparison, Ratios
+from transforms.finished.comparing import CAUSES, Comparison
 from transforms.finished.nights import Night, NightError
+from transforms.finished.ratios import Ratios
 
 HOSTS = 30
 

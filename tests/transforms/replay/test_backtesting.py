@@ -1,5 +1,7 @@
 """Runs of policies on a history: budgets, what they see, who wins where theory says who must."""
 
+import functools
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +17,7 @@ from policies.simulation.histories import ChangeHistory
 from tests.transforms.replayed_worlds import START, poisson_world
 from transforms.replay.backtesting import (
     POLICIES,
+    Scored,
     Setting,
     Trial,
     Weighting,
@@ -53,6 +56,12 @@ def world() -> World:
     return poisson_world(MIXED, DAYS)
 
 
+@pytest.fixture(scope="module")
+def played(world: World) -> Callable[[str], Scored]:
+    """What a policy comes to in the world at a budget of 0.3 and equal weights; run once for all tests."""
+    return functools.cache(lambda name: play(world, Trial(name, 0.3, EQUAL))[0])
+
+
 def rates_found(world: World, estimates: Estimates) -> np.ndarray:
     """What the last of all nights thinks, with uniform crawls."""
     seen = []
@@ -71,8 +80,8 @@ def crawls_of(world: World, planner: Planner) -> Crawls:
 
 
 @pytest.mark.parametrize("name", [n for n, p in POLICIES.items() if not p.needs])
-def test_every_policy_spends_its_budget(world: World, name: str) -> None:
-    found = play(world, Trial(name, 0.3, EQUAL))[0]
+def test_every_policy_spends_its_budget(world: World, name: str, played: Callable[[str], Scored]) -> None:
+    found = played(name)
     assert found.spent == pytest.approx(0.3, rel=0.01)
     assert found.crawls == pytest.approx(0.3 * len(world) * 24, rel=0.01)
     assert found.accuracy == pytest.approx(found.offer_freshness)
@@ -89,9 +98,9 @@ def test_where_pages_appear_all_policies_spend_the_same(name: str) -> None:
     assert found.spent == pytest.approx(0.3, rel=0.005)
 
 
-def test_hopeless_pages_are_left_alone_by_who_knows(world: World) -> None:
+def test_hopeless_pages_are_left_alone_by_who_knows(played: Callable[[str], Scored]) -> None:
     fresh = {
-        name: play(world, Trial(name, 0.3, EQUAL))[0].accuracy
+        name: played(name).accuracy
         for name in ("recrawl", "uniform", "change-weighted", "known-rates", "heritrix")
     }
     rate = rates("periodic", Parameters.of(MIXED, np.ones(60)), 0.3 * 60)
@@ -181,12 +190,12 @@ def test_one_run_serves_all_weights_of_a_policy_that_does_not_know_them(world: W
     assert [s.accuracy for s in together] == [s.accuracy for s in alone]
 
 
-def test_rules_are_those_of_the_simulator(world: World) -> None:
+def test_rules_are_those_of_the_simulator(world: World, played: Callable[[str], Scored]) -> None:
     begin = scored_from(world, 0.4)
     assert begin == START + 16 * US_PER_DAY
     for name, rule in RULES.items():
         found = intervals.rule_at_budget(world.history, rule, 0.3, begin)
-        assert play(world, Trial(name, 0.3, EQUAL))[0].accuracy == pytest.approx(
+        assert played(name).accuracy == pytest.approx(
             float(intervals.freshness(world.history, found.crawls, begin))
         )
 
@@ -205,11 +214,11 @@ def test_what_worlds_allow(world: World) -> None:
     }
 
 
-def test_what_weights_are_worth(world: World) -> None:
+def test_what_weights_are_worth(world: World, played: Callable[[str], Scored]) -> None:
     """Of two jobs that are scored by Zipf weights one does not know them: it crawls as for equal ones."""
     zipf = (Weighting("zipf"),)
     told, untold = (play(world, Trial(name, 0.3, zipf))[0] for name in ("recrawl", "recrawl+equal"))
-    assert untold.offer_freshness == play(world, Trial("recrawl", 0.3, EQUAL))[0].offer_freshness
+    assert untold.offer_freshness == played("recrawl").offer_freshness
     assert told.accuracy > untold.accuracy + 0.05 and told.offer_freshness < untold.offer_freshness
 
 

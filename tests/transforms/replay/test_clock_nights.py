@@ -9,8 +9,9 @@ import pytest
 from policies.clocks.profile import US_PER_DAY, US_PER_HOUR
 from policies.simulation.histories import ChangeHistory
 from tests.transforms.replay.test_backtesting import EQUAL
+from transforms.night.scheduling import ScheduledShard
 from transforms.replay.backtesting import Trial, play
-from transforms.replay.closed_loop import ClosedLoop
+from transforms.replay.closed_loop import ClosedLoop, Day, Planned
 from transforms.replay.job_nights import JobNights, JobOptions
 from transforms.replay.night_modes import Mode
 from transforms.replay.worlds import World, name_pages
@@ -46,6 +47,30 @@ def test_crawls_come_right_after_a_daily_batch():
     assert recrawl.spent == pytest.approx(uniform.spent, rel=0.02)
 
 
+class _AtOneHour(JobNights):
+    """For the first nights every page is crawled just before its batch, and the nights learn from it."""
+
+    nights = 10
+
+    def plan(self, day: Day) -> Planned:
+        planned = super().plan(day)
+        if day.as_of_us >= START + self.nights * US_PER_DAY:
+            return planned
+        page = self._fold.known(day.as_of_us)
+        return Planned.of(page, day.as_of_us + 13 * US_PER_HOUR + page * 1_000_000)
+
+
+def test_who_was_crawled_at_one_hour_finds_the_right_one_within_14_nights():
+    """A crawl a day at 13:00 finds every change, half a day late, and says nothing of the hour."""
+    days = _AtOneHour.nights + 20
+    world = _batches(np.random.default_rng(5), days)
+    nights = _AtOneHour(world, Mode(world), 1.0, np.ones(PAGES))
+    crawls = ClosedLoop(world, nights).run().crawls
+    late = (crawls.at_us > START + (_AtOneHour.nights + 14) * US_PER_DAY) & ~crawls.free
+    hour = crawls.at_us[late] % US_PER_DAY / US_PER_HOUR
+    assert ((hour > 13.5) & (hour < 20.0)).mean() > 0.8
+
+
 @pytest.mark.parametrize("capacity", [2.0, 4.0, 12.0])
 def test_an_hour_has_room_for_some_times_its_share(capacity):
     world = _batches(np.random.default_rng(2), 20)
@@ -69,3 +94,29 @@ def test_articles_are_crawled_again_when_they_have_settled():
     recrawl, uniform = (play(world, Trial(name, 0.12, EQUAL), 0.6)[0] for name in ("recrawl", "uniform"))
     assert recrawl.accuracy > uniform.accuracy + 0.08
     assert recrawl.accuracy > 0.9
+
+
+def test_a_night_promises_what_its_hours_keep(monkeypatch):
+    """Freshness that is expected, against that of the days that come."""
+    days = 24
+    world = _batches(np.random.default_rng(4), days)
+    promised: list[float] = []
+    schedule = ScheduledShard.schedule
+
+    def scheduled(self: ScheduledShard) -> pa.RecordBatch:
+        promised.append(float(self._fresh.mean()))
+        return schedule(self)
+
+    monkeypatch.setattr(ScheduledShard, "schedule", scheduled)
+    nights = JobNights(world, Mode(world), 1.0, np.ones(PAGES))
+    crawls = ClosedLoop(world, nights).run().crawls
+    us = START + np.arange(18, days) * US_PER_DAY
+    at = us[:, None] + np.arange(0, US_PER_DAY, US_PER_HOUR // 2)
+    fresh = []
+    for page in range(PAGES):
+        mine = crawls.at_us[crawls.page == page]
+        seen = mine[np.maximum(np.searchsorted(mine, at, side="right") - 1, 0)]
+        known = world.history.version(np.full(at.size, page), seen.ravel())
+        now = world.history.version(np.full(at.size, page), at.ravel())
+        fresh.append((known == now).mean())
+    assert np.mean(promised[18:]) == pytest.approx(np.mean(fresh), abs=0.06)
