@@ -150,7 +150,8 @@ class Waiting:
     def waits(self, distance: FloatArray) -> FloatArray:
         """Hours of the clock until the first refresh: (n,) float64."""
         # Who was never seen is due at any distance.
-        left = np.where(np.isfinite(self.since), distance - self.since, 0.0)
+        seen = np.isfinite(self.since)
+        left = np.where(seen, distance - np.where(seen, self.since, 0.0), 0.0)
         wait = np.maximum(np.maximum(left, self.at_least), 0.0)
         return np.where(np.isfinite(distance), wait, np.inf)
 

@@ -1,9 +1,10 @@
 """Rates of new links with what other sources tell, where these are in several batches.
 
-As `yields.Rates` with one group: sums over batches of what its prior is made of. A source that was seen once,
-and is on no list, is thought to be like others when somebody returned to them for the first time: pages that
-brought links by the thousand, as those of a calendar do, bring few at a second look, and their next ones are
-then thought to do so, too.
+As `yields.Rates` with one group: sums over batches of what its prior is made of. A source that is on no list is
+thought, before it shows what it brings, to be like others when somebody returned to them for the first time.
+The mean of all would be that of sources which are refreshed often because they bring much; pages that brought
+links by the thousand, as those of a calendar do, bring few at a second look, and so are their next ones
+thought to do.
 """
 
 from __future__ import annotations
@@ -110,9 +111,8 @@ def rates(
     listed : (n,) bool
         Sources that somebody has named.
     """
-    once = (exposure == 0.0) & ~listed
     root = np.where(sums.links > 0, _roots(sums), prior.usual_root)
-    mean = np.where(once, np.minimum(early, prior.per_root), prior.per_root) * root
+    mean = np.where(listed, prior.per_root, np.minimum(early, prior.per_root)) * root
     shape = prior.shape + sums.new.astype(np.float64)
     rate = prior.shape / mean + exposure
     return shape / rate, (shape + OPTIMISM * np.sqrt(shape)) / rate

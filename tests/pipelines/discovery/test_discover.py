@@ -210,17 +210,27 @@ def test_variants_of_a_url_are_one_and_other_sites_are_no_targets(tmp_path: Path
 
 def test_calendars_without_end_do_not_take_the_budget(tmp_path: Path) -> None:
     """Each of their pages brings a link to the next one, and nothing at a second look."""
+
+    def month(number: int, hours: float) -> list[Row]:
+        page = "https://a.test/calendar?month={}"
+        shown = [f"https://a.test/{x}" for x in ("", "news", "contact")] + [page.format(number + 1)]
+        return [(page.format(number), target, at(hours), 200) for target in shown]
+
     rows = steady("https://a.test/news", range(0, 48))
-    page = "https://a.test/calendar?month={}"
-    for month in range(400):
-        seen = month / 10
-        for again in (seen, seen + 6.0) if month % 20 == 0 else (seen,):
-            shown = [f"https://a.test/{x}" for x in ("", "news", "contact")] + [page.format(month + 1)]
-            rows += [(page.format(month), target, at(again), 200) for target in shown]
-    night = small(tmp_path, rows)
-    assert manifest(night)["counters"]["sources_known"] > 390
-    schedule = [r["url"] for r in read(night, "schedule")]
-    assert schedule.count("https://a.test/news") >= 12
+    for number in range(400):
+        rows += month(number, number / 10)
+        rows += month(number, number / 10 + 6.0) if number % 20 == 0 else []
+    one = small(tmp_path, rows)
+    assert manifest(one)["counters"]["sources_known"] > 390
+    schedule = [(r["url"], (r["due_at"].timestamp() - START) / HOUR) for r in read(one, "schedule")]
+    more = steady("https://a.test/news", range(48, 72))
+    for url, hours in schedule:
+        more += month(int(url.partition("=")[2]), hours) if "calendar" in url else []
+    two = small(tmp_path, more, f"--state={one}", name="two", end=72)
+    asked = [[r["url"] for r in read(night, "schedule")] for night in (one, two)]
+    share = [sum("calendar" in url for url in urls) / len(urls) for urls in asked]
+    # Some are looked at, and then it is known what they are worth.
+    assert share[0] < 0.7 and share[1] < 0.2
 
 
 def test_listed_sources_are_planned_before_they_were_seen_and_others_are_not(tmp_path: Path) -> None:
