@@ -23,18 +23,9 @@ from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
 
 NEVER_S: Final = -1
 CLASSES: Final = len(CLASS_HOURS)
+MOST_MINUTES: Final = 65_535
+"""Between visits, as far as they are told apart."""
 _MOST: Final = 700.0
-_COLUMNS: Final = {
-    "new": np.float32,
-    "before_hours": np.float32,
-    "asked": np.float32,
-    "unanswered": np.float32,
-    "links": np.int32,
-    "failures": np.int32,
-    "seen_s": np.int64,
-    "failed_s": np.int64,
-    "asked_s": np.int64,
-}
 
 
 @dataclass(frozen=True)
@@ -73,7 +64,7 @@ class Sums:
     new : (n,) float32
         Yields, without that of the first visit.
     before_hours : (n,) float32
-        Between the last two visits; inf before the second one.
+        Between the last two visits, whole minutes; inf before the second one.
     asked, unanswered : (n,) float32
         As in `answers.Answers`: what was asked, and what of it did not answer.
     links : (n,) int32
@@ -149,7 +140,7 @@ class Sums:
         self.count[source] = count
         self.exposure_hours[source] = self.exposure_hours[source] * decay[:, None] + exposure
         self.new[source] = self.new[source] * decay + new
-        self.before_hours[source] = hours
+        self.before_hours[source] = np.clip(np.rint(hours * 60.0), 1.0, MOST_MINUTES) / 60.0
 
     def _answer(self, source: IntArray) -> None:
         failures = self.failures[source].astype(np.float64)
@@ -175,8 +166,3 @@ def _classes(
     of_kept /= np.maximum(of_kept.sum(axis=1, keepdims=True), 1e-300)
     of_gone /= np.maximum(of_gone.sum(axis=1, keepdims=True), 1e-300)
     return np.asarray((of_kept * kept[:, None] + of_gone * (held - kept)[:, None]) / there, np.float64)
-
-
-def columns(sums: Sums) -> dict[str, np.ndarray]:
-    """The sums of one number a source, by name."""
-    return {name: getattr(sums, name) for name in _COLUMNS}

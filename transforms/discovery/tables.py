@@ -46,7 +46,7 @@ STATE_SOURCES = _schema(
         ("url", pa.string()),
         ("listed", pa.bool_()),
         ("new", pa.float32()),
-        ("before_hours", pa.float32()),
+        ("before_minutes", pa.uint16()),
         ("asked", pa.float32()),
         ("unanswered", pa.float32()),
         ("failures", pa.int32()),
@@ -136,9 +136,12 @@ def sums_to_columns(sums: Sums) -> dict[str, pa.Array]:
     """Sums as the state has them, without URLs."""
     failing = sums.failures > 0
     some = sums.unanswered > 0
+    once = ~np.isfinite(sums.before_hours)
     return {
         "new": pa.array(sums.new),
-        "before_hours": pa.array(sums.before_hours),
+        "before_minutes": pa.array(
+            np.rint(np.where(once, 0.0, sums.before_hours) * 60.0).astype(np.uint16), mask=once
+        ),
         "asked": pa.array(sums.asked),
         "unanswered": pa.array(sums.unanswered, mask=~some),
         "failures": pa.array(sums.failures, mask=~failing),
@@ -159,7 +162,9 @@ def columns_to_sums(batch: pa.RecordBatch, links: np.ndarray) -> Sums:
     """The inverse; `links` at the last visits are counted elsewhere."""
     sums = Sums(batch.num_rows)
     sums.links[:] = links
-    for name in ("new", "before_hours", "asked", "unanswered", "failures"):
+    minutes = batch.column("before_minutes").to_numpy(zero_copy_only=False).astype(np.float64)
+    sums.before_hours[:] = np.where(np.isnan(minutes), np.inf, minutes / 60.0)
+    for name in ("new", "asked", "unanswered", "failures"):
         getattr(sums, name)[:] = batch.column(name).fill_null(0).to_numpy(zero_copy_only=False)
     for name in ("seen_s", "failed_s", "asked_s"):
         column = batch.column(name).cast(pa.int64()).fill_null(NEVER_S)

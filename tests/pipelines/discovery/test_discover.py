@@ -160,7 +160,7 @@ def test_a_failed_refresh_is_no_evidence(tmp_path: Path) -> None:
     plain, failed = small(tmp_path, rows), small(tmp_path, rows + failures, name="failed")
     sums = [read(folder, "state/sources", ("url",)) for folder in (plain, failed)]
     for one, other in zip(*sums, strict=True):
-        for name in ("new", "before_hours", "count", "exposure_hours", "seen_s"):
+        for name in ("new", "before_minutes", "count", "exposure_hours", "seen_s"):
             assert one[name] == other[name], name
     assert sums[1][1]["unanswered"] > 0 and sums[0][1]["unanswered"] is None
     assert contents(plain, "state/known", "state/shown", "state/shared") == contents(

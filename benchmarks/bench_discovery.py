@@ -1,0 +1,102 @@
+"""Microseconds a link of the discovery job, and bytes of its state: `python -m benchmarks.bench_discovery`."""
+
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.rows import Row, show
+from pipelines.discovery.discover import Settings, add_arguments, run_job
+from pipelines.door.cli import _Parser
+
+SITES, LINKS = 50, 40
+START_S = 1_767_052_800
+
+
+def links(sources: int, hours: int, number: int) -> pa.Table:
+    """A log: each source is fetched every hour and shows 40 links, of which 2 are new and go after 20 hours.
+
+    A third of the links are those of another source of the site. Rows are in the order of fetches.
+    """
+    rng = np.random.Generator(np.random.Philox(key=number))
+    source = np.tile(np.repeat(np.arange(sources), LINKS), hours)
+    hour = np.repeat(np.arange(hours), sources * LINKS)
+    place = np.tile(np.arange(LINKS), sources * hours)
+    of = np.where(place < LINKS // 3, source - source % 3, source)
+    target = 2 * (hour + 24 * number) + place
+    names = [f"https://www.site{s % SITES}.test/section/of/news/{s}" for s in range(sources)]
+    part = pa.array(target.astype(str))
+    base = pa.array([f"https://www.site{s % SITES}.test/{s}/an-article-with-a-title-" for s in range(sources)])
+    import pyarrow.compute as pc
+
+    jitter = rng.integers(0, 3600, sources * hours)
+    at = START_S + 86_400 * number + 3600 * hour + np.repeat(jitter, LINKS)
+    return pa.table(
+        {
+            "source": pa.array(names).take(pa.array(source)),
+            "target": pc.binary_join_element_wise(base.take(pa.array(of)), part, ""),
+            "seen_at": pa.array(at * 1_000_000, pa.timestamp("us", tz="UTC")),
+            "status": pa.array(np.full(len(at), 200, np.int16)),
+        }
+    )
+
+
+def settings(output: Path, *words: str) -> Settings:
+    """Of the command line."""
+    parser = _Parser()
+    add_arguments(parser)
+    return Settings.of(parser.parse_args([*words, f"--output={output}"]))
+
+
+@contextmanager
+def _clock(into: list[float]) -> Iterator[None]:
+    before = time.process_time()
+    yield
+    into.append(time.process_time() - before)
+
+
+def run(scale: float = 1.0) -> list[Row]:
+    """All rows; `scale` 1 is 2,000 sources with 1.9 million links a night, the second of two nights."""
+    sources = max(int(2000 * scale), 60)
+    spent: list[float] = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for night in range(2):
+            rows = links(sources, 24, night)
+            pq.write_table(rows, folder / f"{night}.parquet", row_group_size=1 << 18)
+            before = [f"--state={folder}/out0"] if night else []
+            words = (
+                f"--links={folder}/{night}.parquet", "--budget=48000", "--num_shards=4",
+                f"--as_of={np.datetime64(START_S + 86_400 * (night + 1), 's')}Z", *before,
+            )  # fmt: skip
+            with _clock(spent):
+                run_job(settings(folder / f"out{night}", *words), ["--direct_num_workers=1"])
+        size: dict[str, float] = defaultdict(float)
+        known = 0
+        for path in (folder / "out1" / "state").rglob("*.parquet"):
+            size[path.parent.name] += path.stat().st_size
+            known += pq.read_metadata(path).num_rows if path.parent.name == "known" else 0
+            if path.parent.name == "sources":
+                of = pq.read_metadata(path)
+                for group in range(of.num_row_groups):
+                    columns = [of.row_group(group).column(i) for i in range(of.num_columns)]
+                    size["url"] += sum(
+                        c.total_compressed_size for c in columns if c.path_in_schema.startswith("url")
+                    )
+        return [
+            Row("a night of the discovery job", 1e6 * spent[1] / rows.num_rows, "us/link", 3.0),
+            Row("state of a source, without its URL", (size["sources"] - size["url"]) / sources, "bytes", 64.0),
+            Row("URL of a source in the state", size["url"] / sources, "bytes", None),
+            Row("links at the last visit", size["shown"] / sources / LINKS, "bytes/link", None),
+            Row("targets known", size["known"] / known, "bytes/target", 9.0),
+        ]
+
+
+if __name__ == "__main__":
+    show(run())
