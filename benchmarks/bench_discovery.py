@@ -1,4 +1,4 @@
-"""Microseconds a link of the discovery job, and bytes of its state: `python -m benchmarks.bench_discovery`."""
+"""What a link costs the discovery job, and its state: `python -m benchmarks.bench_discovery`."""
 
 import tempfile
 import time
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.rows import Row, show
@@ -32,9 +33,7 @@ def links(sources: int, hours: int, number: int) -> pa.Table:
     target = 2 * (hour + 24 * number) + place
     names = [f"https://www.site{s % SITES}.test/section/of/news/{s}" for s in range(sources)]
     part = pa.array(target.astype(str))
-    base = pa.array([f"https://www.site{s % SITES}.test/{s}/an-article-with-a-title-" for s in range(sources)])
-    import pyarrow.compute as pc
-
+    base = pa.array([f"https://www.site{s % SITES}.test/{s}/an-article-with-a-name-" for s in range(sources)])
     jitter = rng.integers(0, 3600, sources * hours)
     at = START_S + 86_400 * number + 3600 * hour + np.repeat(jitter, LINKS)
     return pa.table(
@@ -91,7 +90,7 @@ def run(scale: float = 1.0) -> list[Row]:
                     )
         return [
             Row("a night of the discovery job", 1e6 * spent[1] / rows.num_rows, "us/link", 3.0),
-            Row("state of a source, without its URL", (size["sources"] - size["url"]) / sources, "bytes", 64.0),
+            Row("state of a source, its URL apart", (size["sources"] - size["url"]) / sources, "bytes", 64.0),
             Row("URL of a source in the state", size["url"] / sources, "bytes", None),
             Row("links at the last visit", size["shown"] / sources / LINKS, "bytes/link", None),
             Row("targets known", size["known"] / known, "bytes/target", 9.0),

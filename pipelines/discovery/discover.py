@@ -70,11 +70,11 @@ STEPS = (
 _INPUTS = (
     ("links", "FILES", "links seen: source, target, seen_at[, status] (required, but where a list or a state "
         "says what is known)"),
-    ("links_format", "NAME", "canonical, the name of a format that docs/discovery_job.md has, or auto: told by "
-        "what each file begins with (default: auto)"),
+    ("links_format", "NAME", "canonical, a format of docs/discovery_job.md, or auto: told by what each file "
+        "begins with (default: auto)"),
     ("links_columns", "PAIRS", "names that your files have for recrawl's columns, comma-separated, such as "
         "source=page,seen_at=time"),
-    ("tracking_parameters", "NAMES", "parameters of URLs that are no part of a page, comma-separated, such as "
+    ("tracking_parameters", "NAMES", "parameters that are no part of a page, comma-separated, such as "
         "ref,src or my_*: added to the usual ones"),
     ("sources", "FILES", "pages that are sources: url (default: all that have brought new links)"),
     ("sources_columns", "PAIRS", "the same names for --sources, such as url=address"),
@@ -188,8 +188,8 @@ class Settings:
         )
         if parsed.state and (parsed.state.rstrip("/") + "/").startswith(output + "/"):
             check.problems.append(
-                f"--state={parsed.state} lies in --output={output}: the run would replace what it reads; give "
-                "another --output"
+                f"--state={parsed.state} lies in --output={output}: the run would replace what it reads; "
+                "give another --output"
             )
         if check.problems:
             raise OptionsError(check.problems)

@@ -1,10 +1,10 @@
 """Rates of new links with what other sources tell, where these are in several batches.
 
-As `yields.Rates` with one group: sums over batches of what its prior is made of. A source that is on no list is
-thought, before it shows what it brings, to be like others when somebody returned to them for the first time.
-The mean of all would be that of sources which are refreshed often because they bring much; pages that brought
-links by the thousand, as those of a calendar do, bring few at a second look, and so are their next ones
-thought to do.
+As `yields.Rates` with one group: sums over batches of what its prior is made of. A source that is on no list
+is thought, before it shows what it brings, to be like others when somebody returned to them for the first
+time. The mean of all would be that of sources which are refreshed often because they bring much; pages that
+brought links by the thousand, as those of a calendar do, bring few at a second look, and so are their next
+ones thought to do.
 """
 
 from __future__ import annotations

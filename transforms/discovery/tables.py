@@ -119,9 +119,16 @@ SOURCES_OUT = _schema(
         ("why", pa.string()),
     ],
 )
+# The nightly job reads these as --pages; to it a page appeared when it was found.
 TARGETS_OUT = _schema(
     "targets_out",
-    [("url", pa.string()), ("host", pa.string()), ("found_by", pa.string()), ("found_at", TIME)],
+    [
+        ("url", pa.string()),
+        ("host", pa.string()),
+        ("found_by", pa.string()),
+        ("found_at", TIME),
+        ("published_at", TIME),
+    ],
 )
 
 

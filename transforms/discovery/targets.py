@@ -81,6 +81,7 @@ class FindTargets(Step):
                 names.take(hosts.indices),
                 new.column("source"),
                 pa.array(at_us).cast(schemas.TIME),
+                pa.array(at_us).cast(schemas.TIME),
             ],
             schema=tables.TARGETS_OUT,
         )

@@ -41,7 +41,7 @@ class Told:
 
 
 def test_a_history_by_hand() -> None:
-    # Source 0 has targets 0 (to 2.0), 1 (1.0 to 2.2) and 3 (from 2.6); source 1 has 1, too, and 2 for an hour.
+    # Source 0 has targets 0 (to 2.0), 1 (1.0 to 2.2) and 3 (from 2.6); source 1 has 1, and 2 for an hour.
     rows = [(0, 0, -1.0, 2.0), (0, 1, 1.0, 2.2), (0, 3, 2.6, None), (1, 1, 1.0, None), (1, 2, 1.0, 2.0)]
     told = Told([[0], [0], [0, 1], [0, 1], [0]])
     run = replay(history(rows, 5, (0, 0)), told, 1)

@@ -1,5 +1,7 @@
 """Sums of visits: the same in any number of nights, and what they tell."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -33,7 +35,7 @@ def test_nights_are_cut_anywhere() -> None:
     whole.learn(every, whole_shared, host)
     parts, shared = Sums(20), Shared(4)
     edges = START_S + np.array([0, 40_000, 41_000, 200_000, 10**7])
-    for begin, end in zip(edges, edges[1:], strict=False):
+    for begin, end in itertools.pairwise(edges):
         parts.learn(some(every, (every.at_s >= begin) & (every.at_s < end)), shared, host)
     for name, values in vars(whole).items():
         assert (getattr(parts, name) == values).all(), name
