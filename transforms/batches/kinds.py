@@ -116,7 +116,7 @@ LINKS_SEEN = Kind(
     "links_seen",
     schemas.LINKS_SEEN,
     (("source",), ("target",), ("seen_at",)),
-    ("status",),
+    ("status", "partial"),
     key="source",
     times=("seen_at",),
 )

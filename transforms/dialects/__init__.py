@@ -26,6 +26,7 @@ _MODULES: tuple[str, ...] = (
     "cdx_json",
     "cdx",
     "crawl_log",
+    "heritrix_links",
     "nutch",
     "stormcrawler",
     "urlfrontier",

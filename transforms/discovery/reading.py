@@ -173,6 +173,7 @@ def _visits(
         source_hash = source_hash[order]
         changes = (source_hash[1:] != source_hash[:-1]) | (at_s[1:] != at_s[:-1])
     first = np.append(0, np.flatnonzero(changes) + 1)
+    partial = batch.column("partial").to_numpy(zero_copy_only=False)
     number = np.add.reduceat(shows.astype(np.int64), first)
     targets = batch.column("target_hash").filter(pa.array(shows))
     offsets = pa.array(np.append(0, np.cumsum(number)).astype(np.int32))
@@ -185,6 +186,7 @@ def _visits(
             pa.array(at_s[first]),
             pa.array(np.logical_or.reduceat(ok, first)),
             pa.array(np.zeros(len(first), np.int64)),
+            pa.array(np.logical_or.reduceat(partial, first)),
             pa.ListArray.from_arrays(offsets, targets),
         ],
         schema=tables.VISITS,

@@ -11,7 +11,8 @@ from policies.discovery.sums import CLASSES, NEVER_S, Sums
 from transforms.batches.schemas import TIME, _schema
 
 # A visit of a source: a fetch at an instant, in parts where several batches have rows of it; or how many
-# targets it was the first to show. The shard is that of the source's host.
+# targets it was the first to show. `partial`: some of its links may be missing, so none has come by it. The
+# shard is that of the source's host.
 VISITS = _schema(
     "visits",
     [
@@ -21,6 +22,7 @@ VISITS = _schema(
         ("at_s", pa.int64()),
         ("ok", pa.bool_()),
         ("new", pa.int64()),
+        ("partial", pa.bool_()),
         ("targets", pa.list_(pa.uint64())),
     ],
 )

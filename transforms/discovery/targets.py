@@ -103,6 +103,7 @@ def _visits(new: pa.RecordBatch) -> pa.RecordBatch:
             some.column("at_s"),
             pa.array(np.ones(len(first), np.bool_)),
             pa.array(number.astype(np.int64)),
+            pa.array(np.zeros(len(first), np.bool_)),
             pa.ListArray.from_arrays(
                 pa.array(np.zeros(len(first) + 1, np.int32)), pa.array(np.zeros(0, np.uint64))
             ),

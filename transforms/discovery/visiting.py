@@ -22,7 +22,7 @@ class RawVisits:
     url : pa.Array (m,)
     source_hash, host_hash : (m,) uint64
     at_s, new : (m,) int64
-    ok : (m,) bool
+    ok, partial : (m,) bool
     visit : (t,) int64
         Of each link, ascending.
     target : (t,) uint64
@@ -34,6 +34,7 @@ class RawVisits:
     at_s: IntArray
     ok: BoolArray
     new: IntArray
+    partial: BoolArray
     visit: IntArray
     target: UIntArray
 
@@ -48,6 +49,7 @@ class RawVisits:
             self.at_s[keep],
             self.ok[keep],
             self.new[keep],
+            self.partial[keep],
             number[self.visit[shown]],
             self.target[shown],
         )
@@ -69,6 +71,7 @@ def merged(parts: pa.RecordBatch) -> RawVisits:
     rows = pa.array(order)
     ok = parts.column("ok").take(rows).to_numpy(zero_copy_only=False)
     new = parts.column("new").take(rows).to_numpy()
+    partial = parts.column("partial").take(rows).to_numpy(zero_copy_only=False)
     whole = len(first) > 0
     return RawVisits(
         parts.column("url").take(pa.array(order[first])),
@@ -77,6 +80,7 @@ def merged(parts: pa.RecordBatch) -> RawVisits:
         at[first],
         np.logical_or.reduceat(ok, first) if whole else np.zeros(0, np.bool_),
         np.add.reduceat(new, first) if whole else np.zeros(0, np.int64),
+        np.logical_or.reduceat(partial, first) if whole else np.zeros(0, np.bool_),
         visit[by_visit],
         target[by_visit],
     )
@@ -176,6 +180,8 @@ def follow(visits: RawVisits, row: IntArray, shown: Shown, n: int) -> tuple[Visi
     before = np.append(-1, of[:-1]) if len(of) else of
     stays = same & (of == before + 1)
     fresh = np.where(visit >= 0, ~stays, came[order])
+    if m:
+        fresh &= (visit < 0) | ~visits.partial[visit]
     kept_rows = np.flatnonzero(stays & np.append(False, fresh[:-1])) if len(of) else np.zeros(0, np.int64)
     real = visit >= 0
     links = np.bincount(visit[real], minlength=m)

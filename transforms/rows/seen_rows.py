@@ -98,6 +98,7 @@ def links_seen(block: RawRows, table: HostTable | None) -> Made:
         "seen_at": seconds.cast(seen_at.type),
         "ok": pc.fill_null(good, True),
         "target_hash": pa.array(target.rows(target.text_hash)),
+        "partial": pc.fill_null(read(block, "partial", columns.flag, pa.bool_()), False),
         "off_site": pa.array(~none & (source.rows(source.site_hash) != target.rows(target.site_hash))),
     }, {
         "url_hash": pa.array(source.rows(source.text_hash)),
