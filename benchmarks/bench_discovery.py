@@ -21,7 +21,7 @@ START_S = 1_767_052_800
 
 
 def links(sources: int, hours: int, number: int) -> pa.Table:
-    """A log: each source is fetched every hour and shows 40 links, of which 2 are new and go after 20 hours.
+    """A log: each source is fetched every hour and shows 40 links, of which some are of the fetch before.
 
     A third of the links are those of another source of the site. Rows are in the order of fetches.
     """
@@ -30,7 +30,7 @@ def links(sources: int, hours: int, number: int) -> pa.Table:
     hour = np.repeat(np.arange(hours), sources * LINKS)
     place = np.tile(np.arange(LINKS), sources * hours)
     of = np.where(place < LINKS // 3, source - source % 3, source)
-    target = 2 * (hour + 24 * number) + place
+    target = 6 * (hour + number) + place
     names = [f"https://www.site{s % SITES}.test/section/of/news/{s}" for s in range(sources)]
     part = pa.array(target.astype(str))
     base = pa.array([f"https://www.site{s % SITES}.test/{s}/an-article-with-a-name-" for s in range(sources)])
@@ -61,17 +61,17 @@ def _clock(into: list[float]) -> Iterator[None]:
 
 
 def run(scale: float = 1.0) -> list[Row]:
-    """All rows; `scale` 1 is 2,000 sources with 1.9 million links a night, the second of two nights."""
-    sources = max(int(2000 * scale), 60)
+    """All rows; `scale` 1 is 48,000 sources with 1.9 million links a night, the second of two nights."""
+    sources = max(int(48_000 * scale), 60)
     spent: list[float] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for night in range(2):
-            rows = links(sources, 24, night)
+            rows = links(sources, 1, night)
             pq.write_table(rows, folder / f"{night}.parquet", row_group_size=1 << 18)
             before = [f"--state={folder}/out0"] if night else []
             words = (
-                f"--links={folder}/{night}.parquet", "--budget=48000", "--num_shards=4",
+                f"--links={folder}/{night}.parquet", f"--budget={sources}", "--num_shards=4",
                 f"--as_of={np.datetime64(START_S + 86_400 * (night + 1), 's')}Z", *before,
             )  # fmt: skip
             with _clock(spent):

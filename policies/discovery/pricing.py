@@ -19,12 +19,13 @@ from policies.numerics.typing_ import FloatArray, IntArray, UIntArray
 
 LEAST_PRICE: Final = 1e-15
 MOST_PRICE: Final = 1e12
-PRICES: Final = 33
+PRICES: Final = 17
 """Tried in a round."""
-ROUNDS: Final = 4
+ROUNDS: Final = 5
 MOST_REFRESHES: Final = 1 << 40
-_GRID_HOURS: Final = np.geomspace(1.0 / 60.0, 4000.0, 96)
-_ROWS: Final = 8192
+_GRID_HOURS: Final = np.geomspace(1.0 / 60.0, 4000.0, 64)
+_ROWS: Final = 1024
+"""Of sources at once, so that their curves stay in the cache."""
 _BISECTIONS: Final = 60
 _ONE: Final = np.eye(len(CLASS_HOURS))
 
@@ -109,9 +110,11 @@ class Waiting:
         """Worth of a refresh, new links, at the hours of the grid: (m, g)."""
         # Class by class: a product of matrices may round by the number of its rows.
         made = np.zeros((len(self.per_hour[rows]), len(_GRID_HOURS)))
-        for column, worth in zip(self.share[rows].T, _WORTH, strict=True):
-            made += column[:, None] * worth
-        return np.asarray(made * self.per_hour[rows, None], np.float64)
+        part = np.empty_like(made)
+        for column, worth in zip((self.share[rows] * self.per_hour[rows, None]).T, _WORTH, strict=True):
+            np.multiply(column[:, None], worth, out=part)
+            made += part
+        return made
 
     def worth(self, elapsed: FloatArray) -> FloatArray:
         """Worth of a refresh so many hours of the clock after the one before: (n,) float64, new links."""

@@ -64,8 +64,8 @@ SNAPSHOTS = _schema(
     [("source", pa.string()), ("seen_at", TIME), ("ok", pa.bool_()), ("domain", pa.string())],
 )
 # Links seen, for the discovery job: a row a link of a fetch, or a fetch without one (`target` null). Rows of
-# a fetch have one time. `partial`: the log names only links that were new to it. A target is known by the hash
-# of its text, see transforms.rows.link_rows.
+# a fetch have one time. `partial`: the log names only links that were new to it. A target is known by the
+# hash of its text, see transforms.rows.link_rows.
 LINKS_SEEN = _schema(
     "links_seen",
     [

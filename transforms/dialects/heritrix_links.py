@@ -1,8 +1,8 @@
 """Links of Heritrix' crawl.log: what was found where, by the field `via` and the path of discovery.
 
 A line whose path ends in L is a link from the page before it to this URL. Of a link the log has no time of
-its own; it was seen when that page was fetched, the last time before. Heritrix asks for no URL twice that it has
-in its frontier, so the log has the links that were new to it, and says nothing of how long others stay.
+its own; it was seen when that page was fetched, the last time before. Heritrix asks for no URL twice that it
+has in its frontier, so the log has the links that were new to it, and says nothing of how long others stay.
 """
 
 from __future__ import annotations

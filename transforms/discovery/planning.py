@@ -153,10 +153,12 @@ def ready(shard: ShardTables, plan: Plan, learned: Learned) -> Ready:
     return Ready(sums, waiting, mean, share, key, host, starts, hosts.column("most").to_numpy())
 
 
-def counts_part(shard: ShardTables, plan: Plan, learned: Learned, bracket: Bracket) -> Part:
-    """Refreshes of a shard at the prices of a bracket."""
-    made = ready(shard, plan, learned)
-    return shard.shard, made.waiting.totals(bracket.prices(), made.host_start, made.most)
+def counts_part(
+    shard: ShardTables, plan: Plan, learned: Learned, bracket: Bracket, ends: bool = False
+) -> Part:
+    """Refreshes of a shard at the prices of a bracket, or at its ends alone."""
+    made, prices = ready(shard, plan, learned), bracket.prices()
+    return shard.shard, made.waiting.totals(prices[[0, -1]] if ends else prices, made.host_start, made.most)
 
 
 def narrow(_: Any, parts: Sequence[Part], bracket: Bracket, plan: Plan) -> Bracket:
@@ -182,7 +184,7 @@ class Price:
 
 
 def settle(_: Any, parts: Sequence[Part], bracket: Bracket, plan: Plan) -> Price:
-    """Share out what the price leaves, to shards in turn. `parts` are counts at the prices of the bracket."""
+    """Share out what the price leaves, to shards in turn. `parts` are counts at the ends of the bracket."""
     found = sorted((shard, int(c[0]), int(c[-1])) for shard, c in parts)
     total = sum(high for *_, high in found)
     left, extra = max(plan.refreshes - total, 0), {}
@@ -202,7 +204,7 @@ def search(shards: beam.PCollection, plan: Plan, learned: Any, start: beam.PColl
             Bracket
         )
     at = AsSingleton(bracket)
-    parts = shards | "CountLast" >> each(counts_part, plan, learned, at).with_output_types(Part)
+    parts = shards | "CountLast" >> each(counts_part, plan, learned, at, True).with_output_types(Part)
     return start | "Settle" >> each(settle, AsList(parts), at, plan).with_output_types(Price)
 
 

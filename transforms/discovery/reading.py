@@ -224,7 +224,13 @@ def first_finders(found: pa.RecordBatch) -> pa.RecordBatch:
     Of spellings of a URL the last one counts, so that https goes before http.
     """
     target, source = found.column("host_hash").to_numpy(), found.column("source_hash").to_numpy()
-    order = np.lexsort((source, found.column("at_s").to_numpy(), target))
+    order = np.argsort(target)
+    twice = target[order][1:] == target[order][:-1]
+    if twice.any():  # few are shown by several, and only those are compared
+        place = np.flatnonzero(np.append(twice, False) | np.append(False, twice))
+        some = order[place]
+        at = found.column("at_s").to_numpy()[some]
+        order[place] = some[np.lexsort((source[some], at, target[some]))]
     same = (target[order][1:] == target[order][:-1]) & (source[order][1:] == source[order][:-1])
     if same.any():  # the spelling is decided among those of one finder
         at = found.column("at_s").to_numpy()[order]

@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 
 from policies.discovery.sums import Visits
-from policies.numerics.scrambling import scramble
 from policies.numerics.typing_ import BoolArray, IntArray, UIntArray
 from transforms.discovery import tables
 
@@ -161,11 +160,9 @@ def follow(visits: RawVisits, row: IntArray, shown: Shown, n: int) -> tuple[Visi
     done = np.cumsum(visits.ok)
     start = np.searchsorted(visits.source_hash, visits.source_hash)
     number = done - (done[start] - visits.ok[start]) if m else done
+    of_shown, of_visit = _codes(shown.source_hash, visits.source_hash)
     pair = np.concatenate(
-        [
-            _pairs(shown.source_hash, shown.target_hash),
-            _pairs(visits.source_hash[visits.visit], visits.target),
-        ]
+        [_pairs(of_shown, shown.target_hash), _pairs(of_visit[visits.visit], visits.target)]
     )
     old = len(shown.source_hash)
     visit = np.concatenate([np.full(old, -1), visits.visit])
@@ -199,13 +196,12 @@ def follow(visits: RawVisits, row: IntArray, shown: Shown, n: int) -> tuple[Visi
     keep = np.where(real, lasting[visit] if m else False, True)
     keep[~real] = ~gone[order[~real]]
     source, target, fresh = source[keep], target[keep], fresh[keep]
-    by = np.lexsort((target, source))
     by_row = np.lexsort((visits.at_s, row))
     made = Visits(
         row[by_row], visits.at_s[by_row], visits.ok[by_row], links[by_row], visits.new[by_row], held[by_row],
         kept[by_row],
     )  # fmt: skip
-    return made, Shown(source[by], target[by], fresh[by])
+    return made, Shown(source, target, fresh)
 
 
 def _of_visit_before(visits: RawVisits, number: IntArray, young: IntArray, shown: Shown) -> IntArray:
@@ -218,10 +214,17 @@ def _of_visit_before(visits: RawVisits, number: IntArray, young: IntArray, shown
     return made
 
 
+def _codes(shown: UIntArray, visits: UIntArray) -> tuple[UIntArray, UIntArray]:
+    """Numbers of sources in the order of their hashes; both are sorted."""
+    starts = [x[np.append(True, x[1:] != x[:-1])] if len(x) else x for x in (shown, visits)]
+    distinct = np.union1d(*starts)
+    first, second = (np.searchsorted(distinct, x).astype(np.uint64) for x in (shown, visits))
+    return first, second
+
+
 def _pairs(source: UIntArray, target: UIntArray) -> UIntArray:
-    made = source.copy()
-    scramble(made)
-    return made ^ target
+    """Keys of links, in the order of sources. Of a target 40 bits tell it from others of the source."""
+    return (source << np.uint64(40)) | (target & np.uint64((1 << 40) - 1))
 
 
 def _in_sorted(values: UIntArray, known: UIntArray) -> BoolArray:

@@ -14,12 +14,13 @@ import pyarrow.compute as pc
 
 from policies.numerics.typing_ import IntArray
 from transforms.batches import columns
-from transforms.batches.hashing import Hashes, hash_texts
+from transforms.batches.hashing import Hashes, Texts, hash_of, hash_texts
 from transforms.batches.urls import NO_URL, REASONS, HostTable, locate
 from transforms.rows.joining import page_urls
 from transforms.rows.link_rows import page_texts, sites, with_scheme
 from transforms.rows.raw_rows import Made, Mask, RawRows, read, read_time
 
+_HTTPS = "https://"
 _OTHER_SCHEME = r"^\s*(?i:mailto|javascript|tel|data|ftp|about|sms|whatsapp|blob|file):"
 
 
@@ -67,14 +68,30 @@ def _distinct(block: RawRows, name: str, table: HostTable | None) -> _Urls:
     # One more for rows without any.
     texts = pa.concat_arrays([texts.cast(pa.string()), pa.array([None], pa.string())])
     code = pc.fill_null(raw.indices.cast(pa.int32()), len(texts) - 1).to_numpy(zero_copy_only=False)
-    web = ~np.asarray(pc.fill_null(pc.match_substring_regex(texts, _OTHER_SCHEME), False))
-    found = locate(page_urls(with_scheme(texts), block.tracking), table)
+    web = np.ones(len(texts), np.bool_)
+    if not pc.all(pc.match_substring_regex(texts, "^https?://")).as_py():  # what most logs have costs less
+        web = ~np.asarray(pc.fill_null(pc.match_substring_regex(texts, _OTHER_SCHEME), False))
+        texts = with_scheme(texts)
+    found = locate(page_urls(texts, block.tracking), table)
     urls = pc.if_else(pa.array(found.valid), found.urls, None)
-    text_hash = page_texts(urls)[1]
+    text_hash = page_hashes(urls)
     if broken is not None:
         block.reject(np.append(broken, False)[code], "bad_utf8", name)
     site_hash = hash_texts(sites(found))
     return _Urls(urls, code, text_hash, found.host_hash, site_hash, found.reason, web)
+
+
+def page_hashes(urls: pa.Array) -> Hashes:
+    """The hashes of `link_rows.page_texts`, mostly without making the texts: uint64 (n,)."""
+    usual = pc.and_(pc.starts_with(urls, _HTTPS), pc.greater_equal(pc.count_substring(urls, "/"), 3))
+    rows = np.asarray(pc.fill_null(usual, False))
+    texts = Texts(urls)
+    texts.start = texts.start + len(_HTTPS) * rows
+    texts.size = np.where(rows, texts.size - len(_HTTPS), 0)
+    made = hash_of(texts)
+    if not rows.all():
+        made[~rows] = page_texts(urls.filter(pa.array(~rows)))[1]
+    return made
 
 
 def links_seen(block: RawRows, table: HostTable | None) -> Made:

@@ -5,7 +5,7 @@ import pytest
 
 from policies.discovery.lifetimes import CLASS_HOURS, discounted, worth_of_now
 from policies.discovery.planner import LASTING, WORTH_HOURS
-from policies.discovery.pricing import Bracket, Clock, Waiting, choose, instants, spaced
+from policies.discovery.pricing import ROUNDS, Bracket, Clock, Waiting, choose, instants, spaced
 
 HOSTS = 40
 
@@ -30,7 +30,7 @@ def worth(one: Waiting, hours: np.ndarray) -> np.ndarray:
 
 def searched(one: Waiting, start: np.ndarray, most: np.ndarray, refreshes: int) -> tuple[Bracket, int]:
     bracket = Bracket()
-    for _ in range(4):
+    for _ in range(ROUNDS):
         bracket = bracket.narrowed(one.totals(bracket.prices(), start, most), refreshes)
     return bracket, int(one.totals(bracket.prices(), start, most)[-1])
 
@@ -41,7 +41,7 @@ def test_at_its_distance_a_refresh_is_worth_the_price(price: float) -> None:
     distance = one.distances(np.full(len(one), price))
     inside = np.isfinite(distance) & (distance > one.least_hours)
     assert inside.sum() > 20
-    assert worth(one, distance)[inside] == pytest.approx(price, rel=2e-3)
+    assert worth(one, distance)[inside] == pytest.approx(price, rel=4e-3)
     # Where it is never worth it, it is not after months either.
     assert (worth(one, np.full(len(one), 4000.0))[np.isinf(distance)] < price).all()
     short = distance == one.least_hours
