@@ -61,13 +61,27 @@ def _clock(into: list[float]) -> Iterator[None]:
 
 
 def run(scale: float = 1.0) -> list[Row]:
-    """All rows; `scale` 1 is 48,000 sources with 1.9 million links a night, the second of two nights."""
-    sources = max(int(48_000 * scale), 60)
+    """All rows; `scale` 1 is 1.9 million links a night, the second of two nights."""
+    few, many = max(int(2000 * scale), 60), max(int(48_000 * scale), 60)
+    often, state, url, shown, known = _nights(few, 24)
+    seldom, *_ = _nights(many, 1)
+    return [
+        Row("a night, each source seen every hour", often, "us/link", 3.0),
+        Row("a night, each source seen once", seldom, "us/link", 3.0),
+        Row("state of a source, its URL apart", state, "bytes", 64.0),
+        Row("URL of a source in the state", url, "bytes", None),
+        Row("links at the last visit", shown, "bytes/link", None),
+        Row("targets known", known, "bytes/target", 9.0),
+    ]
+
+
+def _nights(sources: int, hours: int) -> tuple[float, float, float, float, float]:
+    """Microseconds a link of the second night, and bytes of its state."""
     spent: list[float] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for night in range(2):
-            rows = links(sources, 1, night)
+            rows = links(sources, hours, night)
             pq.write_table(rows, folder / f"{night}.parquet", row_group_size=1 << 18)
             before = [f"--state={folder}/out0"] if night else []
             words = (
@@ -79,22 +93,19 @@ def run(scale: float = 1.0) -> list[Row]:
         size: dict[str, float] = defaultdict(float)
         known = 0
         for path in (folder / "out1" / "state").rglob("*.parquet"):
+            of = pq.read_metadata(path)
             size[path.parent.name] += path.stat().st_size
-            known += pq.read_metadata(path).num_rows if path.parent.name == "known" else 0
-            if path.parent.name == "sources":
-                of = pq.read_metadata(path)
-                for group in range(of.num_row_groups):
-                    columns = [of.row_group(group).column(i) for i in range(of.num_columns)]
-                    size["url"] += sum(
-                        c.total_compressed_size for c in columns if c.path_in_schema.startswith("url")
-                    )
-        return [
-            Row("a night of the discovery job", 1e6 * spent[1] / rows.num_rows, "us/link", 3.0),
-            Row("state of a source, its URL apart", (size["sources"] - size["url"]) / sources, "bytes", 64.0),
-            Row("URL of a source in the state", size["url"] / sources, "bytes", None),
-            Row("links at the last visit", size["shown"] / sources / LINKS, "bytes/link", None),
-            Row("targets known", size["known"] / known, "bytes/target", 9.0),
-        ]
+            known += of.num_rows if path.parent.name == "known" else 0
+            groups = [of.row_group(g) for g in range(of.num_row_groups)]
+            columns = [group.column(i) for group in groups for i in range(of.num_columns)]
+            size["url"] += sum(c.total_compressed_size for c in columns if c.path_in_schema == "url")
+    return (
+        1e6 * spent[1] / rows.num_rows,
+        (size["sources"] - size["url"]) / sources,
+        size["url"] / sources,
+        size["shown"] / sources / LINKS,
+        size["known"] / known,
+    )
 
 
 if __name__ == "__main__":
