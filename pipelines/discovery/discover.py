@@ -38,8 +38,9 @@ from transforms.discovery.sources import FoldSources, Limits
 from transforms.discovery.targets import FindTargets
 from transforms.files.attempts import Attempt
 from transforms.files.blocks import How
-from transforms.files.replacing import MANIFEST, discard, settle
+from transforms.files.replacing import MANIFEST, discard, remove_empty, settle
 from transforms.files.sinks import FileInfo, WriteShards, read_json
+from transforms.files.unpacking import local_path
 from transforms.intake.reading import Input
 from transforms.intake.rejects import WriteRejected
 from transforms.intake.sources import check_inputs
@@ -351,6 +352,8 @@ def run_job(settings: Settings, beam_arguments: Sequence[str] = ()) -> None:
         settle(attempt, before)
     if beside:
         discard(attempt.folder, failed=False)
+    if (local := local_path(settings.output)) is not None:  # of a nightly job's folders some stay empty
+        remove_empty(local)
 
 
 def run(parsed: argparse.Namespace, beam_arguments: Sequence[str] = ()) -> int:
