@@ -27,6 +27,7 @@ _MODULES: tuple[str, ...] = (
     "cdx",
     "crawl_log",
     "heritrix_links",
+    "scrapy_links",
     "nutch",
     "stormcrawler",
     "urlfrontier",
