@@ -26,10 +26,11 @@ ROOMS = {
         "judging", "sequencing", "greedy", "rules", "discovery", "simulation",
     ),
     "transforms": (
-        "batches", "files", "rows", "dialects", "shards", "kept", "intake", "night", "replay", "finished",
+        "batches", "files", "rows", "dialects", "shards", "kept", "intake", "night", "discovery", "replay",
+        "finished",
     ),
     "pipelines": (
-        "pictures", "command", "nightly", "store", "look", "corpus", "experiments", "door",
+        "pictures", "command", "nightly", "store", "look", "corpus", "experiments", "discovery", "door",
     ),
 }  # fmt: skip
 """The rooms of each layer, from the ground up: a room uses itself and those before it, and no other."""

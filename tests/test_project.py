@@ -127,6 +127,7 @@ def test_the_readme_names_commands_that_exist() -> None:
 
 PAGES = {
     "convert": "formats.md",
+    "discover": "discovery_job.md",
     "export": "exports.md",
     "inspect": "formats.md",
     "backtest": "backtest.md",

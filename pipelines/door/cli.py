@@ -36,6 +36,7 @@ __all__ = (
 COMMANDS = {
     "nightly": "the nightly job: logs in, tomorrow's schedule out",
     "night": "the nightly job on a store of nights, for a scheduler: new logs in, tonight's folder out",
+    "discover": "the discovery job: links seen in, new pages and a schedule of sources out",
     "convert": "logs and dumps of any known format as Parquet with recrawl's columns",
     "inspect": "what logs and dumps hold, and what of them would be rejected",
     "export": "a schedule in the words of a crawler: seeds, status documents, queues, lists of URLs",
@@ -47,9 +48,9 @@ COMMANDS = {
     "simulate": "policies compared on drawn worlds, where the truth is known; no data needed",
     "reproduce": "the experiments of the papers: our numbers beside their claims",
 }
-JOBS = ("nightly", "night")
+JOBS = ("nightly", "night", "discover")
 ONLY_PRINT = ("inspect", "diff", "")
-WITH_LISTS = ("backtest", "backtest-discovery", "frontier", "simulate")
+WITH_LISTS = ("discover", "backtest", "backtest-discovery", "frontier", "simulate")
 EXIT_HELP = (
     "exit codes: 0 done; 1 failed; 2 options or configuration wrong; 3 done, but the schedule is empty; "
     "4 too many rows rejected; 5 history shrunk; 6 another night is running on the store (night), or another "

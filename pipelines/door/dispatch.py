@@ -46,6 +46,7 @@ _ROOMS = {
     "export": "look",
     "diff": "look",
     "night": "store",
+    "discover": "discovery",
     "synthesize": "corpus",
     "backtest": "experiments",
     "backtest-discovery": "experiments",

@@ -26,6 +26,7 @@ LEFT_OUT = {
     "not_http": "fetches by other protocols",
     "own_crawler": "requests of your own crawler",
     "prerequisite": "fetches of robots.txt or DNS",
+    "page_not_in_log": "links on pages that the log has no fetch of",
     "rest_of_metadata": "lines that go on with metadata",
     "resume_key": "resume keys",
     "robots_or_icon": "requests for robots.txt or an icon",

@@ -323,8 +323,8 @@ def run(argv: Sequence[str] | None = None, wait: bool = True) -> Any:
         pipeline = beam.Pipeline(runner=local_runner(options), options=options)
     except ValueError as e:
         raise OptionsError([f"--runner={options.view_as(StandardOptions).runner}: {e}"]) from None
-    with _writing(settings.output):
-        attempt, before = _begin(settings)
+    with writing(settings.output):
+        attempt, before = begin(settings.output, settings.overwrite)
     beside = attempt.folder != attempt.output
     committed = False
 
@@ -353,13 +353,12 @@ def run(argv: Sequence[str] | None = None, wait: bool = True) -> Any:
     return result
 
 
-def _begin(settings: Settings) -> tuple[Attempt, Any]:
-    """A new try at the night, the one in force, and the manifest that is there before it."""
-    output = settings.output
+def begin(output: str, overwrite: bool) -> tuple[Attempt, Any]:
+    """A new try at a night, the one in force, and the manifest that is there before it."""
     check_links(output)
     fence(output)
     finish(output)
-    folder = folder_of(output, settings.overwrite)
+    folder = folder_of(output, overwrite)
     attempt = Attempt(uuid.uuid4().hex, output, folder)
     prepare_output(folder)
     before = read_json(FileSystems.join(output, MANIFEST)) if folder != output else None
@@ -369,12 +368,13 @@ def _begin(settings: Settings) -> tuple[Attempt, Any]:
 
 def finish_replacing(output: str) -> None:
     """Put a complete night in its place where a run was stopped in the middle of that."""
-    with _writing(output):
+    with writing(output):
         finish(output)
 
 
 @contextmanager
-def _writing(output: str) -> Iterator[None]:
+def writing(output: str) -> Iterator[None]:
+    """What cannot be written is told of the option."""
     try:
         yield
     except LinkError:

@@ -13,6 +13,8 @@ in arrays over sources, and what sources share is in sums, so a batch of sources
     rules        crawlers of the literature, simple ones, and by elapsed time
     pham         the crawler of Pham et al. 2018
     planner      recrawl's own: start here
+    sums, shared what a job on state keeps of visits, and what sources share; prior is what follows
+    pricing      one price of a refresh for all sources, and when each is due at it
     presences    what sources showed, cut into steps; replay and oracle try crawlers on it, metrics judge
     drawn        histories drawn with the statistics of the paper
 

@@ -111,4 +111,14 @@ LINKS = Kind(
 SNAPSHOTS = Kind(
     "snapshots", schemas.SNAPSHOTS, (("source",), ("seen_at",)), ("status",), key="source", times=("seen_at",)
 )
-REPLAYED = KINDS | {kind.name: kind for kind in (CHANGES, LINKS, SNAPSHOTS)}
+# Inputs of the discovery job.
+LINKS_SEEN = Kind(
+    "links_seen",
+    schemas.LINKS_SEEN,
+    (("source",), ("target",), ("seen_at",)),
+    ("status", "partial"),
+    key="source",
+    times=("seen_at",),
+)
+SOURCES = Kind("sources", schemas.SOURCES, (("url",),))
+REPLAYED = KINDS | {kind.name: kind for kind in (CHANGES, LINKS, SNAPSHOTS, LINKS_SEEN, SOURCES)}

@@ -63,6 +63,22 @@ SNAPSHOTS = _schema(
     "snapshots",
     [("source", pa.string()), ("seen_at", TIME), ("ok", pa.bool_()), ("domain", pa.string())],
 )
+# Links seen, for the discovery job: a row a link of a fetch, or a fetch without one (`target` null). Rows of
+# a fetch have one time. `partial`: the log names only links that were new to it. A target is known by the
+# hash of its text, see transforms.rows.link_rows.
+LINKS_SEEN = _schema(
+    "links_seen",
+    [
+        ("source", pa.dictionary(pa.int32(), pa.string())),
+        ("target", pa.dictionary(pa.int32(), pa.string())),
+        ("seen_at", TIME),
+        ("ok", pa.bool_()),
+        ("target_hash", pa.uint64()),
+        ("off_site", pa.bool_()),
+        ("partial", pa.bool_()),
+    ],
+)
+SOURCES = _schema("sources", [("url", pa.string())])
 # Metadata columns of the catalogue follow these, as strings.
 PAGES = _schema(
     "pages",

@@ -26,6 +26,8 @@ _MODULES: tuple[str, ...] = (
     "cdx_json",
     "cdx",
     "crawl_log",
+    "heritrix_links",
+    "scrapy_links",
     "nutch",
     "stormcrawler",
     "urlfrontier",

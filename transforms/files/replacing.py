@@ -23,6 +23,8 @@ from transforms.files.sinks import make_folder, read_json
 from transforms.files.unpacking import local_path
 
 OUTPUTS = ("pages", "hosts", "schedule", "state", "slots", "rejected")
+# Those, and what only the discovery job writes.
+FOLDERS = (*OUTPUTS, "sources", "targets")
 MANIFEST = "manifest.json"
 NEXT = ".next"
 # What `sinks` names its files, and those that a night left which was stopped.
@@ -57,7 +59,7 @@ def prepare(folder: str) -> None:
     remove([FileSystems.join(folder, MANIFEST)])
     for _ in range(LOOKS):
         remove(_half(folder))
-        for name in OUTPUTS:
+        for name in FOLDERS:
             remove(_own_files(folder, name))
     for name in OUTPUTS:
         make_folder(FileSystems.join(folder, name))
@@ -77,7 +79,7 @@ def fence(output: str) -> None:
 
 def sweep(folder: str) -> None:
     """Delete what was written and not renamed."""
-    for name in OUTPUTS:
+    for name in FOLDERS:
         remove(path for path in _own_files(folder, name) if _HALF.fullmatch(FileSystems.split(path)[1]))
     remove(_half(folder))
 
@@ -103,7 +105,7 @@ def check_links(folder: str) -> None:
     local = local_path(folder)
     if local is None:
         return
-    tops = [os.path.join(local, name) for name in (NEXT, *OUTPUTS)]
+    tops = [os.path.join(local, name) for name in (NEXT, *FOLDERS)]
     inside = (os.path.join(parent, n) for top in tops for parent, names, _ in os.walk(top) for n in names)
     for path in itertools.chain(tops, inside):
         if os.path.islink(path):
@@ -156,8 +158,9 @@ def finish(output: str, check: Callable[[], None] = lambda: None) -> None:
     check()
     remove([FileSystems.join(output, MANIFEST)])
     kept = {FileSystems.join(output, *name.split("/")) for name in names}
-    for name in OUTPUTS:
-        make_folder(FileSystems.join(output, name))
+    for name in FOLDERS:
+        if name in OUTPUTS:
+            make_folder(FileSystems.join(output, name))
         remove(path for path in _own_files(output, name) if path not in kept)
     for name in [*names, MANIFEST]:
         check()
@@ -173,7 +176,7 @@ def discard(made: str, failed: bool = True) -> None:
     """
     if FileSystems.exists(FileSystems.join(made, MANIFEST)):  # it is complete, and half in its place
         return
-    for name in OUTPUTS:
+    for name in FOLDERS:
         if name != "rejected" or not failed:
             remove(_own_files(made, name))
     if (local := local_path(made)) is not None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from transforms import dialects
 from transforms.batches.errors import InputError
+from transforms.batches.kinds import KINDS
 from transforms.batches.tally import Counts
 from transforms.dialects import canonical
 from transforms.dialects.parquet import plan_parquet
@@ -45,7 +46,7 @@ def plan(file: InputFile, kind: str = "", how: How | None = None) -> list[Split]
         except InputError:
             if not text:  # nothing, or nothing but NULs: any reader of lines says so
                 return [Split(file.path, "jsonl", packed, how=how)]
-            for other in sorted({k for k, _ in dialects.dialects()} - {kind, ""}):
+            for other in sorted({k for k, _ in dialects.dialects() if k in KINDS} - {kind}):
                 if found := dialects.detect(other, file.path, text):
                     raise InputError(f"{file.path}: this is {found}; give it to --{other}") from None
             raise

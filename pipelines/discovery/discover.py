@@ -1,0 +1,368 @@
+"""`recrawl discover`: links seen in, new targets and a schedule of sources out."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.pvalue import AsList, AsSingleton
+
+from pipelines.command import output_folder
+from pipelines.command.errors import OptionsError
+from pipelines.command.exit_codes import EXIT_EMPTY, EXIT_OK
+from pipelines.command.options_inputs import named_columns
+from pipelines.command.version import __version__
+from pipelines.discovery.summary import summary
+from pipelines.experiments.experiment import Checks
+from pipelines.nightly import nightly, report, submitting
+from pipelines.nightly.options import DAY_MICROSECONDS, LEAST_BUDGET, format_instant
+from pipelines.nightly.views import Options
+from transforms import dialects
+from transforms.batches.combining import Combine
+from transforms.batches.errors import InputError
+from transforms.batches.steps import outputs
+from transforms.batches.tally import AddCounts
+from transforms.discovery.commit import Said, WriteManifest
+from transforms.discovery.planning import Plan, plan_all
+from transforms.discovery.previous import Previous, find_previous
+from transforms.discovery.reading import ReadLinks
+from transforms.discovery.sources import FoldSources, Limits
+from transforms.discovery.targets import FindTargets
+from transforms.files.attempts import Attempt
+from transforms.files.blocks import How
+from transforms.files.replacing import MANIFEST, discard, remove_empty, settle
+from transforms.files.sinks import FileInfo, WriteShards, read_json
+from transforms.files.unpacking import local_path
+from transforms.intake.reading import Input
+from transforms.intake.rejects import WriteRejected
+from transforms.intake.sources import check_inputs
+from transforms.rows.joining import given_names
+
+DESCRIPTION = """\
+Learn from links seen which pages bring new ones, and write when to fetch these pages again, and the links
+that are new. --links has a row for each link of a fetch: source, target, seen_at [, status]; a row without a
+target says that the source was fetched and showed none, a status other than 2xx that it told nothing. DIR
+gets schedule/ (which source when), sources/ (what is known of each), targets/ (new pages, for --pages of
+nightly) and state/, which the next run reads by --state.
+"""
+EXIT_HELP = (
+    "exit codes: 0 done; 1 failed; 2 options or inputs wrong; 3 done, but the schedule is empty; 4 too many "
+    "rows rejected; 6 another run has taken --output over."
+)
+KINDS = {"links": "links_seen", "sources": "sources", "hosts": "hosts"}
+STEPS = (
+    ("Read", "reading the links"),
+    ("FindTargets", "finding new targets"),
+    ("FoldSources", "following the links of sources"),
+    ("ShareSums", "learning rates"),
+    ("Count0", "searching the price"),
+    ("ScheduleSources", "writing the schedule"),
+)
+
+
+_INPUTS = (
+    ("links", "FILES", "links seen: source, target, seen_at[, status] (required, but where a list or a state "
+        "says what is known)"),
+    ("links_format", "NAME", "canonical, a format of docs/discovery_job.md, or auto: told by what each file "
+        "begins with (default: auto)"),
+    ("links_columns", "PAIRS", "names that your files have for recrawl's columns, comma-separated, such as "
+        "source=page,seen_at=time"),
+    ("tracking_parameters", "NAMES", "parameters that are no part of a page, comma-separated, such as "
+        "ref,src or my_*: added to the usual ones"),
+    ("sources", "FILES", "pages that are sources: url (default: all that have brought new links)"),
+    ("sources_columns", "PAIRS", "the same names for --sources, such as url=address"),
+    ("hosts", "FILES", "politeness limits: host, max_per_day, min_gap_seconds"),
+    ("state", "DIR", "the --output of the run before"),
+)  # fmt: skip
+_PLAN = (
+    ("budget", "N", "refreshes a day, of all sources together (required)", None),
+    ("as_of", "TIME", "where the schedule begins, ISO 8601, UTC; later rows are left for the next run "
+        "(required)", None),
+    ("horizon_hours", "H", "hours of the schedule", "24"),
+    ("host_max_per_day", "N", "refreshes a day and host, where --hosts has none (default: no limit)", None),
+    ("host_min_gap_seconds", "S", "least seconds between two refreshes of a host; --hosts may only make it "
+        "longer", "0"),
+    ("least_hours", "H", "least hours between two refreshes of a source", "0.25"),
+    ("capacity", "X", "how many times its even share of the refreshes any time may have", "2"),
+)  # fmt: skip
+_WORK = (
+    ("max_rejected_fraction", "X", "share of rejected rows above which the run fails", "0.01"),
+    ("num_shards", "N", "files a kind, and units of distribution (default: those of --state, else 16)", None),
+    ("rows_per_batch", "N", "rows that are gathered before they are cut by shard; any value gives the same "
+        "output", "262144"),
+)  # fmt: skip
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the command."""
+    parser.description, parser.epilog = DESCRIPTION, EXIT_HELP
+    inputs = parser.add_argument_group("inputs (globs, comma-separated; Parquet, Avro, JSON Lines, CSV, .gz)")
+    for name, metavar, text in _INPUTS:
+        default = dialects.AUTO if name == "links_format" else None
+        inputs.add_argument(f"--{name}", metavar=metavar, help=text, default=default)
+    inputs.add_argument("--off_site", action="store_true", help="links to other sites are targets, too")
+    outputs = parser.add_argument_group("output")
+    outputs.add_argument("--output", metavar="DIR", required=True, help="folder for the results")
+    outputs.add_argument(
+        "--overwrite", action="store_true", help="remove the files of an old run before this one"
+    )
+    for title, options in (
+        ("budget and schedule", _PLAN),
+        ("execution (and Beam's own options, e.g. --runner)", _WORK),
+    ):
+        group = parser.add_argument_group(title)
+        for name, metavar, text, default in options:
+            said = f"{text} (default: {default})" if default else text
+            required = name in ("budget", "as_of")
+            group.add_argument(f"--{name}", metavar=metavar, help=said, default=default, required=required)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The checked options. Plain data."""
+
+    inputs: tuple[Input, ...]
+    state: str | None
+    output: str
+    overwrite: bool
+    budget_per_day: float
+    as_of_us: int
+    horizon_us: int
+    host_max_per_day: float | None
+    host_min_gap_seconds: float
+    least_hours: float
+    capacity: float
+    off_site: bool
+    max_rejected_fraction: float
+    num_shards: int | None
+    rows_per_batch: int
+
+    @classmethod
+    def of(cls, parsed: argparse.Namespace) -> Settings:
+        """Check everything at once.
+
+        Raises
+        ------
+        OptionsError
+        """
+        check = Checks(parsed)
+
+        def value(name: str, low: float, high: float, what: str) -> float:
+            text = getattr(parsed, name)
+            return check.value(f"--{name}={text}", text, low, high, what)
+
+        if not (parsed.links or parsed.sources or parsed.state):
+            check.problems.append("--links is missing: give links seen, e.g. --links='links/*.parquet'")
+        inputs = _inputs(parsed, check.problems)
+        budget = value("budget", 0, 1e15, "refreshes a day")
+        if 0 < budget < LEAST_BUDGET:
+            check.problems.append(f"--budget={parsed.budget}: expected 0, or at least {LEAST_BUDGET:g}")
+        as_of = check.instant("as_of")
+        hours = value("horizon_hours", 0.1, 8784, "hours")
+        most = parsed.host_max_per_day and value("host_max_per_day", 0, 1e15, "refreshes a day and host")
+        shards = parsed.num_shards and check.number("num_shards", 1, 99_999, "shards")
+        output = parsed.output.rstrip("/") or parsed.output[:1]
+        made = cls(
+            tuple(inputs),
+            parsed.state,
+            output,
+            parsed.overwrite,
+            budget,
+            as_of or 0,
+            round(hours * DAY_MICROSECONDS / 24) if hours == hours else 0,
+            most or (0.0 if most == 0.0 and parsed.host_max_per_day else None),
+            value("host_min_gap_seconds", 0, 1e7, "seconds"),
+            value("least_hours", 1 / 60, 1000, "hours"),
+            value("capacity", 1, 100, "times the even share"),
+            parsed.off_site,
+            value("max_rejected_fraction", 0, 1, "share of rows"),
+            shards or None,
+            check.number("rows_per_batch", 1, 10**8, "rows"),
+        )
+        if parsed.state and (parsed.state.rstrip("/") + "/").startswith(output + "/"):
+            check.problems.append(
+                f"--state={parsed.state} lies in --output={output}: the run would replace what it reads; "
+                "give another --output"
+            )
+        if check.problems:
+            raise OptionsError(check.problems)
+        return made
+
+    def shards(self, previous: Previous) -> int:
+        """Of this run, those of the one before.
+
+        Raises
+        ------
+        OptionsError
+        """
+        before = previous.num_shards
+        if before and self.num_shards not in (None, before):
+            raise OptionsError(
+                [f"--num_shards={self.num_shards}: the state has {before}, and is not cut anew; leave it out"]
+            )
+        return before or self.num_shards or 16
+
+    def refreshes(self, previous: Previous) -> tuple[int, float]:
+        """Whole refreshes of the horizon, and the rest."""
+        exact = self.budget_per_day * self.horizon_us / DAY_MICROSECONDS + previous.carry
+        whole = int(exact + 1e-9)
+        return whole, max(exact - whole, 0.0)
+
+    def published(self, num_shards: int) -> dict[str, Any]:
+        """What the manifest says of the options: what decides the results."""
+        return {
+            "inputs": {i.kind: i.patterns for i in self.inputs},
+            "columns": {i.kind: dict(i.how.columns) for i in self.inputs if i.how.columns},
+            "state": self.state,
+            "as_of": format_instant(self.as_of_us),
+            "as_of_us": self.as_of_us,
+            "num_shards": num_shards,
+            **{
+                name: getattr(self, name)
+                for name in (
+                    "budget_per_day", "horizon_us", "host_max_per_day", "host_min_gap_seconds", "least_hours",
+                    "capacity", "off_site", "max_rejected_fraction",
+                )
+            },
+        }  # fmt: skip
+
+
+def _inputs(parsed: argparse.Namespace, problems: list[str]) -> Iterator[Input]:
+    options: tuple[tuple[str, str], ...] = ()
+    if parsed.tracking_parameters:
+        try:
+            given_names(parsed.tracking_parameters)
+            options = (("tracking_parameters", parsed.tracking_parameters),)
+        except ValueError as error:
+            problems.append(f"--tracking_parameters={error}: expected names of parameters, comma-separated")
+    known = dialects.names("links_seen")
+    if parsed.links_format not in known:
+        problems.append(f"--links_format={parsed.links_format}: expected one of {', '.join(known)}")
+    for name, kind in KINDS.items():
+        columns: tuple[tuple[str, str], ...] = ()
+        if name != "hosts":
+            columns = named_columns(kind, getattr(parsed, f"{name}_columns") or "", problems)
+        form = parsed.links_format if name == "links" else dialects.AUTO
+        if patterns := getattr(parsed, name):
+            yield Input(kind, patterns, True, How(dialects.CANONICAL if columns else form, columns, options))
+
+
+check = Settings.of
+
+
+def build_pipeline(
+    pipeline: beam.Pipeline, settings: Settings, previous: Previous, attempt: Attempt
+) -> dict[str, beam.PCollection]:
+    """Wire the job: "manifest" (one FileInfo, the last thing to happen), "files", "counters"."""
+    shards, only_listed = settings.shards(previous), any(i.kind == "sources" for i in settings.inputs)
+    refreshes, carry = settings.refreshes(previous)
+    plan = Plan(
+        settings.as_of_us,
+        settings.horizon_us,
+        refreshes,
+        settings.least_hours,
+        settings.capacity,
+        only_listed,
+    )
+    limits = Limits(
+        settings.as_of_us, settings.horizon_us, settings.host_max_per_day, settings.host_min_gap_seconds,
+        only_listed,
+    )  # fmt: skip
+    start = pipeline | "Once" >> beam.Impulse()
+    read = pipeline | "ReadLinks" >> ReadLinks(
+        settings.inputs, previous.files, shards, settings.as_of_us, settings.off_site, settings.rows_per_batch
+    )
+    found = outputs(read["targets"] | "GroupTargets" >> beam.GroupByKey(), "FindTargets", FindTargets(shards))
+    by_shard = (
+        (read["sources"], found["found"])
+        | "AllVisits" >> beam.Flatten().with_output_types(tuple[int, pa.RecordBatch])
+        | "GroupSources" >> beam.GroupByKey()
+    )
+    folded = outputs(by_shard, "FoldSources", FoldSources(limits))
+    planned = plan_all(folded["tables"], plan, start)
+    written = [
+        made | f"Write{name}" >> beam.ParDo(WriteShards(attempt, shards)).with_output_types(FileInfo)
+        for name, made in (
+            ("Targets", found["files"]),
+            ("Sources", folded["files"]),
+            ("Schedule", planned["files"]),
+        )
+    ]
+    rejected = read["rejected"] | "WriteRejected" >> WriteRejected(attempt, shards)
+    files = (*written, rejected) | "GatherFiles" >> beam.Flatten()
+    counters = (
+        (read["counts"], found["counts"], folded["counts"], planned["counts"])
+        | "GatherCounts" >> beam.Flatten()
+        | "AddCounts" >> Combine(AddCounts())
+    )
+    said = Said(__version__, settings.published(shards), settings.max_rejected_fraction, carry)
+    sides = AsList(files), AsSingleton(counters), AsList(planned["worth"])
+    manifest = start | "WriteManifest" >> beam.ParDo(
+        WriteManifest(attempt, said), *sides, AsSingleton(planned["price"]), AsSingleton(planned["learned"])
+    ).with_output_types(FileInfo)
+    return {"manifest": manifest, "files": files, "counters": counters}
+
+
+@contextmanager
+def _named_as_given() -> Iterator[None]:
+    """Messages about inputs, with the option's name."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(str(error).replace("--links_seen", "--links")) from None
+
+
+def run_job(settings: Settings, beam_arguments: Sequence[str] = ()) -> None:
+    """Run to the end. A run that fails leaves what was in the folder before.
+
+    Raises
+    ------
+    OptionsError, InputError, policies.numerics.errors.RecrawlError, submitting.RunnerError
+    """
+    nightly.finish_replacing(settings.output)
+    previous = find_previous(settings.state, settings.as_of_us)
+    settings.shards(previous)
+    with _named_as_given():
+        for found in settings.inputs:
+            check_inputs(found.kind, found.patterns, True, how=found.how)
+    output_folder.check(settings.output)
+    options = Options(list(beam_arguments))
+    pipeline = beam.Pipeline(runner=nightly.local_runner(options), options=options)
+    with nightly.writing(settings.output):
+        attempt, before = nightly.begin(settings.output, settings.overwrite)
+    beside = attempt.folder != attempt.output
+    try:
+        build_pipeline(pipeline, settings, previous, attempt)
+        submitting.finish(pipeline, given_up=lambda: settle(attempt, before) and None)
+    except BaseException:
+        if attempt.is_in_force():
+            settle(attempt, before)
+        if beside and not attempt.is_taken_over():
+            discard(attempt.folder)
+        raise
+    with suppress(OSError):  # what is left is removed by the next run
+        settle(attempt, before)
+    if beside:
+        discard(attempt.folder, failed=False)
+    if (local := local_path(settings.output)) is not None:  # of a nightly job's folders some stay empty
+        remove_empty(local)
+
+
+def run(parsed: argparse.Namespace, beam_arguments: Sequence[str] = ()) -> int:
+    """Run the command; returns the exit code."""
+    settings = Settings.of(parsed)
+    started = time.monotonic()
+    with report.progress(sys.stderr, STEPS):
+        run_job(settings, beam_arguments)
+    manifest = read_json(FileSystems.join(settings.output, MANIFEST))
+    print(summary(manifest, settings.output, time.monotonic() - started))
+    report.also_on_stderr("discover", manifest["warnings"])
+    return EXIT_OK if manifest["status"] == "ok" else EXIT_EMPTY

@@ -1,0 +1,311 @@
+"""One price of a refresh for all sources: when each of them is to be refreshed at it.
+
+By the price at which waiting longer is worth no more (`lifetimes.worth_of_now`), every source has its own
+distance between refreshes, and the same price for all makes the best use of a budget. Distances are hours of
+the clock of the day (`hours`), so they are longer in the night. The number of refreshes in a horizon falls as
+the price rises, and is a whole number, so counts of shards add up exactly however they are added.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from policies.discovery.lifetimes import CLASS_HOURS, discounted, worth_of_now
+from policies.discovery.planner import LASTING, WORTH_HOURS
+from policies.numerics.typing_ import FloatArray, IntArray, UIntArray
+
+LEAST_PRICE: Final = 1e-15
+MOST_PRICE: Final = 1e12
+PRICES: Final = 17
+"""Tried in a round."""
+ROUNDS: Final = 5
+MOST_REFRESHES: Final = 1 << 40
+_GRID_HOURS: Final = np.geomspace(1.0 / 60.0, 4000.0, 64)
+_ROWS: Final = 1024
+"""Of sources at once, so that their curves stay in the cache."""
+_BISECTIONS: Final = 60
+_ONE: Final = np.eye(len(CLASS_HOURS))
+
+
+def _of_classes(class_hours: FloatArray) -> FloatArray:
+    """Worth of a refresh of a source of one class, at the hours of the grid: (c, g)."""
+    return np.stack(
+        [
+            worth_of_now(np.broadcast_to(one, (len(_GRID_HOURS), len(one))), _GRID_HOURS, class_hours)
+            for one in _ONE
+        ]
+    )
+
+
+_WORTH: Final = (1.0 - LASTING) * _of_classes(discounted(CLASS_HOURS, WORTH_HOURS)) + LASTING * _of_classes(
+    CLASS_HOURS
+)
+
+
+class Clock:
+    """Hours of the clock of the day.
+
+    Parameters
+    ----------
+    speed : (24,) float64
+        Of each hour, UTC; 1 in the mean.
+    """
+
+    def __init__(self, speed: FloatArray) -> None:
+        self._sum = np.append(0.0, np.cumsum(speed))
+        self._sum *= len(speed) / self._sum[-1]
+
+    def reading(self, at_hours: FloatArray) -> FloatArray:
+        """Of hours since 1970-01-01 UTC."""
+        days = np.floor(at_hours / 24.0)
+        within = np.interp(at_hours - 24.0 * days, np.arange(25.0), self._sum)
+        return np.asarray(24.0 * days + within, np.float64)
+
+    def instants(self, reading: FloatArray) -> FloatArray:
+        """The hours at which it reads so."""
+        days = np.floor(reading / 24.0)
+        within = np.interp(reading - 24.0 * days, self._sum, np.arange(25.0))
+        return np.asarray(24.0 * days + within, np.float64)
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """n sources that wait for a refresh.
+
+    Attributes
+    ----------
+    per_hour : (n,) float64
+        New links, times the odds of an answer.
+    share : (n, c) float64
+        Their mixture of lifetimes.
+    since : (n,) float64
+        Hours of the clock since the last visit; inf where there was none.
+    at_least : (n,) float64
+        Hours of the clock until the next refresh may be.
+    least_hours : float
+        Between two refreshes of a source.
+    span : float
+        Hours of the clock that are planned.
+    """
+
+    per_hour: FloatArray
+    share: FloatArray
+    since: FloatArray
+    at_least: FloatArray
+    least_hours: float
+    span: float
+
+    def __len__(self) -> int:
+        return len(self.per_hour)
+
+    def take(self, rows: IntArray) -> Waiting:
+        """Some of them."""
+        some = (self.per_hour[rows], self.share[rows], self.since[rows], self.at_least[rows])
+        return Waiting(*some, self.least_hours, self.span)
+
+    def curve(self, rows: slice) -> FloatArray:
+        """Worth of a refresh, new links, at the hours of the grid: (m, g)."""
+        # Class by class: a product of matrices may round by the number of its rows.
+        made = np.zeros((len(self.per_hour[rows]), len(_GRID_HOURS)))
+        part = np.empty_like(made)
+        for column, worth in zip((self.share[rows] * self.per_hour[rows, None]).T, _WORTH, strict=True):
+            np.multiply(column[:, None], worth, out=part)
+            made += part
+        return made
+
+    def worth(self, elapsed: FloatArray) -> FloatArray:
+        """Worth of a refresh so many hours of the clock after the one before: (n,) float64, new links."""
+        made = np.zeros(len(self))
+        for rows in _slices(len(self)):
+            curve, hours = self.curve(rows), np.minimum(elapsed[rows], _GRID_HOURS[-1])
+            high = np.clip(np.searchsorted(_GRID_HOURS, hours), 1, len(_GRID_HOURS) - 1)
+            part = np.clip((hours - _GRID_HOURS[high - 1]) / np.diff(_GRID_HOURS)[high - 1], 0.0, 1.0)
+            every = np.arange(len(curve))
+            made[rows] = curve[every, high - 1] * (1.0 - part) + curve[every, high] * part
+        return made
+
+    def distances(self, price: FloatArray) -> FloatArray:
+        """Hours of the clock between refreshes at prices, inf where a refresh is never worth it.
+
+        Parameters
+        ----------
+        price : (n,) float64
+            New links.
+        """
+        made = np.empty(len(self))
+        for rows in _slices(len(self)):
+            made[rows] = self._invert(self.curve(rows), price[rows])
+        return made
+
+    def _invert(self, curve: FloatArray, price: FloatArray) -> FloatArray:
+        above = (curve < price[:, None]).sum(axis=1)
+        high = np.clip(above, 1, len(_GRID_HOURS) - 1)
+        every = np.arange(len(curve))
+        y0, y1 = (np.log(np.maximum(curve[every, at], 1e-300)) for at in (high - 1, high))
+        x0, x1 = np.log(_GRID_HOURS[high - 1]), np.log(_GRID_HOURS[high])
+        part = np.clip((np.log(price) - y0) / np.maximum(y1 - y0, 1e-12), 0.0, 1.0)
+        hours = np.maximum(np.exp(x0 + part * (x1 - x0)), self.least_hours)
+        return np.where(above < len(_GRID_HOURS), hours, np.inf)
+
+    def waits(self, distance: FloatArray) -> FloatArray:
+        """Hours of the clock until the first refresh: (n,) float64."""
+        # Who was never seen is due at any distance.
+        seen = np.isfinite(self.since)
+        left = np.where(seen, distance - np.where(seen, self.since, 0.0), 0.0)
+        wait = np.maximum(np.maximum(left, self.at_least), 0.0)
+        return np.where(np.isfinite(distance), wait, np.inf)
+
+    def counts(self, distance: FloatArray) -> IntArray:
+        """Refreshes in the span at distances: (n,) int64."""
+        wait = self.waits(distance)
+        room = np.where(wait < self.span, self.span - wait, 0.0)
+        return np.ceil(room / np.where(np.isfinite(distance), distance, 1.0)).astype(np.int64)
+
+    def totals(self, prices: FloatArray, host_start: IntArray, most: IntArray) -> IntArray:
+        """Refreshes of all at each price, within the limits of hosts: (prices,) int64.
+
+        Parameters
+        ----------
+        prices : (p,) float64
+            Ascending.
+        host_start : (h + 1,) int64
+            Rows of each host; none is empty.
+        most : (h,) int64
+            Refreshes of each host.
+        """
+        if not len(self):
+            return np.zeros(len(prices), np.int64)
+        count = np.empty((len(prices), len(self)), np.int64)
+        for rows in _slices(len(self)):
+            curve, some = self.curve(rows), self.take(np.arange(rows.start, rows.stop))
+            for i in (0, len(prices) - 1):
+                count[i, rows] = some.counts(some._invert(curve, np.full(len(curve), prices[i])))
+            # Where both ends agree all between do: in late rounds nearly everywhere.
+            moves = np.flatnonzero(count[0, rows] != count[-1, rows])
+            count[1:-1, rows] = count[0, rows]
+            curve, some = curve[moves], some.take(moves)
+            for i in range(1, len(prices) - 1):
+                of = some.counts(some._invert(curve, np.full(len(curve), prices[i])))
+                count[i, rows.start + moves] = of
+        of_host = np.add.reduceat(count, host_start[:-1], axis=1)
+        return np.asarray(np.minimum(of_host, most).sum(axis=1), np.int64)
+
+
+def _slices(n: int) -> list[slice]:
+    return [slice(begin, min(begin + _ROWS, n)) for begin in range(0, n, _ROWS)]
+
+
+@dataclass(frozen=True)
+class Bracket:
+    """Where the price is: at `low` there are more refreshes than the budget has, at `high` not."""
+
+    low: float = LEAST_PRICE
+    high: float = MOST_PRICE
+
+    def prices(self) -> FloatArray:
+        """To try, ascending; both ends among them."""
+        made = np.geomspace(self.low, self.high, PRICES)
+        made[0], made[-1] = self.low, self.high
+        return made
+
+    def narrowed(self, totals: IntArray, refreshes: int) -> Bracket:
+        """By the refreshes at `prices()`. Where the lowest price is too high for the budget, both are it."""
+        prices = self.prices()
+        fits = np.flatnonzero(totals <= refreshes)
+        first = int(fits[0]) if len(fits) else len(prices) - 1
+        return Bracket(float(prices[max(first - 1, 0)]), float(prices[first]))
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Of n sources, how often and at which distance (hours of the clock) each is refreshed."""
+
+    count: IntArray
+    distance: FloatArray
+    price: FloatArray
+
+
+def choose(
+    waiting: Waiting, bracket: Bracket, extra: int, key: UIntArray, host_start: IntArray, most: IntArray
+) -> Chosen:
+    """Give refreshes to the sources of a shard.
+
+    Parameters
+    ----------
+    waiting : Waiting
+    bracket : Bracket
+        As the search left it.
+    extra : int
+        Refreshes beyond those at its high end: they go in the order of keys to sources that have more at its
+        low end.
+    key : (n,) uint64
+    host_start : (h + 1,) int64
+    most : (h,) int64
+        A host that has more has a higher price of its own.
+    """
+    n = len(waiting)
+    host = np.repeat(np.arange(len(most)), np.diff(host_start))
+    low, high = np.full(n, bracket.low), np.full(n, bracket.high)
+
+    def of_host(count: IntArray) -> IntArray:
+        return np.bincount(host, count, len(most)).astype(np.int64)
+
+    over = of_host(waiting.counts(waiting.distances(high))) > most
+    if over.any():
+        rows = np.flatnonzero(over[host])
+        some, of = waiting.take(rows), host[rows]
+        ends = np.log(np.where(over, bracket.high, 1.0)), np.full(len(most), np.log(MOST_PRICE))
+        for _ in range(_BISECTIONS):
+            middle = (ends[0] + ends[1]) / 2.0
+            count = some.counts(some.distances(np.exp(middle)[of]))
+            above = np.bincount(of, count, len(most)) > most
+            ends = np.where(above, middle, ends[0]), np.where(above, ends[1], middle)
+        low[rows], high[rows] = np.exp(ends[0])[of], np.exp(ends[1])[of]
+    far, near = waiting.distances(high), waiting.distances(low)
+    count, more = waiting.counts(far), waiting.counts(near)
+    spare = np.maximum(more - count, 0)
+    order = np.lexsort((key, host))
+    room = (most - of_host(count))[host[order]]
+    spare[order] = _in_turn(spare[order], room, host[order])
+    # Hosts at their limit fill it by themselves; all others share what the search has left.
+    others = ~over[host]
+    order = np.lexsort((key, others))
+    left = np.where(others, extra, MOST_REFRESHES)[order]
+    spare[order] = _in_turn(spare[order], left, others[order].astype(np.int64))
+    return Chosen(count + spare, np.where(spare > 0, near, far), high)
+
+
+def _in_turn(wanted: IntArray, room: IntArray, group: IntArray) -> IntArray:
+    """What each gets of the room of its group (ascending), the first ones first."""
+    before = np.cumsum(wanted) - wanted
+    before -= before[np.searchsorted(group, group)] if len(group) else before
+    return np.clip(room - before, 0, wanted)
+
+
+def instants(
+    waiting: Waiting, chosen: Chosen, key: UIntArray, capacity: float
+) -> tuple[IntArray, FloatArray]:
+    """When sources are refreshed: rows and hours of the clock from the start on, (r,) each, in order.
+
+    What is overdue comes at the start, what is worth most first, and no faster than `capacity` times the mean
+    of the span; who waits for that at the end comes earlier.
+    """
+    row = np.repeat(np.arange(len(waiting)), chosen.count)
+    number = np.arange(len(row)) - np.repeat(np.cumsum(chosen.count) - chosen.count, chosen.count)
+    distance = np.where(np.isfinite(chosen.distance), chosen.distance, 0.0)
+    wait = np.minimum(waiting.waits(chosen.distance), waiting.span)
+    due: FloatArray = wait[row] + number * distance[row]
+    order = np.lexsort((key[row], -waiting.worth(waiting.since)[row], due))
+    row, due = row[order], due[order]
+    gap = waiting.span / (capacity * max(len(row), 1))
+    return row, spaced(due, gap, waiting.span - gap)
+
+
+def spaced(due: FloatArray, gap: float, last: float) -> FloatArray:
+    """Instants, ascending, a gap apart or more: later than due, or earlier where they would pass the last."""
+    step = gap * np.arange(len(due))
+    later = np.maximum.accumulate(due - step) + step if len(due) else due
+    return np.asarray(np.minimum(later, last - step[::-1]), np.float64)

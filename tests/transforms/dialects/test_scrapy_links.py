@@ -1,0 +1,47 @@
+"""Items of Scrapy with lists of links."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from transforms.batches.kinds import REPLAYED
+from transforms.dialects.scrapy_links import looks_like
+from transforms.intake.sources import ROWS, plan_files, read_split
+
+ITEMS = [
+    {"url": "https://a.test/", "links": ["https://a.test/1", "https://a.test/2"], "crawled_at": 1767225600, "status": 200},
+    {"url": "https://b.test/", "links": [], "crawled_at": 1767225660, "status": 200},
+    {"url": "https://c.test/", "links": None, "crawled_at": 1767225720, "status": 503, "more": {"x": [1]}},
+    {"url": "https://a.test/", "links": ["https://a.test/2"], "crawled_at": 1767229200, "status": 200},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["lines", "array", "gzip"])
+def test_a_row_a_link_and_one_for_none(tmp_path: Path, form: str) -> None:
+    lines = [json.dumps(item) for item in ITEMS]
+    text = "[\n" + ",\n".join(lines) + "\n]\n" if form == "array" else "\n".join([*lines, "{no json"])
+    path = tmp_path / ("items.jsonl.gz" if form == "gzip" else "items.jsonl")
+    path.write_bytes(gzip.compress(text.encode()) if form == "gzip" else text.encode())
+    (split,) = plan_files(str(path), "links_seen")
+    assert split.form == "scrapy"
+    found, rejected = [], []
+    for tag, batch in read_split(split, REPLAYED["links_seen"]):
+        (found if tag == ROWS else rejected).extend(batch.to_pylist())
+    assert [
+        (r["source"], r["target"], int(r["seen_at"].timestamp()) - 1767225600, r["ok"]) for r in found
+    ] == [
+        ("https://a.test/", "https://a.test/1", 0, True),
+        ("https://a.test/", "https://a.test/2", 0, True),
+        ("https://b.test/", None, 60, True),
+        ("https://c.test/", None, 120, False),
+        ("https://a.test/", "https://a.test/2", 3600, True),
+    ]
+    assert [r["reason"] for r in rejected] == ([] if form == "array" else ["bad_json"])
+
+
+def test_canonical_files_are_not_taken_for_it() -> None:
+    assert not looks_like("x", b'{"source":"https://a.test/","target":"https://a.test/1","seen_at":1}')
+    assert not looks_like("x", b'{"url":"https://a.test/","fetched_at":1,"body_sha1":"x"}')
+    assert not looks_like("x", b"source,target,seen_at\n")

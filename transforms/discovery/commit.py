@@ -1,0 +1,122 @@
+"""The manifest of the discovery job; writing it is the commit."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from policies.discovery.lifetimes import CLASS_HOURS
+from transforms.batches.steps import Step
+from transforms.batches.tally import counted
+from transforms.discovery.planning import Learned, Part, Price, total_worth
+from transforms.discovery.previous import JOB
+from transforms.files.attempts import Attempt
+from transforms.files.replacing import MANIFEST, finish, is_done, sweep
+from transforms.files.sinks import FileInfo, write_json
+from transforms.night.commit import TooManyRejectedError
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the manifest says beside what was found.
+
+    Attributes
+    ----------
+    version : str
+    options : dict
+    max_rejected_fraction : float
+    carry : float
+        The part of a refresh that the budget has left.
+    """
+
+    version: str
+    options: dict[str, Any]
+    max_rejected_fraction: float
+    carry: float
+
+
+class WriteManifest(Step):
+    """Checks the share of rejected rows and writes `manifest.json`. Input: one element, anything.
+
+    Raises
+    ------
+    TooManyRejectedError, StoppedError
+    """
+
+    def __init__(self, attempt: Attempt, said: Said) -> None:
+        self._attempt, self._said = attempt, said
+
+    def process(
+        self,
+        _: Any,
+        files: Sequence[FileInfo],
+        counters: dict[str, int],
+        worth: Sequence[Part],
+        price: Price,
+        learned: Learned,
+    ) -> Iterator[FileInfo]:
+        attempt, said = self._attempt, self._said
+        listed = [f.as_dict() for f in sorted(files, key=lambda f: f.path)]
+        if is_done(attempt, listed):
+            return
+        _check_rejected(counters, said.max_rejected_fraction, attempt.folder)
+        status, reason = _status(counters, said)
+        manifest = {
+            "job": JOB,
+            "status": status,
+            "status_reason": reason,
+            "price": price.bracket.high,
+            "refreshes": price.refreshes,
+            "new_links_per_day": total_worth(worth),
+            "speed_by_hour": learned.common.speed,
+            "lifetimes": dict(
+                zip(map(str, CLASS_HOURS.tolist()), learned.common.share.tolist(), strict=True)
+            ),
+            "prior": asdict(learned.prior) | {"early_per_root": learned.common.early},
+            "counters": counters,
+            "warnings": list(_warnings(counters)),
+            "carry": said.carry,
+            "recrawl_version": said.version,
+            "options": said.options,
+            "files": listed,
+        }
+        yield write_json(attempt.folder, MANIFEST, manifest, sealed=True, attempt=attempt)
+        with contextlib.suppress(OSError):
+            sweep(attempt.folder)
+        if attempt.folder != attempt.output:
+            finish(attempt.output, attempt.check)
+
+
+def _check_rejected(counters: dict[str, int], most: float, folder: str) -> None:
+    rejected = counters.get("links_seen_rejected", 0)
+    rows = rejected + counters.get("links_seen_accepted", 0)
+    if rejected > most * rows:
+        raise TooManyRejectedError(
+            f"{rejected:,} of {rows:,} rows of --links were rejected ({rejected / rows:.2%}), more than "
+            f"--max_rejected_fraction={most:g} allows. They are in {folder}/rejected/; mend the input or "
+            "raise the limit"
+        )
+
+
+def _status(counters: dict[str, int], said: Said) -> tuple[str, str]:
+    if not counters.get("sources_known", 0):
+        return "no_input", "no source is known: no page of --links has brought a new link, and none is listed"
+    if not counters.get("refreshes", 0):
+        return (
+            "empty_schedule",
+            "no refresh: the budget of the horizon is below one, or limits of hosts are 0",
+        )
+    return "ok", ""
+
+
+def _warnings(counters: dict[str, int]) -> Iterator[str]:
+    shown, off = counters.get("links_shown", 0), counters.get("links_off_site", 0)
+    if off > shown:
+        yield f"{off:,} links lead to other sites and {shown:,} do not; --off_site takes them as targets, too"
+    if (late := counters.get("visits_late", 0)) > counters.get("visits", 0):
+        yield f"{counted(late, 'visit')} are not later than the last one that is known: given twice?"
+    failed, visits = counters.get("visits_failed", 0), counters.get("visits", 0)
+    if visits and failed > visits / 2:
+        yield f"{failed:,} of {counted(visits, 'visit')} failed: look whether the crawler is blocked"

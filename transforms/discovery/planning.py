@@ -1,0 +1,372 @@
+"""From sums of all shards to a price, and from the price to a schedule."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from apache_beam.pvalue import AsList, AsSingleton
+
+from policies.discovery import prior as priors
+from policies.discovery.lifetimes import CLASS_HOURS
+from policies.discovery.pricing import ROUNDS, Bracket, Chosen, Clock, Waiting, choose, instants
+from policies.discovery.prior import Prior
+from policies.discovery.shared import Common, common
+from policies.discovery.sums import Sums
+from policies.numerics.typing_ import FloatArray, IntArray
+from transforms.batches import schemas
+from transforms.batches.coders import ShardTables
+from transforms.batches.steps import Step, each, outputs
+from transforms.batches.tally import Counts
+from transforms.discovery import tables
+from transforms.discovery.sources import DAY_US, listed_only, whole_shared
+from transforms.rows.link_rows import page_texts
+
+HOUR_US = 3_600_000_000
+Part = tuple[int, Any]
+"""What a shard tells: its number, and arrays."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is planned.
+
+    Attributes
+    ----------
+    as_of_us, horizon_us : int
+    refreshes : int
+        In the horizon.
+    least_hours : float
+        Between two refreshes of a source.
+    capacity : float
+        How many times its even share of the refreshes any time may have.
+    only_listed : bool
+    """
+
+    as_of_us: int
+    horizon_us: int
+    refreshes: int
+    least_hours: float
+    capacity: float
+    only_listed: bool
+
+
+def in_order(parts: Sequence[Part]) -> list[Any]:
+    """What shards tell, in their order, whoever was first."""
+    return [value for _, value in sorted(parts, key=lambda part: part[0])]
+
+
+def shared_part(shard: ShardTables) -> Part:
+    """Whole sums of a shard, and of first returns to its hosts."""
+    hosts = shard.tables["hosts"]
+    returns = np.array([pc.sum(hosts.column(n)).as_py() or 0 for n in ("new", "exposure")], np.int64)
+    return shard.shard, (whole_shared([shard.tables["shared"]]), returns)
+
+
+def common_of(parts: Sequence[Part]) -> Common:
+    """What all shards have in common."""
+    found = in_order(parts)
+    total = {name: sum(sums[name] for sums, _ in found) for name in ("came", "expected", "held", "stayed")}
+    return common(**total, returns=sum(returns for _, returns in found))
+
+
+def _sums(shard: ShardTables) -> Sums:
+    batch = shard.tables["sources"]
+    return tables.columns_to_sums(batch, batch.column("links").to_numpy())
+
+
+def mean_part(shard: ShardTables, parts: Sequence[Part]) -> Part:
+    sums = _sums(shard)
+    return shard.shard, priors.means(sums, priors.exposures(sums, priors.shares(sums, common_of(parts))))
+
+
+def spread_part(shard: ShardTables, parts: Sequence[Part], means: Sequence[Part]) -> Part:
+    sums = _sums(shard)
+    exposure = priors.exposures(sums, priors.shares(sums, common_of(parts)))
+    prior = priors.with_mean(priors.added(in_order(means)))
+    return shard.shard, priors.spreads(sums, exposure, prior)
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What all shards know."""
+
+    common: Common
+    prior: Prior
+
+
+def learn(_: Any, parts: Sequence[Part], means: Sequence[Part], spreads: Sequence[Part]) -> Learned:
+    prior = priors.with_mean(priors.added(in_order(means)))
+    return Learned(common_of(parts), priors.with_spread(prior, priors.added(in_order(spreads))))
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The sources of a shard as they wait; arrays over them, and over hosts."""
+
+    sums: Sums
+    waiting: Waiting
+    mean_per_hour: FloatArray
+    share: FloatArray
+    key: np.ndarray
+    host: IntArray
+    host_start: IntArray
+    most: IntArray
+
+
+def ready(shard: ShardTables, plan: Plan, learned: Learned) -> Ready:
+    """Sources of a shard, with what is known of all."""
+    batch, hosts = shard.tables["sources"], shard.tables["hosts"]
+    sums, clock = _sums(shard), Clock(learned.common.speed)
+    share = priors.shares(sums, learned.common)
+    count = hosts.column("sources").to_numpy()
+    host = np.repeat(np.arange(len(count)), count)
+    early = priors.early_rates(
+        hosts.column("new").to_numpy(), hosts.column("exposure").to_numpy(), learned.common
+    )
+    mean, thought = priors.rates(
+        sums,
+        priors.exposures(sums, share),
+        learned.prior,
+        early[host],
+        batch.column("listed").to_numpy(zero_copy_only=False),
+    )
+    now, end = (np.array([us / HOUR_US]) for us in (plan.as_of_us, plan.as_of_us + plan.horizon_us))
+    start = clock.reading(now)[0]
+    thought = thought * priors.answering(sums, float(now[0] + end[0]) / 2.0)
+    thought[~listed_only(batch, plan.only_listed)] = 0.0
+    since = np.where(sums.seen_s >= 0, start - clock.reading(sums.seen_s / 3600.0), np.inf)
+    # What does not answer is asked at ever longer distances.
+    failing = sums.failures > 0
+    down = np.where(failing, (sums.asked_s - sums.failed_s) / 3600.0, 0.0)
+    asked = np.where(failing, now[0] - sums.asked_s / 3600.0, np.inf)
+    at_least = np.maximum(np.where(failing, np.maximum(down, plan.least_hours) - asked, 0.0), 0.0)
+    waiting = Waiting(thought, share, since, at_least, plan.least_hours, float(clock.reading(end)[0] - start))
+    starts = np.append(0, np.cumsum(count))
+    key = page_texts(batch.column("url"))[1]
+    return Ready(sums, waiting, mean, share, key, host, starts, hosts.column("most").to_numpy())
+
+
+def counts_part(
+    shard: ShardTables, plan: Plan, learned: Learned, bracket: Bracket, ends: bool = False
+) -> Part:
+    """Refreshes of a shard at the prices of a bracket, or at its ends alone."""
+    made, prices = ready(shard, plan, learned), bracket.prices()
+    return shard.shard, made.waiting.totals(prices[[0, -1]] if ends else prices, made.host_start, made.most)
+
+
+def narrow(_: Any, parts: Sequence[Part], bracket: Bracket, plan: Plan) -> Bracket:
+    return bracket.narrowed(np.sum(in_order(parts), axis=0), plan.refreshes)
+
+
+@dataclass(frozen=True)
+class Price:
+    """The price, and what is left at it for each shard.
+
+    Attributes
+    ----------
+    bracket : Bracket
+    refreshes : int
+        At its high end.
+    extra : dict of int to int
+        Refreshes beyond those, by shard.
+    """
+
+    bracket: Bracket
+    refreshes: int
+    extra: dict[int, int]
+
+
+def settle(_: Any, parts: Sequence[Part], bracket: Bracket, plan: Plan) -> Price:
+    """Share out what the price leaves, to shards in turn. `parts` are counts at the ends of the bracket."""
+    found = sorted((shard, int(c[0]), int(c[-1])) for shard, c in parts)
+    total = sum(high for *_, high in found)
+    left, extra = max(plan.refreshes - total, 0), {}
+    for shard, low, high in found:
+        extra[shard] = min(left, low - high)
+        left -= extra[shard]
+    return Price(bracket, total + sum(extra.values()), extra)
+
+
+def search(shards: beam.PCollection, plan: Plan, learned: Any, start: beam.PCollection) -> beam.PCollection:
+    """The price at which the refreshes of all shards are those of the budget: one `Price`."""
+    bracket = start | "First" >> each(lambda _: Bracket()).with_output_types(Bracket)
+    for number in range(ROUNDS):
+        at = AsSingleton(bracket)
+        parts = shards | f"Count{number}" >> each(counts_part, plan, learned, at).with_output_types(Part)
+        bracket = start | f"Narrow{number}" >> each(narrow, AsList(parts), at, plan).with_output_types(
+            Bracket
+        )
+    at = AsSingleton(bracket)
+    parts = shards | "CountLast" >> each(counts_part, plan, learned, at, True).with_output_types(Part)
+    return start | "Settle" >> each(settle, AsList(parts), at, plan).with_output_types(Price)
+
+
+class ScheduleSources(Step):
+    """Sums of a shard to its schedule, its sources and the last slots of its hosts."""
+
+    OUTPUTS: ClassVar = {"files": ShardTables, "counts": dict[str, int], "worth": Part}
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def process(self, shard: ShardTables, learned: Learned, price: Price) -> Iterator[Any]:
+        plan = self._plan
+        made = ready(shard, plan, learned)
+        chosen = choose(
+            made.waiting, price.bracket, price.extra[shard.shard], made.key, made.host_start, made.most
+        )
+        row, reading = instants(made.waiting, chosen, made.key, plan.capacity)
+        due_us = _due(reading, plan, learned)
+        row, due_us = self._apart(row, due_us, made, shard.tables["hosts"])
+        worth = made.waiting.worth(made.waiting.since)
+        files = {
+            "schedule": _schedule(shard, row, due_us, made, chosen),
+            "sources": _sources(shard, made, chosen, plan, worth),
+            "slots": _slots(shard, row, due_us, made),
+        }
+        counts = Counts()
+        counts.add("refreshes", len(row))
+        counts.add("sources_refreshed", int((np.bincount(row, minlength=len(made.key)) > 0).sum()))
+        of_host = np.bincount(made.host[row], minlength=len(made.most))
+        counts.add("hosts_at_limit", int(((of_host >= made.most) & (made.most < plan.refreshes)).sum()))
+        counts.add("sources_never_seen", int((made.sums.seen_s < 0).sum()))
+        counts.add("sources_failing", int((made.sums.failures > 0).sum()))
+        yield beam.pvalue.TaggedOutput("counts", counts.publish())
+        daily = 24.0 * made.mean_per_hour
+        planned = listed_only(shard.tables["sources"], plan.only_listed)
+        yield beam.pvalue.TaggedOutput("worth", (shard.shard, np.array([daily[planned].sum(), len(row)])))
+        yield ShardTables(shard.shard, files)
+
+    def _apart(self, row: IntArray, due_us: IntArray, made: Ready, hosts: pa.RecordBatch) -> tuple[Any, Any]:
+        """Keep the gaps of hosts; in order of time, then of hosts."""
+        gap, free = hosts.column("gap_us").to_numpy(), hosts.column("free_us").to_numpy()
+        last_us = self._plan.as_of_us + self._plan.horizon_us - 1
+        host = made.host[row]
+        for h in np.unique(host[(gap > 0)[host]]).tolist():
+            mine = np.flatnonzero(host == h)
+            due_us[mine] = _whole(np.maximum(due_us[mine], free[h]), int(gap[h]), last_us)
+        order = np.lexsort((made.key[row], due_us))
+        return row[order], due_us[order]
+
+
+def _whole(due: IntArray, gap: int, last: int) -> IntArray:
+    """`pricing.spaced` in whole numbers."""
+    step = gap * np.arange(len(due))
+    later = np.maximum.accumulate(due - step) + step
+    return np.minimum(later, last - step[::-1])
+
+
+def _due(reading: FloatArray, plan: Plan, learned: Learned) -> IntArray:
+    clock = Clock(learned.common.speed)
+    start = clock.reading(np.array([plan.as_of_us / HOUR_US]))
+    hours = clock.instants(start + reading)
+    due = np.rint(hours * 3600.0).astype(np.int64) * 1_000_000
+    return np.clip(due, plan.as_of_us, plan.as_of_us + plan.horizon_us - 1)
+
+
+def _names(shard: ShardTables, host: IntArray) -> pa.Array:
+    return shard.tables["hosts"].column("host").take(pa.array(host))
+
+
+def _schedule(
+    shard: ShardTables, row: IntArray, due_us: IntArray, made: Ready, chosen: Chosen
+) -> pa.RecordBatch:
+    waiting = made.waiting
+    first = waiting.worth(waiting.since + waiting.waits(chosen.distance))
+    later = waiting.worth(np.where(chosen.count > 1, chosen.distance, 0.0))
+    is_first = np.zeros(len(row), np.bool_)
+    is_first[np.unique(row, return_index=True)[1]] = True
+    return pa.RecordBatch.from_arrays(
+        [
+            shard.tables["sources"].column("url").take(pa.array(row)),
+            _names(shard, made.host[row]),
+            pa.array(due_us).cast(schemas.TIME),
+            pa.array(["discover"]).take(pa.array(np.zeros(len(row), np.int64))),
+            pa.array(np.where(is_first, first[row], later[row])),
+        ],
+        schema=tables.SCHEDULE,
+    )
+
+
+def _sources(
+    shard: ShardTables, made: Ready, chosen: Chosen, plan: Plan, worth: FloatArray
+) -> pa.RecordBatch:
+    sums = made.sums
+    host_count = np.bincount(made.host, chosen.count, len(made.most))
+    at_limit = (host_count >= made.most)[made.host] & (made.most < plan.refreshes)[made.host]
+    why = np.select(
+        [
+            made.waiting.per_hour == 0.0,
+            sums.failures > 0,
+            at_limit & (chosen.count == 0),
+            (chosen.count > 0) & (sums.seen_s < 0),
+            (chosen.count > 0) & ~np.isfinite(sums.before_hours),
+            at_limit,
+            chosen.count > 0,
+        ],
+        [
+            "not listed",
+            "does not answer",
+            "host at its limit",
+            "never seen",
+            "seen once",
+            "host at its limit",
+            "due",
+        ],
+        "not yet worth the price",
+    )
+    seen = pa.array(np.maximum(sums.seen_s, 0) * 1_000_000, mask=sums.seen_s < 0).cast(schemas.TIME)
+    return pa.RecordBatch.from_arrays(
+        [
+            shard.tables["sources"].column("url"),
+            _names(shard, made.host),
+            pa.array(sums.links.astype(np.int64)),
+            pa.array(24.0 * made.mean_per_hour),
+            pa.array((made.share * CLASS_HOURS).sum(axis=1)),
+            seen,
+            pa.array(sums.failures.astype(np.int64)),
+            pa.array(chosen.count * (DAY_US / plan.horizon_us)),
+            pa.array(worth),
+            pa.array(why.tolist(), pa.string()),
+        ],
+        schema=tables.SOURCES_OUT,
+    )
+
+
+def _slots(shard: ShardTables, row: IntArray, due_us: IntArray, made: Ready) -> pa.RecordBatch:
+    """The last slots of hosts, of this schedule and of those before."""
+    none = np.iinfo(np.int64).min
+    hash_ = shard.tables["hosts"].column("host_hash").to_numpy()
+    last = np.full(len(hash_), none)
+    old = shard.tables["slots"]
+    at = np.searchsorted(hash_, old.column("host_hash").to_numpy())
+    last[at] = old.column("last_slot_at").cast(pa.int64()).to_numpy()
+    np.maximum.at(last, made.host[row], due_us)
+    some = last > none
+    return pa.RecordBatch.from_arrays(
+        [pa.array(hash_[some]), pa.array(last[some]).cast(schemas.TIME)], schema=tables.SLOTS
+    )
+
+
+def plan_all(shards: beam.PCollection, plan: Plan, start: beam.PCollection) -> dict[str, beam.PCollection]:
+    """The whole way from sums of shards: "files", "counts", "worth", and one "price" and "learned"."""
+    shared = AsList(shards | "ShareSums" >> each(shared_part).with_output_types(Part))
+    means = AsList(shards | "AddRates" >> each(mean_part, shared).with_output_types(Part))
+    spreads = AsList(shards | "AddSpreads" >> each(spread_part, shared, means).with_output_types(Part))
+    learned = start | "LearnSources" >> each(learn, shared, means, spreads).with_output_types(Learned)
+    side = AsSingleton(learned)
+    price = search(shards, plan, side, start)
+    made = outputs(shards, "ScheduleSources", ScheduleSources(plan), side, AsSingleton(price))
+    return {**made, "price": price, "learned": learned}
+
+
+def total_worth(parts: Iterable[Part]) -> float:
+    """New links a day of all sources, as far as is known."""
+    return math.fsum(float(value[0]) for value in in_order(list(parts)))

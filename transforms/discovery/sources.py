@@ -1,0 +1,284 @@
+"""Sums of the sources of a shard, carried from night to night."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from policies.discovery.shared import Shared
+from policies.discovery.sums import NEVER_S, Sums
+from policies.numerics.typing_ import BoolArray, IntArray, UIntArray
+from transforms.batches import schemas
+from transforms.batches.coders import ShardTables
+from transforms.batches.errors import InputError
+from transforms.batches.steps import Step
+from transforms.batches.tally import Counts
+from transforms.batches.urls import HostTable, locate
+from transforms.discovery import tables
+from transforms.discovery.previous import read_references
+from transforms.discovery.visiting import RawVisits, Shown, follow, merged, sources_only
+from transforms.rows.link_rows import page_texts
+
+DAY_US = 86_400_000_000
+_UNLIMITED = 1 << 40
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of hosts that are not listed, and what is planned.
+
+    Attributes
+    ----------
+    as_of_us, horizon_us : int
+    max_per_day : float or None
+    min_gap_seconds : float
+    only_listed : bool
+        Whether sources are those of a list, and no others.
+    """
+
+    as_of_us: int
+    horizon_us: int
+    max_per_day: float | None
+    min_gap_seconds: float
+    only_listed: bool
+
+
+class FoldSources(Step):
+    """(shard, batches of visits, listed sources, limits and files of the state) to sums.
+
+    Outputs
+    -------
+    tables : ShardTables
+        "sources" (`tables.STATE_SOURCES` with "links"), "hosts" (`tables.HOSTS`) and "shared", of the shard.
+    files : ShardTables
+        The state of sources.
+    counts : dict of str to int
+    """
+
+    OUTPUTS: ClassVar = {"tables": ShardTables, "files": ShardTables, "counts": dict[str, int]}
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+
+    def setup(self) -> None:
+        self._table = HostTable()
+
+    def process(self, element: tuple[int, Iterable[pa.RecordBatch]]) -> Iterator[Any]:
+        shard, batches = element[0], list(element[1])
+        state = read_references(batches)
+        of = {
+            name: [b for b in batches if schemas.kind_of(b) == name] for name in ("visits", "listed", "hosts")
+        }
+        del batches
+        counts = Counts()
+        known = _Known.of_state(state["state/sources"], self._table)
+        shown = Shown.of(state["state/shown"])
+        listed = tables.gathered(of["listed"], tables.LISTED)
+        visits = merged(tables.gathered(of["visits"], tables.VISITS))
+        visits = self._counting(visits, known, listed, counts)
+        known = known.joined(listed, visits, self._limits.only_listed)
+        n = len(known.url_hash)
+        sums = tables.columns_to_sums(known.batch, shown.counts(known.url_hash)[0])
+        host_hash, host = np.unique(known.host_hash, return_inverse=True)
+        shared = Shared(len(host_hash))
+        _load(shared, host_hash, state["state/shared"], state["state/hosts"])
+        row = known.rows_of(visits.source_hash)
+        done, shown = follow(visits, row, shown, n)
+        sums.learn(done, shared, host)
+        counts.add("sources_known", n)
+        counts.add("visits", len(row))
+        counts.add("visits_failed", int((~visits.ok).sum()))
+        batch = _source_batch(known, sums)
+        shared_batch = _shared_batch(shared)
+        rows = (shared.host_new > 0) | (shared.host_exposure > 0)
+        files = {
+            "state/sources": batch,
+            "state/shown": shown.batch(),
+            "state/shared": shared_batch,
+            "state/hosts": pa.RecordBatch.from_arrays(
+                [
+                    pa.array(host_hash[rows]),
+                    pa.array(shared.host_new[rows]),
+                    pa.array(shared.host_exposure[rows]),
+                ],
+                schema=tables.STATE_HOSTS,
+            ),
+        }
+        hosts = self._hosts(host_hash, known, shared, tables.gathered(of["hosts"], _LIMITS), state["slots"])
+        yield beam.pvalue.TaggedOutput("counts", counts.publish())
+        yield beam.pvalue.TaggedOutput("files", ShardTables(shard, files))
+        made = {"sources": batch.append_column("links", pa.array(sums.links)), "hosts": hosts}
+        yield ShardTables(shard, {**made, "shared": shared_batch, "slots": state["slots"]})
+
+    def _counting(
+        self, visits: RawVisits, known: _Known, listed: pa.RecordBatch, counts: Counts
+    ) -> RawVisits:
+        at = known.rows_of(visits.source_hash)
+        last = np.where(at >= 0, np.append(known.last_s, NEVER_S)[at], NEVER_S)
+        named = np.isin(visits.source_hash, listed.column("url_hash").to_numpy())
+        if self._limits.only_listed:
+            visits = visits.take(named | (at >= 0))
+            last, at, named = (x[named | (at >= 0)] for x in (last, at, named))
+        keep, late = sources_only(visits, last, named | (at >= 0))
+        counts.add("visits_late", int(late.sum()))
+        counts.add("visits_of_no_source", int((~keep & ~late).sum()))
+        return visits.take(keep)
+
+    def _hosts(
+        self, host_hash: UIntArray, known: _Known, shared: Shared, rows: pa.RecordBatch, slots: pa.RecordBatch
+    ) -> pa.RecordBatch:
+        limits, h = self._limits, len(host_hash)
+        if rows.column("group").null_count < rows.num_rows:
+            raise InputError(
+                "--hosts has rows with a group or for all subdomains, which discover does not know"
+            )
+        per_day = np.full(h, np.inf if limits.max_per_day is None else limits.max_per_day)
+        gap = np.full(h, limits.min_gap_seconds)
+        at = np.searchsorted(host_hash, rows.column("host_hash").to_numpy())
+        there = np.append(host_hash, np.uint64(0))[at] == rows.column("host_hash").to_numpy()
+        for name, target, combine in (("max_per_day", per_day, np.fmin), ("min_gap_seconds", gap, np.fmax)):
+            given = rows.column(name).to_numpy(zero_copy_only=False).astype(np.float64)
+            use = there & ~np.isnan(given)
+            tightest = np.full(h, np.nan)
+            combine.at(tightest, at[use], given[use])
+            np.copyto(target, tightest, where=~np.isnan(tightest))
+        gap_us = np.ceil(np.maximum(gap, limits.min_gap_seconds) * 1e6).astype(np.int64)
+        # A limit below one refresh in the horizon is one with a gap of its own.
+        rare = (per_day > 0.0) & (per_day * limits.horizon_us < DAY_US)
+        gap_us[rare] = np.maximum(gap_us[rare], np.ceil(DAY_US / per_day[rare])).astype(np.int64)
+        by_count = np.where(np.isfinite(per_day), per_day * limits.horizon_us / DAY_US + 1e-9, _UNLIMITED)
+        by_count = np.where(rare, 1.0, np.minimum(by_count, _UNLIMITED))
+        free = np.full(h, limits.as_of_us)
+        when = slots.column("last_slot_at").cast(pa.int64()).to_numpy()
+        place = np.searchsorted(host_hash, slots.column("host_hash").to_numpy())
+        mine = np.append(host_hash, np.uint64(0))[place] == slots.column("host_hash").to_numpy()
+        # Slots of a schedule that this one replaces are not kept; one may have been just before.
+        last = np.minimum(when, limits.as_of_us)
+        np.maximum.at(free, place[mine], last[mine] + gap_us[place[mine]])
+        left = limits.as_of_us + limits.horizon_us - 1 - free
+        by_gap = np.where(gap_us > 0, left // np.maximum(gap_us, 1) + 1, _UNLIMITED)
+        most = np.maximum(np.minimum(by_count.astype(np.int64), np.where(left < 0, 0, by_gap)), 0)
+        names = pa.array([self._table.host(x) for x in host_hash.tolist()], pa.string())
+        columns = [names, host_hash, np.unique(known.host_hash, return_counts=True)[1], most, gap_us, free]
+        columns += [shared.host_new, shared.host_exposure]
+        return pa.RecordBatch.from_arrays([pa.array(c) for c in columns], schema=tables.HOSTS)
+
+
+_LIMITS = pa.schema([*schemas.HOSTS, pa.field("host_hash", pa.uint64())], metadata=schemas.HOSTS.metadata)
+
+
+@dataclass(frozen=True)
+class _Known:
+    """Sources of a shard, sorted by the hashes of host and URL, and their rows of the state."""
+
+    batch: pa.RecordBatch
+    url_hash: UIntArray
+    host_hash: UIntArray
+    last_s: IntArray
+    table: HostTable
+
+    @classmethod
+    def of_state(cls, batch: pa.RecordBatch, table: HostTable) -> _Known:
+        host = locate(batch.column("url"), table).host_hash
+        last = [
+            batch.column(n).cast(pa.int64()).fill_null(NEVER_S).to_numpy(zero_copy_only=False)
+            for n in ("seen_s", "asked_s")
+        ]
+        return cls(batch, page_texts(batch.column("url"))[1], host, np.maximum(*last), table)
+
+    def rows_of(self, url_hash: UIntArray) -> IntArray:
+        """Rows of sources, -1 for those that are not there."""
+        if not len(self.url_hash):
+            return np.full(len(url_hash), -1)
+        order = np.argsort(self.url_hash)
+        at = order[np.minimum(np.searchsorted(self.url_hash, url_hash, sorter=order), len(order) - 1)]
+        return np.where(self.url_hash[at] == url_hash, at, -1)
+
+    def joined(self, listed: pa.RecordBatch, visits: RawVisits, only_listed: bool) -> _Known:
+        """With sources that are new tonight, and lists and spellings as they are now."""
+        more = [
+            (
+                listed.column("url"),
+                listed.column("url_hash").to_numpy(),
+                listed.column("host_hash").to_numpy(),
+            ),
+            (visits.url, visits.source_hash, visits.host_hash),
+        ]
+        url = pa.concat_arrays([self.batch.column("url"), *(m[0] for m in more)])
+        url_hash = np.concatenate([self.url_hash, *(m[1] for m in more)])
+        host_hash = np.concatenate([self.host_hash, *(m[2] for m in more)])
+        # The last spelling of a URL counts: https goes before http, whatever the order of files.
+        spelled = pc.rank(url, sort_keys="descending", tiebreaker="dense").to_numpy()
+        order = np.lexsort((spelled, url_hash, host_hash))
+        first = np.append(True, np.diff(url_hash[order]) != 0) if len(order) else np.zeros(0, np.bool_)
+        chosen = order[first]
+        found = url_hash[chosen]
+        old = self.rows_of(found)
+        named = np.isin(found, listed.column("url_hash").to_numpy())
+        if not only_listed and self.batch.num_rows:
+            was = self.batch.column("listed").to_numpy(zero_copy_only=False)
+            named |= (old >= 0) & np.append(was, False)[old]
+        empty = tables.sums_to_columns(Sums(1))
+        blank = {"url": pa.array([""]), "listed": pa.array([False]), **empty}
+        rows = pa.concat_batches(
+            [
+                self.batch.replace_schema_metadata(None),
+                pa.RecordBatch.from_pydict(blank, tables.STATE_SOURCES.remove_metadata()),
+            ]
+        ).take(pa.array(np.where(old >= 0, old, self.batch.num_rows)))
+        batch = rows.set_column(0, "url", url.take(pa.array(chosen)))
+        batch = batch.set_column(1, "listed", pa.array(named))
+        names = locate(batch.column("url"), self.table)
+        assert (names.host_hash == host_hash[chosen]).all()
+        return _Known(batch, found, host_hash[chosen], np.zeros(len(found), np.int64), self.table)
+
+
+def _source_batch(known: _Known, sums: Sums) -> pa.RecordBatch:
+    columns = {
+        "url": known.batch.column("url"),
+        "listed": known.batch.column("listed"),
+        **tables.sums_to_columns(sums),
+    }
+    return pa.RecordBatch.from_arrays(
+        [columns[n] for n in tables.STATE_SOURCES.names], schema=tables.STATE_SOURCES
+    )
+
+
+def _shared_batch(shared: Shared) -> pa.RecordBatch:
+    row = {name: getattr(shared, name).ravel().tolist() for name in Shared.NAMES}
+    return pa.RecordBatch.from_pylist([row], tables.STATE_SHARED)
+
+
+def _load(shared: Shared, host_hash: UIntArray, sums: pa.RecordBatch, hosts: pa.RecordBatch) -> None:
+    for row in sums.to_pylist():
+        for name in Shared.NAMES:
+            getattr(shared, name)[...] += np.array(row[name], np.int64).reshape(getattr(shared, name).shape)
+    at = np.searchsorted(host_hash, hosts.column("host_hash").to_numpy())
+    shared.host_new[at] += hosts.column("new").to_numpy()
+    shared.host_exposure[at] += hosts.column("exposure").to_numpy()
+
+
+def whole_shared(batches: Iterable[pa.RecordBatch]) -> dict[str, IntArray]:
+    """The sums of all shards, by name."""
+    total = Shared(0)
+    for batch in batches:
+        _load(total, np.zeros(0, np.uint64), batch, pa.RecordBatch.from_pylist([], tables.STATE_HOSTS))
+    return {name: getattr(total, name) for name in Shared.NAMES}
+
+
+def listed_only(batch: pa.RecordBatch, only_listed: bool) -> BoolArray:
+    """Sources that are planned: (n,) bool."""
+    if only_listed:
+        return np.asarray(batch.column("listed").to_numpy(zero_copy_only=False), np.bool_)
+    return np.ones(batch.num_rows, np.bool_)
+
+
+def sources_sum(column: pa.Array) -> float:
+    """A sum of numbers; 0 of none."""
+    return float(pc.sum(column).as_py() or 0.0)

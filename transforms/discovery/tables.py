@@ -1,0 +1,183 @@
+"""Columns between the stages of the discovery job, of its state and of its results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+
+from policies.discovery.sums import CLASSES, NEVER_S, Sums
+from transforms.batches.schemas import TIME, _schema
+
+# A visit of a source: a fetch at an instant, in parts where several batches have rows of it; or how many
+# targets it was the first to show. `partial`: some of its links may be missing, so none has come by it. The
+# shard is that of the source's host.
+VISITS = _schema(
+    "visits",
+    [
+        ("url", pa.string()),
+        ("url_hash", pa.uint64()),
+        ("host_hash", pa.uint64()),
+        ("at_s", pa.int64()),
+        ("ok", pa.bool_()),
+        ("new", pa.int64()),
+        ("partial", pa.bool_()),
+        ("targets", pa.list_(pa.uint64())),
+    ],
+)
+# Who showed a target first, of one batch. The shard is that of the target: `host_hash` is its hash.
+FOUND = _schema(
+    "found",
+    [
+        ("url", pa.string()),
+        ("host_hash", pa.uint64()),
+        ("at_s", pa.int64()),
+        ("source", pa.string()),
+        ("source_hash", pa.uint64()),
+        ("source_host_hash", pa.uint64()),
+    ],
+)
+LISTED = _schema("listed", [("url", pa.string()), ("url_hash", pa.uint64()), ("host_hash", pa.uint64())])
+
+# The state. One row a source, sorted by the hashes of host and URL, which follow from the URL.
+_VECTOR = pa.list_(pa.float32(), CLASSES)
+STATE_SOURCES = _schema(
+    "state_sources",
+    [
+        ("url", pa.string()),
+        ("listed", pa.bool_()),
+        ("new", pa.float32()),
+        ("before_minutes", pa.uint16()),
+        ("asked", pa.float32()),
+        ("unanswered", pa.float32()),
+        ("failures", pa.int32()),
+        ("seen_s", pa.uint32()),
+        ("failed_s", pa.uint32()),
+        ("asked_s", pa.uint32()),
+        ("count", _VECTOR),
+        ("exposure_hours", _VECTOR),
+    ],
+)
+# Links of each source at its last visit, sorted; `came`: not at the one before.
+STATE_SHOWN = _schema(
+    "state_shown", [("source_hash", pa.uint64()), ("target_hash", pa.uint64()), ("came", pa.bool_())]
+)
+STATE_KNOWN = _schema("state_known", [("target_hash", pa.uint64())])
+STATE_SHARED = _schema(
+    "state_shared", [(n, pa.list_(pa.int64())) for n in ("came", "expected", "held", "stayed")]
+)
+STATE_HOSTS = _schema(
+    "state_hosts", [("host_hash", pa.uint64()), ("new", pa.int64()), ("exposure", pa.int64())]
+)
+SLOTS = _schema("slots", [("host_hash", pa.uint64()), ("last_slot_at", TIME)])
+STATE = {
+    "state/sources": STATE_SOURCES,
+    "state/shown": STATE_SHOWN,
+    "state/known": STATE_KNOWN,
+    "state/shared": STATE_SHARED,
+    "state/hosts": STATE_HOSTS,
+    "slots": SLOTS,
+}
+OF_TARGETS = ("state/known",)
+
+# Between the stages: hosts of a shard.
+HOSTS = _schema(
+    "discovery_hosts",
+    [
+        ("host", pa.string()),
+        ("host_hash", pa.uint64()),
+        ("sources", pa.int64()),
+        ("most", pa.int64()),
+        ("gap_us", pa.int64()),
+        ("free_us", pa.int64()),
+        ("new", pa.int64()),
+        ("exposure", pa.int64()),
+    ],
+)
+
+SCHEDULE = _schema(
+    "discovery_schedule",
+    [
+        ("url", pa.string()),
+        ("host", pa.string()),
+        ("due_at", TIME),
+        ("reason", pa.string()),
+        ("worth", pa.float64()),
+    ],
+)
+SOURCES_OUT = _schema(
+    "sources_out",
+    [
+        ("url", pa.string()),
+        ("host", pa.string()),
+        ("links", pa.int64()),
+        ("new_links_per_day", pa.float64()),
+        ("lifetime_hours", pa.float64()),
+        ("last_seen_at", TIME),
+        ("failures", pa.int64()),
+        ("refreshes_per_day", pa.float64()),
+        ("worth", pa.float64()),
+        ("why", pa.string()),
+    ],
+)
+# The nightly job reads these as --pages; to it a page appeared when it was found.
+TARGETS_OUT = _schema(
+    "targets_out",
+    [
+        ("url", pa.string()),
+        ("host", pa.string()),
+        ("found_by", pa.string()),
+        ("found_at", TIME),
+        ("published_at", TIME),
+    ],
+)
+
+
+def gathered(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    """Batches as one, of none too."""
+    found = [b.select(schema.names).replace_schema_metadata(None) for b in batches]
+    bare = schema.remove_metadata()
+    return pa.concat_batches([pa.RecordBatch.from_pylist([], bare), *found])
+
+
+def sums_to_columns(sums: Sums) -> dict[str, pa.Array]:
+    """Sums as the state has them, without URLs."""
+    failing = sums.failures > 0
+    some = sums.unanswered > 0
+    once = ~np.isfinite(sums.before_hours)
+    return {
+        "new": pa.array(sums.new),
+        "before_minutes": pa.array(
+            np.rint(np.where(once, 0.0, sums.before_hours) * 60.0).astype(np.uint16), mask=once
+        ),
+        "asked": pa.array(sums.asked),
+        "unanswered": pa.array(sums.unanswered, mask=~some),
+        "failures": pa.array(sums.failures, mask=~failing),
+        **{
+            name: pa.array(
+                np.maximum(getattr(sums, name), 0).astype(np.uint32), mask=getattr(sums, name) == NEVER_S
+            )
+            for name in ("seen_s", "failed_s", "asked_s")
+        },
+        **{
+            name: pa.FixedSizeListArray.from_arrays(pa.array(getattr(sums, name).ravel()), CLASSES)
+            for name in ("count", "exposure_hours")
+        },
+    }
+
+
+def columns_to_sums(batch: pa.RecordBatch, links: np.ndarray) -> Sums:
+    """The inverse; `links` at the last visits are counted elsewhere."""
+    sums = Sums(batch.num_rows)
+    sums.links[:] = links
+    minutes = batch.column("before_minutes").to_numpy(zero_copy_only=False).astype(np.float64)
+    sums.before_hours[:] = np.where(np.isnan(minutes), np.inf, minutes / 60.0)
+    for name in ("new", "asked", "unanswered", "failures"):
+        getattr(sums, name)[:] = batch.column(name).fill_null(0).to_numpy(zero_copy_only=False)
+    for name in ("seen_s", "failed_s", "asked_s"):
+        column = batch.column(name).cast(pa.int64()).fill_null(NEVER_S)
+        getattr(sums, name)[:] = column.to_numpy(zero_copy_only=False)
+    for name in ("count", "exposure_hours"):
+        getattr(sums, name)[:] = batch.column(name).flatten().to_numpy().reshape(-1, CLASSES)
+    return sums
