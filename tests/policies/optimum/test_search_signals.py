@@ -79,7 +79,7 @@ def test_golden_optima(case):
         np.testing.assert_array_equal(signal_pages.signals_to_reach(kappa, policy.threshold[full]), m[full])
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=24)
 @given(seed=SEEDS)
 def test_answers_meet_theorem_1(seed):
     problem = random_signal_problem(seed)
@@ -105,7 +105,7 @@ def test_budgets_tiny_and_huge(visits):
     check_signals_optimal(problem, result, parts)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=10)
 @given(seed=SEEDS)
 def test_signals_never_cost_freshness(seed):
     problem = random_signal_problem(seed, constrained=False)
