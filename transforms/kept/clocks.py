@@ -20,7 +20,7 @@ from policies.history.volatile import NOT_VOLATILE
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray, UIntArray
 from transforms.batches import schemas
 from transforms.kept.protocol import ShardNight, Statistic
-from transforms.kept.state import list_column, microseconds, times
+from transforms.kept.state import matrix_column, matrix_of, microseconds, times
 from transforms.shards.coding import ShardPages
 
 _NEVER = np.iinfo(np.int64).max
@@ -170,7 +170,12 @@ class ShardClocks(Statistic):
             Profiles.flat(np.setdiff1d(np.flatnonzero(self._promising()), self._profiles.group))
         )
         gain = pa.array(self._gain[found.group])
-        columns = [pa.array(self._host_hash()[found.group]), _rows(found.hour), _rows(found.age), gain]
+        columns = [
+            pa.array(self._host_hash()[found.group]),
+            matrix_column(found.hour),
+            matrix_column(found.age),
+            gain,
+        ]
         rows = pa.RecordBatch.from_arrays(columns, schema=schemas.STATE_CLOCK_PROFILES)
         yield "state/clock_profiles", rows
 
@@ -231,25 +236,13 @@ class ShardClocks(Statistic):
         clocks = pa.RecordBatch.from_pydict(
             {
                 "host_code": pa.array(found.group.astype(np.int32)),
-                "hour": _rows(found.hour),
-                "age": _rows(found.age),
+                "hour": matrix_column(found.hour),
+                "age": matrix_column(found.age),
                 "as_of_us": pa.array(np.full(len(found), as_of_us)),
                 "horizon_us": pa.array(np.full(len(found), horizon_us)),
             }
         )
         return {"clocks": clocks}
-
-
-def _rows(values: FloatArray) -> pa.Array:
-    return list_column(np.arange(len(values) + 1) * values.shape[1], values.ravel())
-
-
-def _values(column: pa.ChunkedArray | pa.Array, width: int) -> FloatArray:
-    """What `_rows` made."""
-    values = column.combine_chunks()
-    values = values.flatten() if pa.types.is_list(values.type) else values
-    found: FloatArray = values.to_numpy(zero_copy_only=False).reshape(-1, width)
-    return found
 
 
 def _read_profiles(carried: pa.Table | None, host_hash: UIntArray) -> tuple[Profiles, FloatArray]:
@@ -267,7 +260,7 @@ def _read_profiles(carried: pa.Table | None, host_hash: UIntArray) -> tuple[Prof
     host, number = np.unique(order[at][some], return_inverse=True)
     found = []
     for column, width in (("hour", WEEK_HOURS), ("age", AGES), ("gain", 1)):
-        rows = _values(carried.column(column), width)[some]
+        rows = matrix_of(carried.column(column), width)[some]
         values = np.zeros((len(host), width))
         # By their numbers, so that no order of files matters.
         rank = np.lexsort((*rows.T, number))

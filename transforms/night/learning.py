@@ -330,7 +330,7 @@ def estimate_shard(
     if tonight is not None:
         cap = columns["cap_per_day"].to_numpy(zero_copy_only=False)
         columns |= tonight.columns(pages, by_clock, information, rate, weight, cap, signalled)
-        more["clocks"] = folded.tables["clocks"]
+        more |= {name: folded.tables[name] for name in ("clocks", "request_hours") if name in folded.tables}
     return ShardTables(folded.shard, {"pages": pa.RecordBatch.from_pydict(columns), "hosts": hosts, **more})
 
 
