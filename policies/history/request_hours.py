@@ -10,6 +10,9 @@ HOURS = 24
 FLAT = 10
 """Requests in each hour that are thought of besides: as many real ones say half of what they show."""
 
+UNEVEN = 1.25
+"""Below so many times the mean of a day in its greatest hour a profile is taken as flat."""
+
 _MOST_HALVINGS = 62
 
 

@@ -20,6 +20,7 @@ from policies.history.volatile import NOT_VOLATILE
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray, UIntArray
 from transforms.batches import schemas
 from transforms.kept.protocol import ShardNight, Statistic
+from transforms.kept.request_hours import ShardRequestHours
 from transforms.kept.state import matrix_column, matrix_of, microseconds, times
 from transforms.shards.coding import ShardPages
 
@@ -27,6 +28,9 @@ _NEVER = np.iinfo(np.int64).max
 
 SETTLING_US = 2 * US_PER_DAY
 """A page that is first seen so soon after its host is of unknown age."""
+
+WATCHED_US = 14 * US_PER_DAY
+"""A host that was watched for so long and shows no hours has none, or none that its crawls tell."""
 
 _KEPT_PER_PAGE, _KEPT_AT_LEAST, _KEPT_AT_MOST = 2, 128, 1024
 # Of a page at most: most hosts are small, and too few intervals to learn from are not worth their bytes.
@@ -210,7 +214,7 @@ class ShardClocks(Statistic):
 
     def columns(self, night: ShardNight) -> dict[str, pa.Array]:
         """Of pages, where a host follows a clock: tonight's speed, and clock days since the last try."""
-        if not len(self._profiles):
+        if not len(self._moved(night)):
             return {}
         as_of_us, horizon_us = night.settings.as_of_us, night.settings.hosts.horizon_us
         tried_us = np.maximum(night.after.last_attempt_at_us, night.last_slot_us)
@@ -227,9 +231,21 @@ class ShardClocks(Statistic):
             "clock_since": pa.array(since),
         }
 
+    def _moved(self, night: ShardNight) -> Profiles:
+        """Clocks of hosts whose crawls have hours: flat for those that are asked for at some hours.
+
+        Crawls at the same hours every day teach no clock, so first it must be known that there is none.
+        """
+        asked, _ = night.kept[ShardRequestHours].uneven()
+        (kept,) = self._kept
+        oldest = np.full(self._groups, _NEVER)
+        np.minimum.at(oldest, kept.group, kept.to_us)
+        known = (oldest < night.settings.as_of_us - WATCHED_US) & (self._gain <= 0.5 * CERTAIN)
+        return self._profiles.joined(Profiles.flat(np.setdiff1d(asked[known[asked]], self._profiles.group)))
+
     def tables(self, night: ShardNight) -> dict[str, pa.RecordBatch]:
-        """The table "clocks": hosts that follow one."""
-        found = self._profiles
+        """The table "clocks": hosts that follow one, or whose crawls go by the hours of requests."""
+        found = self._moved(night)
         if not len(found):
             return {}
         as_of_us, horizon_us = night.settings.as_of_us, night.settings.hosts.horizon_us

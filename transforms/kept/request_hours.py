@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from policies.history.request_hours import HOURS, faded, profiles
+from policies.history.request_hours import HOURS, UNEVEN, faded, profiles
 from policies.history.visits import Observations
-from policies.numerics.typing_ import IntArray
+from policies.numerics.typing_ import FloatArray, IntArray
 from transforms.batches import schemas
 from transforms.kept.protocol import ShardNight, Statistic
 from transforms.kept.requests import ShardRequests
@@ -51,6 +51,13 @@ class ShardRequestHours(Statistic):
     def _hosts(self) -> IntArray:
         return np.flatnonzero(self._counts.any(axis=1))
 
+    def uneven(self) -> tuple[IntArray, FloatArray]:
+        """Hosts whose requests prefer hours, ascending, and their profiles, mean 1: (k,), (k, 24)."""
+        hosts = self._hosts()
+        hour = profiles(self._counts[hosts] * schemas.COUNT_UNIT)
+        some = hour.max(axis=1) >= UNEVEN
+        return hosts[some], hour[some]
+
     def files(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         hosts = self._hosts()
         columns = [
@@ -63,9 +70,8 @@ class ShardRequestHours(Statistic):
 
     def tables(self, night: ShardNight) -> dict[str, pa.RecordBatch]:
         """The table "request_hours": profiles of hosts, mean 1."""
-        hosts = self._hosts()
+        hosts, hour = self.uneven()
         if not len(hosts):
             return {}
-        requests = self._counts[hosts] * schemas.COUNT_UNIT
-        columns = {"host_code": pa.array(hosts.astype(np.int32)), "hour": matrix_column(profiles(requests))}
+        columns = {"host_code": pa.array(hosts.astype(np.int32)), "hour": matrix_column(hour)}
         return {"request_hours": pa.RecordBatch.from_pydict(columns)}

@@ -26,6 +26,9 @@ STAYING, SPLITTING = 1.0 / 24.0, 1.0 / 72.0
 """Shares of the crawls of pages that follow a clock that learn it. The first stay where they fall; the others
 split the hours in which pages are thought to change, so that these become fewer."""
 
+STAYING_UNKNOWN = 1.0 / 6.0
+"""Of pages that go by the hours of requests alone."""
+
 EXPLORED_WAITS_DAYS = 1.5, 5.0
 """Of pages that would wait so long: others come again anyway, or hours cannot matter to them."""
 
@@ -216,7 +219,9 @@ class ClockHours:
         tonight, even = self.tonight, fresh.copy()
         days = tonight.horizon_us / US_PER_DAY
         once = (self.crawl_rate_per_day > 0.0) & (self.crawl_rate_per_day * days < 1.5) & (fresh > 0.0)
-        rows = np.flatnonzero(once & tonight.clocks.by_hour[tonight.clocks.group] & ~self.by_age)
+        rows = np.flatnonzero(
+            once & (tonight.clocks.by_hour[tonight.clocks.group] | self.by_requests) & ~self.by_age
+        )
         if tonight.horizon_us % US_PER_DAY:
             return 0.0
         at_us = last_us - tonight.as_of_us
@@ -266,11 +271,13 @@ class ClockHours:
         clocks, horizon_us = self.tonight.clocks, self.tonight.horizon_us
         used = np.flatnonzero(sequence.page >= 0)
         page = sequence.page[used].astype(np.int64)
-        follows = movable & ((clocks.by_hour | clocks.by_age)[clocks.group])
+        follows = movable & ((clocks.by_hour | clocks.by_age)[clocks.group] | self.by_requests)
         count = np.bincount(page, minlength=len(movable))
         follows &= (count > 0) & (count <= _MOST_CRAWLS)
         drawn = drawn_tonight(url_hash, self.tonight.as_of_us)
-        follows &= drawn >= STAYING
+        # Where no hours are known yet more stay, so that some may be found.
+        by_clock = (clocks.by_hour | clocks.by_age)[clocks.group]
+        follows &= drawn >= np.where(by_clock, STAYING, STAYING_UNKNOWN)
         rows = np.flatnonzero(follows)
         if not rows.size:
             return sequence
@@ -318,6 +325,14 @@ class ClockHours:
         at = (hours < share[:, None] * hours[:, -1:]).sum(axis=1)
         found = np.zeros((len(rows), INSTANTS))
         found[np.arange(len(rows)), np.minimum(at, INSTANTS - 1)] = 1e9
+        return found
+
+    @cached_property
+    def by_requests(self) -> BoolArray:
+        """Pages whose crawls go by the hours of requests, (n,)."""
+        followed = np.zeros(len(self.asked), np.bool_)
+        followed[self.tonight.profiles.group] = True
+        found: BoolArray = (followed & (self.asked != 1.0).any(axis=1))[self.host]
         return found
 
     @cached_property
