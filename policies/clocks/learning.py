@@ -92,6 +92,20 @@ def profiles(spells: Spells, least: FloatArray, circular: bool) -> tuple[IntArra
     return some[sure], normalised(fit(mine, sure.size, circular)), gains
 
 
+def agreement(spells: Spells, groups: int, speed: FloatArray) -> FloatArray:
+    """The logarithm of how much more probable intervals are by the speed of bins than evenly, (g,).
+
+    Each group has the rate that suits it best in either case; `speed` is (bins,), mean 1.
+    """
+    logs = []
+    for each in (speed, np.ones(len(speed))):
+        clock = (spells.length @ each)[:, None]
+        mine = Spells(spells.group, clock, spells.changed, spells.rate_per_day)
+        logs.append(_score(mine, fit(mine, groups, True), groups))
+    result: FloatArray = logs[0] - logs[1]
+    return result
+
+
 def normalised(rates: FloatArray) -> FloatArray:
     """Rates of bins as speeds with the mean 1, (g, bins)."""
     speed = np.maximum(rates / rates.mean(axis=1, keepdims=True), LEAST_SPEED)

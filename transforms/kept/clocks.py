@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from policies.clocks.kept import ENOUGH, MANY, Kept, joined, teaches
 from policies.clocks.learning import CERTAIN
+from policies.clocks.pooled import Pooled, agreeing, borrowers
 from policies.clocks.profile import AGES, NO_TIME, US_PER_DAY, WEEK_HOURS, Clocks, Profiles
 from policies.clocks.worth import Ahead, crawl_values
 from policies.history.clock_time import in_other_time, rough_rates
@@ -62,6 +63,7 @@ class ShardClocks(Statistic):
         least = np.minimum(_KEPT_AT_LEAST, _KEPT_OF_A_PAGE * size)
         self._most: IntArray = np.clip(_KEPT_PER_PAGE * size, least, _KEPT_AT_MOST)
         self._kept = [_read(night.table("state_clocks"), pages)]
+        self._of_all = night.settings.hours_of_all
         self._first_us = self._first_seen(night)
         # What is seen first when its host is, was there before.
         first = np.where(self._first_us == NO_TIME, _NEVER, self._first_us)
@@ -142,10 +144,28 @@ class ShardClocks(Statistic):
         self._gain = np.where(self._due, gain, self._gain)
         # The parts of a split host would not age alike, and its pages may come to another part.
         self._profiles.age[np.isin(self._profiles.group, self._split)] = 1.0
+        self._borrow(kept, rates)
         self.now = self._profiles.clocks(self._group, self._born_us)
         group = np.union1d(self._was.group, self._profiles.group)
         group = group[(self._was.ages(group) != self._profiles.ages(group)).any(axis=1)]
         return in_other_time(history, np.flatnonzero(np.isin(self._group, group)), self.before, self.now)
+
+    def _borrow(self, kept: Kept, rates: FloatArray) -> None:
+        """Which hosts go by the hours of all, and what of their intervals says what these are."""
+        own = np.zeros(self._groups, np.bool_)
+        own[self._profiles.group] = own[self._split] = True
+        few = borrowers(kept, self._groups, own)
+        mine = kept.take(few[kept.group])
+        speed = self._of_all.speed
+        self._sample = Pooled.of(mine, self._host_hash(), rates, speed is not None)
+        self._lent = Profiles.flat()
+        if speed is not None:
+            few &= agreeing(mine, self._groups, rates, speed)
+            self._lent = Profiles.flat(np.flatnonzero(few))
+            self._lent.hour[:] = speed[np.arange(WEEK_HOURS) % len(speed)]
+
+    def sums(self) -> Pooled:
+        return self._sample
 
     def grouped(self, group_hash: pa.Array) -> pa.Array:
         """Groups of pages that borrow from each other: those of unknown age not from those that age."""
@@ -186,12 +206,13 @@ class ShardClocks(Statistic):
     def explored(self) -> FloatArray:
         """Share of the pages crawled in the second half of last night that are crawled again tonight, (g,).
 
-        More where it seems that hours matter, nothing where enough is known.
+        More where it seems that hours matter, nothing where enough is known; of small hosts together.
         """
         short = self._short
         promising = self._promising() & (short < np.minimum(MANY, self._most // 2))
         share = np.where(promising, EXPLORED_MORE, np.where(short < ENOUGH, EXPLORED, 0.0))
-        return np.where(self._most >= _KEPT_AT_LEAST, share, 0.0)
+        of_all = EXPLORED if self._of_all.wanting else 0.0
+        return np.where(self._most >= _KEPT_AT_LEAST, share, of_all)
 
     def _promising(self) -> BoolArray:
         found: BoolArray = (self._gain > 0.5 * CERTAIN) & (self._gain < 4.0 * CERTAIN)
@@ -214,17 +235,19 @@ class ShardClocks(Statistic):
 
     def columns(self, night: ShardNight) -> dict[str, pa.Array]:
         """Of pages, where a host follows a clock: tonight's speed, and clock days since the last try."""
-        if not len(self._moved(night)):
+        moved = self._moved(night)
+        if not len(moved):
             return {}
+        clocks = moved.clocks(self._group, self._born_us)
         as_of_us, horizon_us = night.settings.as_of_us, night.settings.hosts.horizon_us
         tried_us = np.maximum(night.after.last_attempt_at_us, night.last_slot_us)
         page = np.arange(len(self._pages))
         whole = np.full(len(page), as_of_us)
-        speed = self.now.days(page, whole, whole + horizon_us) / (horizon_us / US_PER_DAY)
+        speed = clocks.days(page, whole, whole + horizon_us) / (horizon_us / US_PER_DAY)
         known = tried_us != NO_TIME
         since = np.zeros(len(page))
         rows = np.flatnonzero(known)
-        since[rows] = self.now.days(rows, np.minimum(tried_us[rows], as_of_us), whole[rows])
+        since[rows] = clocks.days(rows, np.minimum(tried_us[rows], as_of_us), whole[rows])
         return {
             "born_at": times(self._born_us),
             "clock_speed": pa.array(speed),
@@ -241,7 +264,8 @@ class ShardClocks(Statistic):
         oldest = np.full(self._groups, _NEVER)
         np.minimum.at(oldest, kept.group, kept.to_us)
         known = (oldest < night.settings.as_of_us - WATCHED_US) & (self._gain <= 0.5 * CERTAIN)
-        return self._profiles.joined(Profiles.flat(np.setdiff1d(asked[known[asked]], self._profiles.group)))
+        found = self._profiles.joined(self._lent)
+        return found.joined(Profiles.flat(np.setdiff1d(asked[known[asked]], found.group)))
 
     def tables(self, night: ShardNight) -> dict[str, pa.RecordBatch]:
         """The table "clocks": hosts that follow one, or whose crawls go by the hours of requests."""

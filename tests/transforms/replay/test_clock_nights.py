@@ -120,3 +120,18 @@ def test_a_night_promises_what_its_hours_keep(monkeypatch):
         now = world.history.version(np.full(at.size, page), at.ravel())
         fresh.append((known == now).mean())
     assert np.mean(promised[18:]) == pytest.approx(np.mean(fresh), abs=0.06)
+
+
+def test_hosts_of_few_pages_go_by_the_hours_of_all():
+    """Of one page each: none has enough intervals to show a batch, and together they do."""
+    rng = np.random.default_rng(6)
+    days, hosts = 16, 300
+    page, day = np.nonzero(rng.random((hosts, days)) < 0.6)
+    at = START + day * US_PER_DAY + (13.5 * US_PER_HOUR + rng.integers(0, US_PER_HOUR // 4, len(page)))
+    url = pa.array([f"https://h{i}.test/" for i in range(hosts)])
+    first = np.full(hosts, START - US_PER_DAY)
+    history = ChangeHistory.from_events(START, START + days * US_PER_DAY, first, page, at.astype(np.int64))
+    world = World(history, url, *name_pages(url))
+    recrawl, uniform = (play(world, Trial(name, 1.0, EQUAL), 0.6)[0] for name in ("recrawl", "uniform"))
+    assert recrawl.accuracy > uniform.accuracy + 0.15
+    assert recrawl.spent == pytest.approx(uniform.spent, rel=0.02)
