@@ -92,18 +92,23 @@ def profiles(spells: Spells, least: FloatArray, circular: bool) -> tuple[IntArra
     return some[sure], normalised(fit(mine, sure.size, circular)), gains
 
 
-def agreement(spells: Spells, groups: int, speed: FloatArray) -> FloatArray:
-    """The logarithm of how much more probable intervals are by the speed of bins than evenly, (g,).
+def agreement(
+    clock: FloatArray, plain: FloatArray, spells: tuple[IntArray, BoolArray, FloatArray], groups: int
+) -> FloatArray:
+    """The logarithm of how much more probable intervals are by a clock than without it, (g,).
 
-    Each group has the rate that suits it best in either case; `speed` is (bins,), mean 1.
+    Parameters
+    ----------
+    clock, plain : (k,) float64, days
+        Their lengths by the clock, and without it.
+    spells : (k,) int64, bool and float64
+        Groups, whether there was a change, and rough rates per day.
     """
-    logs = []
-    for each in (speed, np.ones(len(speed))):
-        clock = (spells.length @ each)[:, None]
-        mine = Spells(spells.group, clock, spells.changed, spells.rate_per_day)
-        logs.append(_score(mine, fit(mine, groups, True), groups))
-    result: FloatArray = logs[0] - logs[1]
-    return result
+    one = np.ones((groups, 1))
+    by_clock, evenly = (
+        _score(Spells(spells[0], days[:, None], *spells[1:]), one, groups) for days in (clock, plain)
+    )
+    return by_clock - evenly
 
 
 def normalised(rates: FloatArray) -> FloatArray:

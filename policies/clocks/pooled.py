@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from policies.clocks.kept import ENOUGH, LONGEST_US, MANY, SHORT_US, Kept
+from policies.clocks.kept import ENOUGH, HOURS, LONGEST_US, MANY, SHORT_US, Kept
 from policies.clocks.learning import agreement, profiles
-from policies.clocks.profile import NO_TIME
+from policies.clocks.profile import NO_TIME, US_PER_DAY, US_PER_HOUR
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray, UIntArray
 
 ENOUGH_INTERVALS = 128
@@ -23,6 +23,7 @@ AGAINST = -1.0
 """A host whose own intervals are less probable by the profile of all, as a logarithm, does not go by it."""
 
 MOST, MOST_OF_HOST = 2048, 16
+_FIRST_LOOK = 4 * MOST
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,18 @@ class Pooled:
         """The sample of some intervals; `host_hash` are those of groups, rates those of pages."""
         mine = kept.take(kept.to_us - kept.from_us <= LONGEST_US)
         number = mine.numbers(np.full(len(mine), NO_TIME))
+        if len(mine) > _FIRST_LOOK:
+            # Where the greatest fill the sample, no others can be in it, and sorting all takes long.
+            some = np.argpartition(number, len(mine) - _FIRST_LOOK)[-_FIRST_LOOK:]
+            best = cls._from(mine.take(some), number[some], host_hash, rate_per_day, had)
+            if len(best.number) == MOST:
+                return best
+        return cls._from(mine, number, host_hash, rate_per_day, had)
+
+    @classmethod
+    def _from(
+        cls, mine: Kept, number: FloatArray, host_hash: UIntArray, rate_per_day: FloatArray, had: bool
+    ) -> Pooled:
         rate = rate_per_day[mine.page]
         whole = cls(number, host_hash[mine.group], mine.from_us, mine.to_us, mine.changed, rate, had)
         return whole._best()
@@ -139,5 +152,16 @@ def borrowers(kept: Kept, groups: int, own: BoolArray) -> BoolArray:
 def agreeing(kept: Kept, groups: int, rate_per_day: FloatArray, speed: FloatArray) -> BoolArray:
     """Groups whose intervals do not speak against hours, (g,); `speed` is (24,), rates are those of pages."""
     mine = kept.take(kept.to_us - kept.from_us <= LONGEST_US)
-    found: BoolArray = agreement(mine.hour_spells(rate_per_day[mine.page]), groups, speed) > AGAINST
+    passed = np.append(0.0, np.cumsum(speed))
+
+    def days(at_us: IntArray) -> FloatArray:
+        day, rest = np.divmod(at_us, US_PER_DAY)
+        hour = rest // US_PER_HOUR
+        part = (rest - hour * US_PER_HOUR) / US_PER_HOUR
+        found: FloatArray = day * (passed[-1] / HOURS) + (passed[hour] + speed[hour] * part) / HOURS
+        return found
+
+    spells = mine.group, mine.changed, rate_per_day[mine.page]
+    plain = (mine.to_us - mine.from_us) / US_PER_DAY
+    found: BoolArray = agreement(days(mine.to_us) - days(mine.from_us), plain, spells, groups) > AGAINST
     return found
