@@ -26,6 +26,7 @@ from benchmarks.replay_estimators import shared_folder
 from pipelines.door import cli
 from pipelines.experiments.backtest_report import compare
 from policies.clocks import kept as kept_clocks
+from policies.clocks import pooled
 from policies.history import volatile
 from transforms.kept import clocks, flags
 from transforms.night import folding
@@ -39,7 +40,8 @@ def _no_bins(bins: int) -> Callable[..., Any]:
 
 
 _FIXED = ((clocks, "EXPLORED", 0.0), (clocks, "EXPLORED_MORE", 0.0))
-_NO_HOURS = ((kept_clocks.Kept, "_hours", _no_bins(kept_clocks.WEEK_HOURS)), *_FIXED)
+_NONE_OF_ALL = ((pooled.Pooled, "hours", lambda sample: pooled.HoursOfAll()),)
+_NO_HOURS = ((kept_clocks.Kept, "_hours", _no_bins(kept_clocks.WEEK_HOURS)), *_FIXED, *_NONE_OF_ALL)
 _NO_AGES = ((kept_clocks.Kept, "_ages", lambda *a: _no_bins(kept_clocks.AGES)(*a)[:2]),)
 
 # By part: what is put in place of what.
@@ -47,6 +49,7 @@ PARTS: dict[str, Sequence[tuple[Any, str, Any]]] = {
     "clocks": (*_NO_HOURS, *_NO_AGES),
     "clock of hours": _NO_HOURS,
     "clock of age": _NO_AGES,
+    "hours of all": _NONE_OF_ALL,
     "exploring hours": _FIXED,
     "volatile": ((flags.volatile, "weight_limit", lambda n, *_: np.full(len(n), volatile.NOT_VOLATILE)),),
     "alternating": ((folding, "set_aside", lambda after, found: (found, np.zeros(len(after), np.bool_))),),

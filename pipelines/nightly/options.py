@@ -114,7 +114,7 @@ class NightlyOptions(PipelineOptions):
             "--hour_capacity",
             default="4",
             help="how many times its even share of the crawls a 24th of the schedule may hold, where pages "
-            "change at some hours: 1 to 24 (default: %(default)s)",
+            "change, or are asked for, at some hours: 1 to 24 (default: %(default)s)",
         )
         plan.add_argument(
             "--sequencer",

@@ -99,7 +99,7 @@ class Kept:
         full = np.flatnonzero(size > most)
         by_group = np.argsort(self.group, kind="stable")
         start = np.cumsum(size) - size
-        number = self._numbers(born_us[self.page])
+        number = self.numbers(born_us[self.page])
         rows = [by_group[(size <= most)[self.group[by_group]]]]
         for g in full:
             mine = by_group[start[g] : start[g] + size[g]]
@@ -107,7 +107,8 @@ class Kept:
         found = self.take(np.concatenate(rows))
         return found.take(np.lexsort((found.from_us, found.drawn, found.to_us, found.group)))
 
-    def _numbers(self, born_us: IntArray) -> FloatArray:
+    def numbers(self, born_us: IntArray) -> FloatArray:
+        """The number of each, (k,) float64; `born_us`, (k,), when their pages came, or `NO_TIME`."""
         # Whole days say nothing of hours, and where some have gone by besides, the rest says little.
         days, rest = np.divmod((self.to_us - self.from_us) / US_PER_DAY, 1.0)
         tells = 4.0 * rest * (1.0 - rest) * np.exp(-days)
@@ -155,10 +156,14 @@ class Kept:
         found.age[found.rows(by_age)] = age
         return found, gain
 
+    def hour_spells(self, rate_per_day: FloatArray) -> Spells:
+        """Cut by the hours of the day; `rate_per_day`, (k,), are those of their pages."""
+        length = _hour_lengths_days(self.to_us) - _hour_lengths_days(self.from_us)
+        return Spells(self.group, length, self.changed, rate_per_day)
+
     def _hours(self, least: FloatArray, rate_per_day: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
         mine = self.take(self.to_us - self.from_us <= LONGEST_US)
-        length = _hour_lengths_days(mine.to_us) - _hour_lengths_days(mine.from_us)
-        spells = Spells(mine.group, length, mine.changed, rate_per_day[mine.page])
+        spells = mine.hour_spells(rate_per_day[mine.page])
         certain, speed, gain = profiles(spells, least, circular=True)
         number = np.full(len(least), -1)
         number[certain] = np.arange(len(certain))

@@ -92,6 +92,25 @@ def profiles(spells: Spells, least: FloatArray, circular: bool) -> tuple[IntArra
     return some[sure], normalised(fit(mine, sure.size, circular)), gains
 
 
+def agreement(
+    clock: FloatArray, plain: FloatArray, spells: tuple[IntArray, BoolArray, FloatArray], groups: int
+) -> FloatArray:
+    """The logarithm of how much more probable intervals are by a clock than without it, (g,).
+
+    Parameters
+    ----------
+    clock, plain : (k,) float64, days
+        Their lengths by the clock, and without it.
+    spells : (k,) int64, bool and float64
+        Groups, whether there was a change, and rough rates per day.
+    """
+    one = np.ones((groups, 1))
+    by_clock, evenly = (
+        _score(Spells(spells[0], days[:, None], *spells[1:]), one, groups) for days in (clock, plain)
+    )
+    return by_clock - evenly
+
+
 def normalised(rates: FloatArray) -> FloatArray:
     """Rates of bins as speeds with the mean 1, (g, bins)."""
     speed = np.maximum(rates / rates.mean(axis=1, keepdims=True), LEAST_SPEED)

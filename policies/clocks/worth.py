@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from policies.clocks.profile import US_PER_DAY, Clocks
+from policies.clocks.profile import US_PER_DAY, US_PER_HOUR, Clocks
 from policies.numerics.typing_ import FloatArray, Int32Array, IntArray
 
 INSTANTS = 24
@@ -26,6 +26,7 @@ INSTANTS = 24
 LONGEST_DAYS = 30.0
 """How far ahead a fresh copy of a page that has settled counts."""
 
+HOURS = 24
 _TAIL = 14
 _CANDIDATES = 8
 _CHUNK = 4096
@@ -49,6 +50,23 @@ class Ahead:
         longest = max(LONGEST_DAYS, 4.0 * horizon_us / US_PER_DAY)
         steps = np.geomspace(horizon_us / INSTANTS, longest * US_PER_DAY - horizon_us, _TAIL)
         return cls(np.concatenate([night, as_of_us + horizon_us + np.rint(steps).astype(np.int64)]))
+
+    def asked(self, hour: FloatArray) -> FloatArray:
+        """How many times the mean requests come in each step: (g, m) float64.
+
+        Parameters
+        ----------
+        hour : (g, 24) float64
+            The same of the hours of the day (UTC); mean 1.
+        """
+        whole = np.zeros((len(hour), HOURS + 1))
+        np.cumsum(hour, axis=1, out=whole[:, 1:])
+        day, rest = np.divmod(self.at_us, US_PER_DAY)
+        at = rest // US_PER_HOUR
+        passed = whole[:, at] + hour[:, at] * ((rest - at * US_PER_HOUR) / US_PER_HOUR) + HOURS * day
+        found = np.diff(passed, axis=1) / (HOURS * self.days())
+        # Where requests come evenly, to the bit.
+        return np.where((hour == 1.0).all(axis=1)[:, None], 1.0, found)
 
     def days(self) -> FloatArray:
         """Lengths of the steps, (m,)."""
@@ -108,7 +126,13 @@ def crawl_values(
     return result
 
 
-def kept_in_turn(ahead: Ahead, clock: FloatArray, rate: FloatArray, nights: FloatArray) -> FloatArray:
+def kept_in_turn(
+    ahead: Ahead,
+    clock: FloatArray,
+    rate: FloatArray,
+    nights: FloatArray,
+    asked: FloatArray | None = None,
+) -> FloatArray:
     """How fresh pages are that are crawled once in so many nights, always at the same instant.
 
     What a crawl tonight could save by coming early is left out: it would be lost again in each later night.
@@ -118,6 +142,8 @@ def kept_in_turn(ahead: Ahead, clock: FloatArray, rate: FloatArray, nights: Floa
     ahead, clock, rate
         As in `crawl_values`; the night is one or more whole days, which all are as this one.
     nights : (n,) float64, 1 or more
+    asked : (n, m) float64, optional
+        Of `Ahead.asked`: by how much each step counts. All count alike by default.
 
     Returns
     -------
@@ -127,6 +153,8 @@ def kept_in_turn(ahead: Ahead, clock: FloatArray, rate: FloatArray, nights: Floa
     steps = clock[:, :INSTANTS] * rate[:, None]
     days = ahead.days()[:INSTANTS]
     within = np.where(steps > 1e-9, -np.expm1(-steps) / np.maximum(steps, 1e-300), 1.0) * days
+    if asked is not None:
+        within = within * asked[:, :INSTANTS]
     steps, within = (np.concatenate([v, v], axis=1) for v in (steps, within))
     passed = np.concatenate([np.zeros((len(steps), 1)), np.cumsum(steps, axis=1)], axis=1)
     kept = np.empty((len(steps), INSTANTS))
@@ -140,7 +168,13 @@ def kept_in_turn(ahead: Ahead, clock: FloatArray, rate: FloatArray, nights: Floa
 
 
 def best_instants(
-    ahead: Ahead, clock: FloatArray, rate: FloatArray, fresh: FloatArray, crawls: Int32Array, until: IntArray
+    ahead: Ahead,
+    clock: FloatArray,
+    rate: FloatArray,
+    fresh: FloatArray,
+    crawls: Int32Array,
+    until: IntArray,
+    asked: FloatArray | None = None,
 ) -> tuple[IntArray, FloatArray]:
     """How fresh pages are with crawls at each instant of the night, their other crawls being placed.
 
@@ -152,6 +186,8 @@ def best_instants(
         Crawls of each page in the night.
     until : (n,) int64
         Step before which the next crawl after this night is expected.
+    asked : (n, m) float64, optional
+        As in `kept_in_turn`.
 
     Returns
     -------
@@ -165,6 +201,8 @@ def best_instants(
     steps = clock * rate[:, None]
     still = np.exp(-steps)
     within = np.where(steps > 1e-9, -np.expm1(-steps) / np.maximum(steps, 1e-300), 1.0) * days
+    if asked is not None:
+        within = within * asked
     # Fresh days from each step on, of a copy taken at its begin, to `until`.
     rest = np.zeros((n, m + 1))
     for j in range(m - 1, -1, -1):

@@ -72,7 +72,8 @@ KINDS = {
             "requests",
             schemas.REQUESTS,
             (("url",), ("day", "at"), ("clicks", "impressions")),
-            times=("day", "at"),
+            ("hour",),
+            times=("day", "at", "hour"),
         ),
         Kind(
             "signals",

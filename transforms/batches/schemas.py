@@ -32,9 +32,16 @@ OBSERVATIONS = _schema(
 )
 # Counts are fixed point, 2**-20 of a request: sums must not depend on the order of addition.
 COUNT_UNIT = 2**-20
+# `hour` is that of the day, UTC, null where it is not known.
 REQUESTS = _schema(
     "requests",
-    [("url", pa.string()), ("day", pa.int32()), ("clicks", pa.int64()), ("impressions", pa.int64())],
+    [
+        ("url", pa.string()),
+        ("day", pa.int32()),
+        ("hour", pa.int8()),
+        ("clicks", pa.int64()),
+        ("impressions", pa.int64()),
+    ],
 )
 SIGNALS = _schema("signals", [("url", pa.string()), ("signalled_at", TIME), ("source", pa.string())])
 # What sitemaps list. `lastmod` is where the year, month, day or instant begins that the sitemap names, null
@@ -206,6 +213,12 @@ STATE_CLOCK_PROFILES = _schema(
         ("age", pa.list_(pa.float64())),
         ("gain", pa.float64()),
     ],
+)
+# Clicks and impressions of hosts by hour of the day (UTC), in `COUNT_UNIT`, as they count on `day`, see
+# policies.history.request_hours; hosts without requests of known hours have no row.
+STATE_REQUEST_HOURS = _schema(
+    "state_request_hours",
+    [("host_hash", pa.uint64()), ("day", pa.int32()), ("requests", pa.list_(pa.int64()))],
 )
 # What was scheduled and not yet seen in a log: kept apart from `state`, which depends on the logs alone. With
 # columns of statistics, such as what the night thought of these pages, so that the next one can compare.

@@ -26,7 +26,7 @@ ROBOTS = "robots"
 # Rejected rows of a sitemap that are shown, for each reason: its writer decides how many there are.
 MAX_SHOWN = 100
 # Reasons that are shown in rejected/ although no row is lost.
-NOTED = ("bad_lastmod", "bad_published_at", NO_URLS, "nul_bytes", "repeated_header")
+NOTED = ("bad_hour", "bad_lastmod", "bad_published_at", NO_URLS, "nul_bytes", "repeated_header")
 
 
 def read_split(

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
 
+from policies.clocks.pooled import HoursOfAll
 from policies.judging.calibration import Tally
 from policies.judging.recalibration import Track
 from policies.numerics.errors import RecrawlError
@@ -81,6 +82,12 @@ class Previous:
         return Track.from_json(track).factors() if track else None
 
     @property
+    def hours_of_all(self) -> HoursOfAll:
+        """At which hours pages of small hosts change, by that night."""
+        found = (self.manifest or {}).get("hours_of_all")
+        return HoursOfAll.from_json(found) if found else HoursOfAll()
+
+    @property
     def has_lastmods(self) -> bool:
         """Whether that night carried what sitemaps claimed."""
         return any(folder == "state/lastmods" for folder, *_ in self.files)
@@ -147,7 +154,9 @@ def _values(manifest: dict[str, Any]) -> Iterator[tuple[str, bool]]:
     judged = manifest.get("judged", {})
     yield "judged", isinstance(judged, dict)
     yield "judged.nights", _all(judged.get("nights", []), _is_tally)
-    yield "recalibration", _is_track(manifest.get("recalibration", {}))
+    yield "recalibration", _is(Track.from_json, manifest.get("recalibration", {}))
+    hours = manifest.get("hours_of_all")
+    yield "hours_of_all", hours is None or _is(HoursOfAll.from_json, hours)
 
 
 def _all(values: Any, fine: Callable[[Any], bool]) -> bool:
@@ -172,10 +181,10 @@ def _is_hash(value: Any) -> bool:
     return isinstance(value, str) and re.fullmatch("[0-9a-f]{1,16}", value) is not None
 
 
-def _is_track(values: Any) -> bool:
+def _is(read: Callable[[Any], Any], values: Any) -> bool:
     try:
-        Track.from_json(values)
-    except (ValueError, AttributeError):
+        read(values)
+    except (ValueError, TypeError, KeyError, AttributeError):
         return False
     return True
 

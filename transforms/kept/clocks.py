@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from policies.clocks.kept import ENOUGH, MANY, Kept, joined, teaches
 from policies.clocks.learning import CERTAIN
+from policies.clocks.pooled import Pooled, agreeing, borrowers
 from policies.clocks.profile import AGES, NO_TIME, US_PER_DAY, WEEK_HOURS, Clocks, Profiles
 from policies.clocks.worth import Ahead, crawl_values
 from policies.history.clock_time import in_other_time, rough_rates
@@ -20,13 +21,17 @@ from policies.history.volatile import NOT_VOLATILE
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray, UIntArray
 from transforms.batches import schemas
 from transforms.kept.protocol import ShardNight, Statistic
-from transforms.kept.state import list_column, microseconds, times
+from transforms.kept.request_hours import ShardRequestHours
+from transforms.kept.state import matrix_column, matrix_of, microseconds, times
 from transforms.shards.coding import ShardPages
 
 _NEVER = np.iinfo(np.int64).max
 
 SETTLING_US = 2 * US_PER_DAY
 """A page that is first seen so soon after its host is of unknown age."""
+
+WATCHED_US = 14 * US_PER_DAY
+"""A host that was watched for so long and shows no hours has none, or none that its crawls tell."""
 
 _KEPT_PER_PAGE, _KEPT_AT_LEAST, _KEPT_AT_MOST = 2, 128, 1024
 # Of a page at most: most hosts are small, and too few intervals to learn from are not worth their bytes.
@@ -58,6 +63,7 @@ class ShardClocks(Statistic):
         least = np.minimum(_KEPT_AT_LEAST, _KEPT_OF_A_PAGE * size)
         self._most: IntArray = np.clip(_KEPT_PER_PAGE * size, least, _KEPT_AT_MOST)
         self._kept = [_read(night.table("state_clocks"), pages)]
+        self._of_all = night.settings.hours_of_all
         self._first_us = self._first_seen(night)
         # What is seen first when its host is, was there before.
         first = np.where(self._first_us == NO_TIME, _NEVER, self._first_us)
@@ -138,10 +144,28 @@ class ShardClocks(Statistic):
         self._gain = np.where(self._due, gain, self._gain)
         # The parts of a split host would not age alike, and its pages may come to another part.
         self._profiles.age[np.isin(self._profiles.group, self._split)] = 1.0
+        self._borrow(kept, rates)
         self.now = self._profiles.clocks(self._group, self._born_us)
         group = np.union1d(self._was.group, self._profiles.group)
         group = group[(self._was.ages(group) != self._profiles.ages(group)).any(axis=1)]
         return in_other_time(history, np.flatnonzero(np.isin(self._group, group)), self.before, self.now)
+
+    def _borrow(self, kept: Kept, rates: FloatArray) -> None:
+        """Which hosts go by the hours of all, and what of their intervals says what these are."""
+        own = np.zeros(self._groups, np.bool_)
+        own[self._profiles.group] = own[self._split] = True
+        few = borrowers(kept, self._groups, own)
+        mine = kept.take(few[kept.group])
+        speed = self._of_all.speed
+        self._sample = Pooled.of(mine, self._host_hash(), rates, speed is not None)
+        self._lent = Profiles.flat()
+        if speed is not None:
+            few &= agreeing(mine, self._groups, rates, speed)
+            self._lent = Profiles.flat(np.flatnonzero(few))
+            self._lent.hour[:] = speed[np.arange(WEEK_HOURS) % len(speed)]
+
+    def sums(self) -> Pooled:
+        return self._sample
 
     def grouped(self, group_hash: pa.Array) -> pa.Array:
         """Groups of pages that borrow from each other: those of unknown age not from those that age."""
@@ -170,19 +194,25 @@ class ShardClocks(Statistic):
             Profiles.flat(np.setdiff1d(np.flatnonzero(self._promising()), self._profiles.group))
         )
         gain = pa.array(self._gain[found.group])
-        columns = [pa.array(self._host_hash()[found.group]), _rows(found.hour), _rows(found.age), gain]
+        columns = [
+            pa.array(self._host_hash()[found.group]),
+            matrix_column(found.hour),
+            matrix_column(found.age),
+            gain,
+        ]
         rows = pa.RecordBatch.from_arrays(columns, schema=schemas.STATE_CLOCK_PROFILES)
         yield "state/clock_profiles", rows
 
     def explored(self) -> FloatArray:
         """Share of the pages crawled in the second half of last night that are crawled again tonight, (g,).
 
-        More where it seems that hours matter, nothing where enough is known.
+        More where it seems that hours matter, nothing where enough is known; of small hosts together.
         """
         short = self._short
         promising = self._promising() & (short < np.minimum(MANY, self._most // 2))
         share = np.where(promising, EXPLORED_MORE, np.where(short < ENOUGH, EXPLORED, 0.0))
-        return np.where(self._most >= _KEPT_AT_LEAST, share, 0.0)
+        of_all = EXPLORED if self._of_all.wanting else 0.0
+        return np.where(self._most >= _KEPT_AT_LEAST, share, of_all)
 
     def _promising(self) -> BoolArray:
         found: BoolArray = (self._gain > 0.5 * CERTAIN) & (self._gain < 4.0 * CERTAIN)
@@ -205,51 +235,54 @@ class ShardClocks(Statistic):
 
     def columns(self, night: ShardNight) -> dict[str, pa.Array]:
         """Of pages, where a host follows a clock: tonight's speed, and clock days since the last try."""
-        if not len(self._profiles):
+        moved = self._moved(night)
+        if not len(moved):
             return {}
+        clocks = moved.clocks(self._group, self._born_us)
         as_of_us, horizon_us = night.settings.as_of_us, night.settings.hosts.horizon_us
         tried_us = np.maximum(night.after.last_attempt_at_us, night.last_slot_us)
         page = np.arange(len(self._pages))
         whole = np.full(len(page), as_of_us)
-        speed = self.now.days(page, whole, whole + horizon_us) / (horizon_us / US_PER_DAY)
+        speed = clocks.days(page, whole, whole + horizon_us) / (horizon_us / US_PER_DAY)
         known = tried_us != NO_TIME
         since = np.zeros(len(page))
         rows = np.flatnonzero(known)
-        since[rows] = self.now.days(rows, np.minimum(tried_us[rows], as_of_us), whole[rows])
+        since[rows] = clocks.days(rows, np.minimum(tried_us[rows], as_of_us), whole[rows])
         return {
             "born_at": times(self._born_us),
             "clock_speed": pa.array(speed),
             "clock_since": pa.array(since),
         }
 
+    def _moved(self, night: ShardNight) -> Profiles:
+        """Clocks of hosts whose crawls have hours: flat for those that are asked for at some hours.
+
+        Crawls at the same hours every day teach no clock, so first it must be known that there is none.
+        """
+        asked, _ = night.kept[ShardRequestHours].uneven()
+        (kept,) = self._kept
+        oldest = np.full(self._groups, _NEVER)
+        np.minimum.at(oldest, kept.group, kept.to_us)
+        known = (oldest < night.settings.as_of_us - WATCHED_US) & (self._gain <= 0.5 * CERTAIN)
+        found = self._profiles.joined(self._lent)
+        return found.joined(Profiles.flat(np.setdiff1d(asked[known[asked]], found.group)))
+
     def tables(self, night: ShardNight) -> dict[str, pa.RecordBatch]:
-        """The table "clocks": hosts that follow one."""
-        found = self._profiles
+        """The table "clocks": hosts that follow one, or whose crawls go by the hours of requests."""
+        found = self._moved(night)
         if not len(found):
             return {}
         as_of_us, horizon_us = night.settings.as_of_us, night.settings.hosts.horizon_us
         clocks = pa.RecordBatch.from_pydict(
             {
                 "host_code": pa.array(found.group.astype(np.int32)),
-                "hour": _rows(found.hour),
-                "age": _rows(found.age),
+                "hour": matrix_column(found.hour),
+                "age": matrix_column(found.age),
                 "as_of_us": pa.array(np.full(len(found), as_of_us)),
                 "horizon_us": pa.array(np.full(len(found), horizon_us)),
             }
         )
         return {"clocks": clocks}
-
-
-def _rows(values: FloatArray) -> pa.Array:
-    return list_column(np.arange(len(values) + 1) * values.shape[1], values.ravel())
-
-
-def _values(column: pa.ChunkedArray | pa.Array, width: int) -> FloatArray:
-    """What `_rows` made."""
-    values = column.combine_chunks()
-    values = values.flatten() if pa.types.is_list(values.type) else values
-    found: FloatArray = values.to_numpy(zero_copy_only=False).reshape(-1, width)
-    return found
 
 
 def _read_profiles(carried: pa.Table | None, host_hash: UIntArray) -> tuple[Profiles, FloatArray]:
@@ -267,7 +300,7 @@ def _read_profiles(carried: pa.Table | None, host_hash: UIntArray) -> tuple[Prof
     host, number = np.unique(order[at][some], return_inverse=True)
     found = []
     for column, width in (("hour", WEEK_HOURS), ("age", AGES), ("gain", 1)):
-        rows = _values(carried.column(column), width)[some]
+        rows = matrix_of(carried.column(column), width)[some]
         values = np.zeros((len(host), width))
         # By their numbers, so that no order of files matters.
         rank = np.lexsort((*rows.T, number))

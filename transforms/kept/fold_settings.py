@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from policies.clocks.pooled import HoursOfAll
 from policies.history import request_history
 from policies.history.page_state import Forgetting
 from policies.numerics.typing_ import FloatArray, Int32Array
@@ -56,6 +57,8 @@ class FoldSettings:
         Of the night before, see `policies.judging.recalibration.Track.factors`.
     lower_soft_404 : bool
         Whether pages that look like error pages weigh less, see `policies.history.soft_404`.
+    hours_of_all : HoursOfAll
+        Of the night before.
     night_before_us : int or None
         Instant of the night before.
     with_lastmods : bool
@@ -74,5 +77,6 @@ class FoldSettings:
     sitemap_pages: bool = False
     clock_factors: FloatArray | None = None
     lower_soft_404: bool = False
+    hours_of_all: HoursOfAll = field(default_factory=HoursOfAll)
     night_before_us: int | None = None
     with_lastmods: bool = False

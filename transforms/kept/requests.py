@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pyarrow as pa
 
@@ -14,6 +16,24 @@ from transforms.kept.protocol import ShardNight, Statistic
 from transforms.kept.requested_hosts import AskedHosts, Urls, asked_hosts, least_urls
 from transforms.kept.state import list_column, list_start
 from transforms.shards.catalogue import DAY_US
+
+
+@dataclass(frozen=True)
+class RequestsByHour:
+    """Tonight's requests that count and of which the hour is known, k rows, all int64.
+
+    Attributes
+    ----------
+    page, day, hour : (k,) int64
+        Codes of pages, days since 1970-01-01, hours of the day.
+    count : (k,) int64, fixed point
+        Clicks and impressions.
+    """
+
+    page: IntArray
+    day: IntArray
+    hour: IntArray
+    count: IntArray
 
 
 class ShardRequests(Statistic):
@@ -35,6 +55,7 @@ class ShardRequests(Statistic):
         self._unknown: Urls = ()
         self._first_seen = night.carried("first_seen_day", np.int32(NO_DAY))
         self._requests = RequestState.empty(n)
+        self.by_hour = RequestsByHour(*np.zeros((4, 0), np.int64))
         if state is not None:
             before = RequestState(
                 list_start(state.column("request_week")),
@@ -93,6 +114,10 @@ class ShardRequests(Statistic):
             ("folded", use),
         ):
             counts.add(f"requests_{name}", int(rows.sum()))
+        if table.column("hour").null_count < table.num_rows:
+            hour = table.column("hour").fill_null(-1).to_numpy().astype(np.int64)
+            known = use & (hour >= 0)
+            self.by_hour = RequestsByHour(page[known], day[known], hour[known], (clicks + impressions)[known])
         return page[use], day[use], clicks[use], impressions[use]
 
     def state(self) -> dict[str, pa.Array]:

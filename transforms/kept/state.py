@@ -31,6 +31,19 @@ def list_column(start: IntArray, values: np.ndarray | pa.Array) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(start.astype(np.int32)), pa.array(values))
 
 
+def matrix_column(values: np.ndarray) -> pa.Array:
+    """Lists of one length, the rows of a matrix."""
+    return list_column(np.arange(len(values) + 1) * values.shape[1], values.ravel())
+
+
+def matrix_of(column: pa.ChunkedArray | pa.Array, width: int) -> np.ndarray:
+    """What `matrix_column` made."""
+    values = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    values = values.flatten() if pa.types.is_list(values.type) else values
+    found: np.ndarray = values.to_numpy(zero_copy_only=False).reshape(-1, width)
+    return found
+
+
 def values_of(column: pa.Array, fill: Any = 0) -> np.ndarray:
     """A column's values, or those of its lists; times in microseconds. Null is `NO_TIME`, or `fill`."""
     if pa.types.is_list(column.type):

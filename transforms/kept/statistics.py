@@ -17,6 +17,7 @@ from transforms.kept.flags import Alike, Alternating, Volatile, Weight
 from transforms.kept.lastmods import ShardLastmods
 from transforms.kept.predictions import ShardPredictions
 from transforms.kept.protocol import Statistic
+from transforms.kept.request_hours import ShardRequestHours
 from transforms.kept.requests import ShardRequests
 from transforms.kept.signals import ShardNews
 from transforms.kept.silence import ShardSilence
@@ -33,6 +34,7 @@ STATISTICS: tuple[type[Statistic], ...] = (
     ShardPredictions,
     ShardSilence,
     ShardRequests,
+    ShardRequestHours,
     ShardClocks,
 )
 

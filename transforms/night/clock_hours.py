@@ -5,25 +5,29 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
 from policies.clocks.instants import keep_gaps, place, spread
 from policies.clocks.profile import AGE_EDGES_HOURS, NO_TIME, US_PER_DAY
-from policies.clocks.worth import INSTANTS, best_instants, kept_in_turn, survival
+from policies.clocks.worth import HOURS, INSTANTS, best_instants, kept_in_turn, survival
 from policies.numerics.scrambling import fractions, scramble
-from policies.numerics.typing_ import BoolArray, FloatArray, IntArray, UIntArray
+from policies.numerics.typing_ import BoolArray, FloatArray, Int32Array, IntArray, UIntArray
 from policies.sequencing.sequencing import REASON_HOUR, Sequence
 from transforms.batches.coders import ShardTables
 from transforms.batches.tally import Counts
 from transforms.kept.clocks import Tonight
-from transforms.kept.state import microseconds
+from transforms.kept.state import matrix_of, microseconds
 from transforms.night.dividing import Night
 
 STAYING, SPLITTING = 1.0 / 24.0, 1.0 / 72.0
 """Shares of the crawls of pages that follow a clock that learn it. The first stay where they fall; the others
 split the hours in which pages are thought to change, so that these become fewer."""
+
+STAYING_UNKNOWN = 1.0 / 6.0
+"""Of pages that go by the hours of requests alone."""
 
 EXPLORED_WAITS_DAYS = 1.5, 5.0
 """Of pages that would wait so long: others come again anyway, or hours cannot matter to them."""
@@ -138,6 +142,10 @@ class ClockHours:
     by_age : (n,) bool
         Pages that are planned crawl by crawl, see `transforms.night.clocks.step_columns`.
     crawl_rate_per_day : (n,) float64
+    host : (n,) int32
+        The host of each page.
+    asked : (g, 24) float64
+        How many times the mean requests of a host come in each hour of the day.
     """
 
     tonight: Tonight
@@ -148,6 +156,8 @@ class ClockHours:
     speed: FloatArray
     by_age: BoolArray
     crawl_rate_per_day: FloatArray
+    host: Int32Array
+    asked: FloatArray
 
     @classmethod
     def of(cls, estimated: ShardTables, crawl_rate_per_day: FloatArray) -> ClockHours | None:
@@ -168,7 +178,13 @@ class ClockHours:
             turn = np.zeros(len(since))
             turn[rows] = tonight.clocks.by_days().days(rows, np.minimum(last[rows], night), night)
         by_age = pages.column("by_age").to_numpy(zero_copy_only=False)
-        return cls(tonight, change / speed, information, since, turn, speed, by_age, crawl_rate_per_day)
+        asked = np.ones((estimated.tables["hosts"].num_rows, HOURS))
+        if (hours := estimated.tables.get("request_hours")) is not None:
+            asked[hours.column("host_code").to_numpy()] = matrix_of(hours.column("hour"), HOURS)
+        host = pages.column("host_code").to_numpy()
+        return cls(
+            tonight, change / speed, information, since, turn, speed, by_age, crawl_rate_per_day, host, asked
+        )
 
     def codes(self) -> IntArray:
         """What each page follows, as an index into `CLOCK_NAMES`, -1 for none: (n,) int64."""
@@ -203,7 +219,9 @@ class ClockHours:
         tonight, even = self.tonight, fresh.copy()
         days = tonight.horizon_us / US_PER_DAY
         once = (self.crawl_rate_per_day > 0.0) & (self.crawl_rate_per_day * days < 1.5) & (fresh > 0.0)
-        rows = np.flatnonzero(once & tonight.clocks.by_hour[tonight.clocks.group] & ~self.by_age)
+        rows = np.flatnonzero(
+            once & (tonight.clocks.by_hour[tonight.clocks.group] | self.by_requests) & ~self.by_age
+        )
         if tonight.horizon_us % US_PER_DAY:
             return 0.0
         at_us = last_us - tonight.as_of_us
@@ -214,7 +232,7 @@ class ClockHours:
             some, at = rows[low : low + _CHUNK], instant[low : low + _CHUNK]
             turns = np.maximum(1.0 / (self.crawl_rate_per_day[some] * days), 1.0)
             clock = tonight.ahead.clock(tonight.clocks, some)
-            kept = kept_in_turn(tonight.ahead, clock, self.rate[some], turns)
+            kept = kept_in_turn(tonight.ahead, clock, self.rate[some], turns, self._asked(some))
             # Crawls lie within their instants, half an hour late on average.
             row = np.arange(some.size)
             fresh[some] = 0.5 * (kept[row, at] + kept[row, (at + 1) % INSTANTS]) / (turns * days)
@@ -253,11 +271,13 @@ class ClockHours:
         clocks, horizon_us = self.tonight.clocks, self.tonight.horizon_us
         used = np.flatnonzero(sequence.page >= 0)
         page = sequence.page[used].astype(np.int64)
-        follows = movable & ((clocks.by_hour | clocks.by_age)[clocks.group])
+        follows = movable & ((clocks.by_hour | clocks.by_age)[clocks.group] | self.by_requests)
         count = np.bincount(page, minlength=len(movable))
         follows &= (count > 0) & (count <= _MOST_CRAWLS)
         drawn = drawn_tonight(url_hash, self.tonight.as_of_us)
-        follows &= drawn >= STAYING
+        # Where no hours are known yet more stay, so that some may be found.
+        by_clock = (clocks.by_hour | clocks.by_age)[clocks.group]
+        follows &= drawn >= np.where(by_clock, STAYING, STAYING_UNKNOWN)
         rows = np.flatnonzero(follows)
         if not rows.size:
             return sequence
@@ -307,6 +327,22 @@ class ClockHours:
         found[np.arange(len(rows)), np.minimum(at, INSTANTS - 1)] = 1e9
         return found
 
+    @cached_property
+    def by_requests(self) -> BoolArray:
+        """Pages whose crawls go by the hours of requests, (n,)."""
+        followed = np.zeros(len(self.asked), np.bool_)
+        followed[self.tonight.profiles.group] = True
+        found: BoolArray = (followed & (self.asked != 1.0).any(axis=1))[self.host]
+        return found
+
+    @cached_property
+    def _asked_ahead(self) -> FloatArray:
+        return self.tonight.ahead.asked(self.asked)
+
+    def _asked(self, rows: IntArray) -> FloatArray:
+        """How much each step ahead counts for some pages, (k, m)."""
+        return self._asked_ahead[self.host[rows]]
+
     def _kept(self, rows: IntArray, count: IntArray) -> FloatArray:
         """Fresh days with each crawl of some pages at each instant, page by page."""
         ahead = self.tonight.ahead
@@ -318,9 +354,12 @@ class ClockHours:
         until = np.searchsorted(ahead.at_us, end.astype(np.int64))
         until = np.where(self.by_age[rows], len(ahead.at_us) - 1, until)
         crawls = count[rows].astype(np.int32)
-        page, kept = best_instants(ahead, clock, self.rate[rows], fresh, crawls, until)
+        asked = self._asked(rows)
+        page, kept = best_instants(ahead, clock, self.rate[rows], fresh, crawls, until, asked)
         if self.tonight.horizon_us % US_PER_DAY == 0:
             once = (crawls == 1) & ~self.by_age[rows]
             turns = np.maximum(wait[once] * US_PER_DAY / self.tonight.horizon_us, 1.0)
-            kept[once[page]] += TURNS_AHEAD * kept_in_turn(ahead, clock[once], self.rate[rows[once]], turns)
+            kept[once[page]] += TURNS_AHEAD * kept_in_turn(
+                ahead, clock[once], self.rate[rows[once]], turns, asked[once]
+            )
         return kept

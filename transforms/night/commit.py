@@ -414,6 +414,7 @@ def make_manifest(
         },
         "signals": None if without is None else signals_of(reports, without),
         "silence": quiet.account(),
+        "hours_of_all": learned.hours_of_all.as_json(),
         "hosts_at_limit": [{"host": name, "multiplier": value} for value, name in hosts[:MAX_NAMED_HOSTS]],
         "counters": counters,
         "carry": {

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from apache_beam.pvalue import AsSingleton
 
+from policies.clocks.pooled import HoursOfAll
 from policies.estimation import estimators, group_means, prior, requests
 from policies.estimation.estimators import bin_nodes
 from policies.history import volatile
@@ -22,7 +23,7 @@ from transforms.batches.coders import ShardTables
 from transforms.batches.combining import Combine, CombineShards
 from transforms.batches.errors import InputError
 from transforms.batches.steps import Step, each
-from transforms.kept.clocks import Tonight
+from transforms.kept.clocks import ShardClocks, Tonight
 from transforms.kept.fold_settings import RequestClock
 from transforms.kept.protocol import Sums
 from transforms.kept.requests import ShardRequests
@@ -54,6 +55,8 @@ class Learned:
         None where no page may be volatile.
     sums : dict of type to object
         As in `Overview`; most for the manifest, like `rows_by_day`.
+    hours_of_all : HoursOfAll
+        For the next night.
     """
 
     change: prior.Prior
@@ -64,6 +67,7 @@ class Learned:
     trust: LearnedTrust | None = None
     ordinary: Ordinary | None = None
     sums: Sums = field(default_factory=dict)
+    hours_of_all: HoursOfAll = field(default_factory=HoursOfAll)
 
 
 def learn(overview: Overview, clock: RequestClock, weight_by: str, with_signals: bool = False) -> Learned:
@@ -100,7 +104,8 @@ def learn(overview: Overview, clock: RequestClock, weight_by: str, with_signals:
         weight,
         trust,
         learn_ordinary(sample, overview.giant_sample, change) if overview.has_volatile else None,
-        overview.sums,
+        {kind: sums for kind, sums in overview.sums.items() if kind is not ShardClocks},
+        overview.sums[ShardClocks].hours(),
     )
 
 
@@ -330,7 +335,7 @@ def estimate_shard(
     if tonight is not None:
         cap = columns["cap_per_day"].to_numpy(zero_copy_only=False)
         columns |= tonight.columns(pages, by_clock, information, rate, weight, cap, signalled)
-        more["clocks"] = folded.tables["clocks"]
+        more |= {name: folded.tables[name] for name in ("clocks", "request_hours") if name in folded.tables}
     return ShardTables(folded.shard, {"pages": pa.RecordBatch.from_pydict(columns), "hosts": hosts, **more})
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from policies.clocks.pooled import HoursOfAll
 from policies.estimation.group_means import STRIDES
 from policies.history.page_state import US_PER_DAY, Forgetting
 from policies.judging.recalibration import Track, clock_factors, page_cells, pays
@@ -80,6 +81,7 @@ class JobFold:
         self._metadata = {name: world.metadata[name] for name in self._options.group_columns}
         self._track = Track.empty()
         self.factors = self._track.factors()
+        self._hours_of_all = HoursOfAll()
 
     def known(self, as_of_us: int) -> IntArray:
         """Pages that are there at a night."""
@@ -112,12 +114,14 @@ class JobFold:
             options.group_columns,
             multiplier=multiplier,
             clock_factors=self.factors,
+            hours_of_all=self._hours_of_all,
             night_before_us=day.before_us if carried else None,
         )
         fold = ShardFold(settings, batches)
         folded = fold.tables(0, list(options.group_columns))
         with_signals = mode.objective == "signals"
         learned = learn(merge_overviews([fold.overview()]), self._clock, "importance", with_signals)
+        self._hours_of_all = learned.hours_of_all
         groups = means_of_groups(folded, learned) if options.group_columns else None
         estimated = mode.estimate(folded, learned, self._clock, groups)
         self._track = self._track.add(1.0, learned.sums[ShardPredictions].cells)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from policies.history.lastmods import BAD
 from transforms.batches import columns, schemas, times
+from transforms.batches.day_hours import hours_of, read_hours
 from transforms.batches.digests import digest_columns
 from transforms.batches.errors import InputError, NoColumnError
 from transforms.batches.kinds import CHANGES as CHANGES
@@ -274,10 +275,12 @@ def _observations(block: RawRows, table: HostTable | None) -> Made:
 
 def _requests(block: RawRows, table: HostTable | None) -> Made:
     url, keys = _url(block, table, join=True)
-    day = block.column("day")
-    at = block.column("at")
+    day, at, said = (block.column(name) for name in ("day", "at", "hour"))
+    hour = block.nulls(pa.int8())
     if day is None:
         when = read_time(block, "at")
+        assert at is not None
+        hour = hours_of(when, at)
     else:
         when, bad = times.parse_times(day, days=True)
         block.reject(bad, "bad_timestamp", "day")
@@ -285,11 +288,15 @@ def _requests(block: RawRows, table: HostTable | None) -> Made:
             other, bad = times.parse_times(at, clock=block.clock)
             if bad is not None:
                 block.reject(bad & np.asarray(when.is_null()), "bad_timestamp", "at")
-            when = pc.coalesce(when, other)
+            when, hour = pc.coalesce(when, other), hours_of(other, at)
         if when.null_count:
             block.reject(np.asarray(when.is_null()), "bad_timestamp", "day")
     days = when.cast(pa.int64()).fill_null(0).to_numpy() // times.DAY_US
-    made = {"url": url, "day": pa.array(days.astype(np.int32))}
+    if said is not None:
+        # A bad hour takes the hour, never the request.
+        hour, bad = read_hours(said)
+        block.note(bad, "bad_hour", "hour")
+    made = {"url": url, "day": pa.array(days.astype(np.int32)), "hour": hour}
     for name in ("clicks", "impressions"):
         made[name] = pc.fill_null(read(block, name, columns.count, pa.int64()), 0)
     return made, keys

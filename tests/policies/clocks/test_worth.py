@@ -45,6 +45,38 @@ def test_a_page_that_has_settled_is_worth_more_than_one_that_goes_on_changing():
     assert (values[0] > 20.0 * values[1]).all()
 
 
+def test_steps_count_as_requests_come_in_them():
+    hour = np.random.default_rng(1).gamma(1.0, 1.0, (2, 24))
+    hour /= hour.mean(axis=1, keepdims=True)
+    ahead = Ahead.of(START + 5 * US_PER_HOUR, US_PER_DAY)
+    asked = ahead.asked(np.concatenate([hour, np.ones((1, 24))]))
+    assert asked[:2, :INSTANTS] == pytest.approx(np.roll(hour, -5, axis=1))
+    assert (asked[2] == 1.0).all()
+    # Whole days of requests in the steps together.
+    whole = Ahead(ahead.at_us[[0, INSTANTS]]).asked(hour)
+    assert whole == pytest.approx(np.ones((2, 1)))
+
+
+def test_what_is_kept_counts_by_requests():
+    """Crawled in turn at an instant, against a sum over a fine grid of moments."""
+    rng = np.random.default_rng(7)
+    speed, hour = rng.gamma(0.5, 1.0, (1, 168)), rng.gamma(1.0, 1.0, (1, 24))
+    speed[:] = np.tile(speed[:, :24], 7)
+    speed, hour = speed / speed.mean(), hour / hour.mean()
+    clocks = Clocks(speed, np.ones((1, AGES)), np.zeros(1, np.int64), np.full(1, START))
+    ahead, rate, turns = Ahead.of(START, US_PER_DAY), np.array([1.3]), 3
+    kept = kept_in_turn(
+        ahead, ahead.clock(clocks, np.zeros(1, np.int64)), rate, np.full(1, float(turns)), ahead.asked(hour)
+    )
+    step = US_PER_HOUR // 60
+    for instant in (0, 9, 23):
+        begin = START + instant * US_PER_HOUR
+        at = begin + np.arange(0, turns * US_PER_DAY, step) + step // 2
+        passed = clocks.days(np.zeros(len(at), np.int64), np.full(len(at), begin), at)
+        fresh = np.exp(-rate[0] * passed) * hour[0, at % US_PER_DAY // US_PER_HOUR]
+        assert kept[0, instant] == pytest.approx(fresh.sum() * step / US_PER_DAY, rel=2e-3)
+
+
 @pytest.mark.parametrize("crawls", [1, 2, 3])
 def test_the_best_instants_are_those_of_all_choices(crawls):
     rng = np.random.default_rng(crawls)

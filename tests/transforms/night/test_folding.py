@@ -26,11 +26,16 @@ def _crawl(day, digest=1):
 
 
 def _asked(day):
-    return {"url": URL, "day": day, "clicks": 1 << 20, "impressions": 0}
+    return {"url": URL, "day": day, "hour": day % 24, "clicks": 1 << 20, "impressions": 0}
 
 
 def _signal(day):
     return {"url": URL, "signalled_at": day * DAY_US + 7200_000_000, "source": "sitemap"}
+
+
+def hours_of(fold):
+    """What the night carries of the hours of requests."""
+    return dict(fold.files())["state/request_hours"]
 
 
 def _fold(days, rows, state=()):
@@ -60,8 +65,9 @@ def test_nights_are_one_night_also_before_a_page_is_known(first_crawl):
     state = ()
     for day in days:
         fold = _fold([day], rows, state)
-        state = (fold.state(), signals_of(fold))
+        state = (fold.state(), signals_of(fold), hours_of(fold))
     assert state[0].equals(whole.state())
+    assert state[2].equals(hours_of(whole)) and sum(state[2].column("requests")[0].as_py()) > 0
     assert state[1].equals(signals_of(whole))
     counts = whole.counts.publish()
     assert counts["requests_before_known"] == counts["signals_before_known"] == first_crawl

@@ -20,7 +20,7 @@ START = 20_000 * US_PER_DAY
 PAGES = 120
 
 
-def _world(first_us: np.ndarray, page: np.ndarray, at_us: np.ndarray, days: int) -> World:
+def worlds_of(first_us: np.ndarray, page: np.ndarray, at_us: np.ndarray, days: int) -> World:
     url = pa.array([f"https://host.test/{i:05d}" for i in range(len(first_us))])
     history = ChangeHistory.from_events(START, START + days * US_PER_DAY, first_us, page, at_us)
     return World(history, url, *name_pages(url))
@@ -30,7 +30,7 @@ def _batches(rng: np.random.Generator, days: int) -> World:
     """Nine of ten pages change every day, all within a quarter of an hour from 13:30 on."""
     page, day = np.nonzero(rng.random((PAGES, days)) < 0.9)
     at = START + day * US_PER_DAY + (13.5 * US_PER_HOUR + rng.integers(0, US_PER_HOUR // 4, len(page)))
-    return _world(np.full(PAGES, START - US_PER_DAY), page, at.astype(np.int64), days)
+    return worlds_of(np.full(PAGES, START - US_PER_DAY), page, at.astype(np.int64), days)
 
 
 def test_crawls_come_right_after_a_daily_batch():
@@ -90,7 +90,7 @@ def test_articles_are_crawled_again_when_they_have_settled():
     born = np.concatenate([np.full(old, START - US_PER_DAY), new])
     page = np.repeat(np.arange(old, len(born)), 3)
     at = born[page] + (rng.exponential(3.0, len(page)) * US_PER_HOUR).astype(np.int64)
-    world = _world(born, page, at, days)
+    world = worlds_of(born, page, at, days)
     recrawl, uniform = (play(world, Trial(name, 0.12, EQUAL), 0.6)[0] for name in ("recrawl", "uniform"))
     assert recrawl.accuracy > uniform.accuracy + 0.08
     assert recrawl.accuracy > 0.9
@@ -120,3 +120,18 @@ def test_a_night_promises_what_its_hours_keep(monkeypatch):
         now = world.history.version(np.full(at.size, page), at.ravel())
         fresh.append((known == now).mean())
     assert np.mean(promised[18:]) == pytest.approx(np.mean(fresh), abs=0.06)
+
+
+def test_hosts_of_few_pages_go_by_the_hours_of_all():
+    """Of one page each: none has enough intervals to show a batch, and together they do."""
+    rng = np.random.default_rng(6)
+    days, hosts = 16, 300
+    page, day = np.nonzero(rng.random((hosts, days)) < 0.6)
+    at = START + day * US_PER_DAY + (13.5 * US_PER_HOUR + rng.integers(0, US_PER_HOUR // 4, len(page)))
+    url = pa.array([f"https://h{i}.test/" for i in range(hosts)])
+    first = np.full(hosts, START - US_PER_DAY)
+    history = ChangeHistory.from_events(START, START + days * US_PER_DAY, first, page, at.astype(np.int64))
+    world = World(history, url, *name_pages(url))
+    recrawl, uniform = (play(world, Trial(name, 1.0, EQUAL), 0.6)[0] for name in ("recrawl", "uniform"))
+    assert recrawl.accuracy > uniform.accuracy + 0.15
+    assert recrawl.spent == pytest.approx(uniform.spent, rel=0.02)

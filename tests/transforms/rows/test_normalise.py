@@ -121,6 +121,23 @@ def test_requests_count_in_fixed_point_by_utc_day():
     assert _reasons(done) == [(2, "bad_clicks"), (3, "bad_clicks"), (4, "bad_clicks"), (5, "bad_timestamp")]
 
 
+def test_requests_keep_their_hour_where_it_is_known():
+    """Times say it, dates do not; what a column says counts more, and a bad hour takes no request."""
+    times = ["2026-01-01T23:30:00-01:00", "1767323045", "2026-01-02", "02/Jan/2026:17:05:09 +0000"]
+    done = _run("requests", {"url": [URL] * 4, "at": times, "clicks": [1] * 4})
+    assert done.rows["hour"].to_pylist() == [0, 3, None, 17]
+    said = ["7", "07", None, "24", "x", "1.5"]
+    done = _run("requests", {"url": [URL] * 6, "day": ["2026-01-02"] * 6, "hour": said, "clicks": [1] * 6})
+    assert done.rows["hour"].to_pylist() == [7, 7, None, None, None, None]
+    assert done.rejected.num_rows == 0
+    assert done.noted["reason"].to_pylist() == ["bad_hour"] * 3
+    whole = pa.array([1767323045 * 10**6], pa.timestamp("us", "UTC"))
+    done = _run("requests", {"url": [URL], "day": ["2026-01-02"], "hour": whole, "clicks": [1]})
+    assert done.rows["hour"].to_pylist() == [3]
+    both = {"url": [URL] * 2, "day": ["2026-01-02"] * 2, "at": ["2026-01-02T05:06:07Z", None]}
+    assert _run("requests", both | {"clicks": [1, 1]}).rows["hour"].to_pylist() == [5, None]
+
+
 def test_requests_take_the_day_and_else_the_time():
     done = _run(
         "requests",
