@@ -173,15 +173,16 @@ def _fold_block(
         visits.modified_us = np.where(future, NO_TIME, visits.modified_us)
 
     pages = _Pages(visits.page)
-    dates = _Dates(state, visits, pages)
-    outcome, base_us, after = _judge(state, visits, pages, dates, counts)
+    kind = visits.code & 7
+    gone = _gone(state, visits, pages, kind)
+    dates = _Dates(state, visits, pages, gone)
+    outcome, base_us, after = _judge(state, visits, pages, dates, gone, counts)
     last_us = visits.at_us[pages.end - 1]
     last_success = state.last_success_at_us.copy()
     last_success[pages.page] = last_us
     last_attempt = state.last_attempt_at_us.copy()
     last_attempt[pages.page] = np.maximum(last_attempt[pages.page], last_us)
 
-    kind = visits.code & 7
     nothing = (outcome == _NONE) | (outcome == _ANEW)
     unfounded = int(np.count_nonzero(nothing & ((kind == UNMODIFIED) | (kind == REVISIT))))
     counts["not_modified_without_baseline"] += unfounded
@@ -296,13 +297,12 @@ class _Dates:
         When one was last seen.
     """
 
-    def __init__(self, state: PageState, visits: Visits, pages: _Pages) -> None:
+    def __init__(self, state: PageState, visits: Visits, pages: _Pages, gone: BoolArray) -> None:
         self.after = {
             "last_modified_at_us": state.last_modified_at_us.copy(),
             "last_modified_seen_us": state.last_modified_seen_us.copy(),
         }
         self.value, self._at_us = visits.modified_us, visits.at_us
-        gone = (visits.code & 7) == GONE
         if self.value is None:
             for column in self.after.values():
                 column[visits.page[gone]] = NO_TIME
@@ -357,22 +357,19 @@ class _Dates:
 
 
 def _judge(
-    state: PageState, visits: Visits, pages: _Pages, dates: _Dates, counts: dict[str, int]
+    state: PageState, visits: Visits, pages: _Pages, dates: _Dates, gone: BoolArray, counts: dict[str, int]
 ) -> tuple[NDArray[np.int8], IntArray, dict[str, NDArray[Any]]]:
     """Outcome of each visit, the time of the observation before it, and what is known after the last one."""
     k = len(visits.page)
     kind = visits.code & 7
     flag = (visits.code >> 3).view(np.int8)  # 0 unknown, 1 unchanged, 2 changed
     success = kind == SUCCESS
-    gone = kind == GONE
     kept = ("gone", "digest", "digest_form", "replaced_digest", "n_returns", "baseline_at_us")
     after: dict[str, NDArray[Any]] = {name: getattr(state, name).copy() for name in kept} | dates.after
     if not k:
         return np.zeros(0, dtype=np.int8), visits.at_us, after
     has_digest = (kind <= REVISIT) & (visits.digest != 0)
     any_gone = bool(gone.any() or state.gone[pages.page].any())
-    if any_gone:
-        gone |= _gone_still(state, visits, pages, kind, has_digest)
     can_open = has_digest | gone | (success & (flag > 0))
     outcome = np.zeros(k, dtype=np.int8)
     blank = success & (flag == 2) & ~has_digest  # changed, to a content whose digest is not known
@@ -462,18 +459,15 @@ def _count_returns(
     after["n_returns"] += np.bincount(back, minlength=len(state)).astype(np.int32)
 
 
-def _gone_still(
-    state: PageState, visits: Visits, pages: _Pages, kind: NDArray[Any], has_digest: BoolArray
-) -> BoolArray:
-    """Revisits that find the answer of a page gone again, (k,): with its digest, and nothing else between."""
-    echo: BoolArray = has_digest & (kind == REVISIT)
-    if not echo.any():
-        return echo
-    gone = kind == GONE
-    known = pages.known_before(visits.digest, has_digest | gone, state.digest)
-    echo &= visits.digest == known
-    found: BoolArray = echo & pages.known_before(gone, ~echo, state.gone)
-    return found
+def _gone(state: PageState, visits: Visits, pages: _Pages, kind: NDArray[Any]) -> BoolArray:
+    """Visits that find the page gone, (k,): also revisits with the digest of that answer, nothing between."""
+    gone: BoolArray = kind == GONE
+    digest = (kind <= REVISIT) & (visits.digest != 0)
+    echo = digest & (kind == REVISIT)
+    if echo.any() and (gone.any() or state.gone[pages.page].any()):
+        echo &= visits.digest == pages.known_before(visits.digest, digest | gone, state.digest)
+        gone |= echo & pages.known_before(gone, ~echo, state.gone)
+    return gone
 
 
 def _changed_if(differs: BoolArray) -> NDArray[np.int8]:

@@ -148,6 +148,14 @@ def test_failed_fetches_are_spanned() -> None:
     assert state.last_success_at_us[0] == START and state.last_attempt_at_us[0] == START + 10 * DAY
 
 
+def test_a_revisit_of_a_page_gone_leaves_no_date() -> None:
+    """The date is that of the error page."""
+    at = day(1)["at"]
+    rows = [day(0, status=404, digest=9), day(1, not_modified=True, digest=9, last_modified=at)]
+    state = one_page(rows)[0]
+    assert state.gone[0] and state.last_modified_at_us[0] == NO_TIME == state.last_modified_seen_us[0]
+
+
 def test_gone_and_back_are_changes_and_gone_again_is_not() -> None:
     rows = [
         day(0, digest=1),
