@@ -65,7 +65,7 @@ def test_the_job_finds_what_the_backtest_does(k: int, tmp_path: Path) -> None:
     found, refreshes = followed(history, k, 24, tmp_path)
     job = metrics.judge(history, Run(found[None], refreshes[None, None]), WARM_UP_HOURS)
     assert refreshes.sum() == ours.refreshes.sum() + 24 * k
-    # It plans a day ahead, and so does not see what came in between: that costs more of what is found at once.
+    # It plans a day ahead, and does not see what came in between: that costs more of what is found at once.
     assert job.coverage[0, 0] > ours.coverage[0, 0] - 0.02
     assert job.within[1, 0, 0] > ours.within[1, 0, 0] - 0.06
     assert job.coverage[0, 0] > in_turn.coverage[0, 0] + 0.05
