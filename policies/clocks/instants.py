@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from policies.clocks.worth import INSTANTS
 from policies.numerics.typing_ import FloatArray, IntArray
-
-_ROUNDS = 60
 
 
 def place(kept: FloatArray, room: IntArray) -> IntArray:
@@ -56,6 +55,20 @@ def place(kept: FloatArray, room: IntArray) -> IntArray:
         kept_waiting[winners] = False
         waiting = waiting[kept_waiting]
     return chosen
+
+
+def splitting(clock: FloatArray, share: FloatArray) -> IntArray:
+    """The instants before which a share of the night's changes should have come: (k,) int64.
+
+    Parameters
+    ----------
+    clock : (k, m) float64
+        Clock days of each page in each step, the night's instants first.
+    share : (k,) float64 in [0, 1]
+    """
+    passed = np.cumsum(clock[:, :INSTANTS], axis=1)
+    found: IntArray = (passed < share[:, None] * passed[:, -1:]).sum(axis=1)
+    return np.minimum(found, INSTANTS - 1)
 
 
 def spread(instant: IntArray, weight: FloatArray, horizon_us: int, instants: int) -> IntArray:

@@ -167,6 +167,37 @@ def kept_in_turn(
     return result
 
 
+def fresh_in_turn(
+    ahead: Ahead,
+    clock: FloatArray,
+    rate: FloatArray,
+    nights: FloatArray,
+    asked: FloatArray,
+    at_us: IntArray,
+) -> FloatArray:
+    """Which share of the time pages are fresh that are crawled once in so many nights, at one time of them.
+
+    Parameters
+    ----------
+    ahead, clock, rate, nights, asked
+        As in `kept_in_turn`.
+    at_us : (n,) int64, UTC microseconds
+        Of some crawl.
+
+    Returns
+    -------
+    (n,) float64
+    """
+    kept = kept_in_turn(ahead, clock, rate, nights, asked)
+    begin, horizon_us = int(ahead.at_us[0]), int(ahead.at_us[INSTANTS] - ahead.at_us[0])
+    instant = (at_us - begin) % horizon_us * INSTANTS // horizon_us
+    # Crawls lie within their instants, half of one late on average.
+    row = np.arange(len(kept))
+    middle = 0.5 * (kept[row, instant] + kept[row, (instant + 1) % INSTANTS])
+    result: FloatArray = middle / (nights * (horizon_us / US_PER_DAY))
+    return result
+
+
 def best_instants(
     ahead: Ahead,
     clock: FloatArray,

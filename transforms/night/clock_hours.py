@@ -10,9 +10,9 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from policies.clocks.instants import keep_gaps, place, spread
+from policies.clocks.instants import keep_gaps, place, splitting, spread
 from policies.clocks.profile import AGE_EDGES_HOURS, NO_TIME, US_PER_DAY
-from policies.clocks.worth import HOURS, INSTANTS, best_instants, kept_in_turn, survival
+from policies.clocks.worth import HOURS, INSTANTS, best_instants, fresh_in_turn, kept_in_turn, survival
 from policies.numerics.scrambling import fractions, scramble
 from policies.numerics.typing_ import BoolArray, FloatArray, Int32Array, IntArray, UIntArray
 from policies.sequencing.sequencing import REASON_HOUR, Sequence
@@ -45,6 +45,7 @@ CLOCK_NAMES = ("hour", "age", "hour and age")
 
 _MOST_CRAWLS = 12
 _LEAST_WEIGHT = 1e-9
+_SURELY = 1e9
 _CHUNK = 2048
 
 
@@ -216,27 +217,25 @@ class ClockHours:
         Pages that are crawled about once a night, or less, are thought to keep the hour of tonight's crawl,
         or of the last one before.
         """
-        tonight, even = self.tonight, fresh.copy()
-        days = tonight.horizon_us / US_PER_DAY
-        once = (self.crawl_rate_per_day > 0.0) & (self.crawl_rate_per_day * days < 1.5) & (fresh > 0.0)
-        rows = np.flatnonzero(
-            once & (tonight.clocks.by_hour[tonight.clocks.group] | self.by_requests) & ~self.by_age
-        )
+        tonight = self.tonight
         if tonight.horizon_us % US_PER_DAY:
             return 0.0
-        at_us = last_us - tonight.as_of_us
-        used = sequence.page >= 0
-        at_us[sequence.page[used]] = sequence.due_offset_us[used]
-        instant = at_us[rows] % tonight.horizon_us * INSTANTS // tonight.horizon_us
+        nightly = self.crawl_rate_per_day * (tonight.horizon_us / US_PER_DAY)
+        at_us, used = last_us.copy(), sequence.page >= 0
+        at_us[sequence.page[used]] = sequence.due_offset_us[used] + tonight.as_of_us
+        once = (nightly > 0.0) & (nightly < 1.5) & (fresh > 0.0) & (at_us != NO_TIME) & ~self.by_age
+        rows = np.flatnonzero(once & (tonight.clocks.by_hour[tonight.clocks.group] | self.by_requests))
+        gained = 0.0
         for low in range(0, rows.size, _CHUNK):
-            some, at = rows[low : low + _CHUNK], instant[low : low + _CHUNK]
-            turns = np.maximum(1.0 / (self.crawl_rate_per_day[some] * days), 1.0)
+            some = rows[low : low + _CHUNK]
+            turns = np.maximum(1.0 / nightly[some], 1.0)
             clock = tonight.ahead.clock(tonight.clocks, some)
-            kept = kept_in_turn(tonight.ahead, clock, self.rate[some], turns, self._asked(some))
-            # Crawls lie within their instants, half an hour late on average.
-            row = np.arange(some.size)
-            fresh[some] = 0.5 * (kept[row, at] + kept[row, (at + 1) % INSTANTS]) / (turns * days)
-        return float((weight * (fresh - even)).sum())
+            found = fresh_in_turn(
+                tonight.ahead, clock, self.rate[some], turns, self._asked(some), at_us[some]
+            )
+            gained += float((weight[some] * (found - fresh[some])).sum())
+            fresh[some] = found
+        return gained
 
     def place(
         self,
@@ -287,7 +286,9 @@ class ClockHours:
         first = np.searchsorted(page[order][follows[page[order]]], rows)
         share = (drawn[rows] - STAYING) / SPLITTING
         splits = np.flatnonzero((share < 1.0) & clocks.by_hour[clocks.group[rows]])
-        kept[first[splits]] = self._split(rows[splits], share[splits])
+        hours = self.tonight.ahead.clock(clocks, rows[splits])
+        kept[first[splits]] = 0.0
+        kept[first[splits], splitting(hours, share[splits])] = _SURELY
         width = horizon_us / INSTANTS
         due = sequence.due_offset_us.copy()
         stays = np.ones(len(due), np.bool_)
@@ -318,14 +319,6 @@ class ClockHours:
             reason=reason[sort],
             counters=counters,
         )
-
-    def _split(self, rows: IntArray, share: FloatArray) -> FloatArray:
-        """What takes crawls to where a share of tonight's changes should have come, (k, `INSTANTS`)."""
-        hours = np.cumsum(self.tonight.ahead.clock(self.tonight.clocks, rows)[:, :INSTANTS], axis=1)
-        at = (hours < share[:, None] * hours[:, -1:]).sum(axis=1)
-        found = np.zeros((len(rows), INSTANTS))
-        found[np.arange(len(rows)), np.minimum(at, INSTANTS - 1)] = 1e9
-        return found
 
     @cached_property
     def by_requests(self) -> BoolArray:

@@ -148,6 +148,14 @@ def test_crawls_of_an_instant_are_spread_within_it():
     assert moment[1] < moment[3] < moment[0]
 
 
+def test_a_night_is_split_where_a_share_of_its_changes_have_come():
+    clock = np.array([[1.0] * INSTANTS + [7.0], [0.0] * 5 + [3.0, 1.0] + [0.0] * (INSTANTS - 6)])
+    for share in (0.01, 0.5, 0.7, 0.9, 1.0):
+        even, batch = instants.splitting(clock, np.full(2, share))
+        assert even == min(np.ceil(share * INSTANTS) - 1, INSTANTS - 1)
+        assert batch == (5 if share <= 0.75 else 6)
+
+
 @pytest.mark.parametrize("nights", [1.0, 3.0])
 def test_who_is_crawled_in_turn_is_fresh_for_as_long_as_the_clock_says(nights):
     """Against the integral of the survival from crawl to crawl, whatever the hour of the night's start."""
