@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from apache_beam.pvalue import AsList, AsSingleton
 
+from policies.clocks.instants import keep_gaps
 from policies.discovery import prior as priors
 from policies.discovery.lifetimes import CLASS_HOURS
 from policies.discovery.pricing import ROUNDS, Bracket, Chosen, Clock, Waiting, choose, instants
@@ -246,21 +247,13 @@ class ScheduleSources(Step):
 
     def _apart(self, row: IntArray, due_us: IntArray, made: Ready, hosts: pa.RecordBatch) -> tuple[Any, Any]:
         """Keep the gaps of hosts; in order of time, then of hosts."""
+        plan = self._plan
         gap, free = hosts.column("gap_us").to_numpy(), hosts.column("free_us").to_numpy()
-        last_us = self._plan.as_of_us + self._plan.horizon_us - 1
-        host = made.host[row]
-        for h in np.unique(host[(gap > 0)[host]]).tolist():
-            mine = np.flatnonzero(host == h)
-            due_us[mine] = _whole(np.maximum(due_us[mine], free[h]), int(gap[h]), last_us)
+        moment = due_us - plan.as_of_us
+        moment = keep_gaps(made.host[row], moment, gap, free - plan.as_of_us, plan.horizon_us)
+        due_us = moment + plan.as_of_us
         order = np.lexsort((made.key[row], due_us))
         return row[order], due_us[order]
-
-
-def _whole(due: IntArray, gap: int, last: int) -> IntArray:
-    """`pricing.spaced` in whole numbers."""
-    step = gap * np.arange(len(due))
-    later = np.maximum.accumulate(due - step) + step
-    return np.minimum(later, last - step[::-1])
 
 
 def _due(reading: FloatArray, plan: Plan, learned: Learned) -> IntArray:
