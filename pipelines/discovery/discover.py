@@ -45,6 +45,7 @@ from transforms.intake.reading import Input
 from transforms.intake.rejects import WriteRejected
 from transforms.intake.sources import check_inputs
 from transforms.rows.joining import given_names
+from transforms.shards.catalogue import HostDefaults
 
 DESCRIPTION = """\
 Learn from links seen which pages bring new ones, and write when to fetch these pages again, and the links
@@ -167,8 +168,10 @@ class Settings:
             check.problems.append(f"--budget={parsed.budget}: expected 0, or at least {LEAST_BUDGET:g}")
         as_of = check.instant("as_of")
         hours = value("horizon_hours", 0.1, 8784, "hours")
-        most = parsed.host_max_per_day and value("host_max_per_day", 0, 1e15, "refreshes a day and host")
-        shards = parsed.num_shards and check.number("num_shards", 1, 99_999, "shards")
+        most = None
+        if parsed.host_max_per_day is not None:
+            most = value("host_max_per_day", 0, 1e15, "refreshes a day and host")
+        shards = None if parsed.num_shards is None else check.number("num_shards", 1, 99_999, "shards")
         output = parsed.output.rstrip("/") or parsed.output[:1]
         made = cls(
             tuple(inputs),
@@ -178,13 +181,13 @@ class Settings:
             budget,
             as_of or 0,
             round(hours * DAY_MICROSECONDS / 24) if hours == hours else 0,
-            most or (0.0 if most == 0.0 and parsed.host_max_per_day else None),
+            most,
             value("host_min_gap_seconds", 0, 1e7, "seconds"),
             value("least_hours", 1 / 60, 1000, "hours"),
             value("capacity", 1, 100, "times the even share"),
             parsed.off_site,
             value("max_rejected_fraction", 0, 1, "share of rows"),
-            shards or None,
+            shards,
             check.number("rows_per_batch", 1, 10**8, "rows"),
         )
         if parsed.state and (parsed.state.rstrip("/") + "/").startswith(output + "/"):
@@ -272,10 +275,8 @@ def build_pipeline(
         settings.capacity,
         only_listed,
     )
-    limits = Limits(
-        settings.as_of_us, settings.horizon_us, settings.host_max_per_day, settings.host_min_gap_seconds,
-        only_listed,
-    )  # fmt: skip
+    hosts = HostDefaults(settings.host_max_per_day, settings.host_min_gap_seconds, settings.horizon_us)
+    limits = Limits(settings.as_of_us, hosts, only_listed)
     start = pipeline | "Once" >> beam.Impulse()
     read = pipeline | "ReadLinks" >> ReadLinks(
         settings.inputs, previous.files, shards, settings.as_of_us, settings.off_site, settings.rows_per_batch

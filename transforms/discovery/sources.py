@@ -24,8 +24,8 @@ from transforms.discovery import tables
 from transforms.discovery.previous import read_references
 from transforms.discovery.visiting import RawVisits, Shown, follow, merged, sources_only
 from transforms.rows.link_rows import page_texts
+from transforms.shards.catalogue import DAY_US, HostDefaults, tightest_limits
 
-DAY_US = 86_400_000_000
 _UNLIMITED = 1 << 40
 
 
@@ -35,17 +35,15 @@ class Limits:
 
     Attributes
     ----------
-    as_of_us, horizon_us : int
-    max_per_day : float or None
-    min_gap_seconds : float
+    as_of_us : int
+    hosts : HostDefaults
+        With the horizon.
     only_listed : bool
         Whether sources are those of a list, and no others.
     """
 
     as_of_us: int
-    horizon_us: int
-    max_per_day: float | None
-    min_gap_seconds: float
+    hosts: HostDefaults
     only_listed: bool
 
 
@@ -138,21 +136,13 @@ class FoldSources(Step):
             raise InputError(
                 "--hosts has rows with a group or for all subdomains, which discover does not know"
             )
-        per_day = np.full(h, np.inf if limits.max_per_day is None else limits.max_per_day)
-        gap = np.full(h, limits.min_gap_seconds)
-        at = np.searchsorted(host_hash, rows.column("host_hash").to_numpy())
-        there = np.append(host_hash, np.uint64(0))[at] == rows.column("host_hash").to_numpy()
-        for name, target, combine in (("max_per_day", per_day, np.fmin), ("min_gap_seconds", gap, np.fmax)):
-            given = rows.column(name).to_numpy(zero_copy_only=False).astype(np.float64)
-            use = there & ~np.isnan(given)
-            tightest = np.full(h, np.nan)
-            combine.at(tightest, at[use], given[use])
-            np.copyto(target, tightest, where=~np.isnan(tightest))
-        gap_us = np.ceil(np.maximum(gap, limits.min_gap_seconds) * 1e6).astype(np.int64)
+        horizon_us = limits.hosts.horizon_us
+        per_day, gap = tightest_limits(host_hash, rows, limits.hosts)
+        gap_us = np.ceil(gap * 1e6).astype(np.int64)
         # A limit below one refresh in the horizon is one with a gap of its own.
-        rare = (per_day > 0.0) & (per_day * limits.horizon_us < DAY_US)
+        rare = (per_day > 0.0) & (per_day * horizon_us < DAY_US)
         gap_us[rare] = np.maximum(gap_us[rare], np.ceil(DAY_US / per_day[rare])).astype(np.int64)
-        by_count = np.where(np.isfinite(per_day), per_day * limits.horizon_us / DAY_US + 1e-9, _UNLIMITED)
+        by_count = np.where(np.isfinite(per_day), per_day * horizon_us / DAY_US + 1e-9, _UNLIMITED)
         by_count = np.where(rare, 1.0, np.minimum(by_count, _UNLIMITED))
         free = np.full(h, limits.as_of_us)
         when = slots.column("last_slot_at").cast(pa.int64()).to_numpy()
@@ -161,7 +151,7 @@ class FoldSources(Step):
         # Slots of a schedule that this one replaces are not kept; one may have been just before.
         last = np.minimum(when, limits.as_of_us)
         np.maximum.at(free, place[mine], last[mine] + gap_us[place[mine]])
-        left = limits.as_of_us + limits.horizon_us - 1 - free
+        left = limits.as_of_us + horizon_us - 1 - free
         by_gap = np.where(gap_us > 0, left // np.maximum(gap_us, 1) + 1, _UNLIMITED)
         most = np.maximum(np.minimum(by_count.astype(np.int64), np.where(left < 0, 0, by_gap)), 0)
         names = pa.array([self._table.host(x) for x in host_hash.tolist()], pa.string())

@@ -126,6 +126,38 @@ def named_hosts(limits: pa.Table) -> UIntArray:
     return limits.filter(pc.invert(pc.starts_with(limits.column("host"), ANY))).column("host_hash").to_numpy()
 
 
+def tightest_limits(
+    host_hash: UIntArray, limits: pa.Table | pa.RecordBatch | None, defaults: HostDefaults
+) -> tuple[FloatArray, FloatArray]:
+    """Most crawls a day, and least seconds between two, of hosts by themselves: (h,) float64 each.
+
+    Parameters
+    ----------
+    host_hash : (h,) uint64, ascending
+    limits : Table or RecordBatch, optional
+        Of `schemas.HOSTS` with "host_hash". Where a host is listed twice the tighter limit counts.
+    defaults : HostDefaults
+        Of hosts that are not listed; no gap is shorter.
+    """
+    h = len(host_hash)
+    max_per_day = np.full(h, np.inf if defaults.max_per_day is None else defaults.max_per_day)
+    gap_seconds = np.full(h, defaults.min_gap_seconds)
+    if limits is None or not limits.num_rows:
+        return max_per_day, gap_seconds
+    at = _rows_of(host_hash, limits.column("host_hash").to_numpy())
+    for name, target, combine in (
+        ("max_per_day", max_per_day, np.fmin),
+        ("min_gap_seconds", gap_seconds, np.fmax),
+    ):
+        given = limits.column(name).cast(pa.float64()).fill_null(np.nan).to_numpy()
+        use = (at >= 0) & ~np.isnan(given)
+        tightest = np.full(h, np.nan)
+        combine.at(tightest, at[use], given[use])
+        np.copyto(target, tightest, where=~np.isnan(tightest))
+    # A file of another's, such as a robots.txt, must not make a crawler less polite than its owner wants.
+    return max_per_day, np.maximum(gap_seconds, defaults.min_gap_seconds)
+
+
 def join_hosts(
     pages: ShardPages,
     limits: pa.Table | None,
@@ -145,22 +177,7 @@ def join_hosts(
     first = pages.host_start[:-1]
     host_hash = pages.host_hash[first]
     h = len(first)
-    max_per_day = np.full(h, np.inf if defaults.max_per_day is None else defaults.max_per_day)
-    gap_seconds = np.full(h, defaults.min_gap_seconds)
-    if limits is not None and limits.num_rows:
-        at = _rows_of(host_hash, limits.column("host_hash").to_numpy())
-        known = at >= 0
-        for values, target, combine in (
-            (limits.column("max_per_day"), max_per_day, np.fmin),
-            (limits.column("min_gap_seconds"), gap_seconds, np.fmax),
-        ):
-            given = values.to_numpy()  # null becomes NaN
-            use = known & ~np.isnan(given.astype(np.float64))
-            tightest = np.full(h, np.nan)
-            combine.at(tightest, at[use], given[use])
-            np.copyto(target, tightest, where=~np.isnan(tightest))
-        # A file of another's, such as a robots.txt, must not make a crawler less polite than its owner wants.
-        gap_seconds = np.maximum(gap_seconds, defaults.min_gap_seconds)
+    max_per_day, gap_seconds = tightest_limits(host_hash, limits, defaults)
     groups = None if limits is None else groups_of(pages.host.take(pa.array(first)), limits)
     if groups is not None:
         if not defaults.groups:
