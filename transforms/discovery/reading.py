@@ -7,7 +7,6 @@ what is shuffled is a few bytes a link.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import apache_beam as beam
@@ -19,45 +18,16 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from transforms.batches import schemas
 from transforms.batches.coders import SHUFFLED
-from transforms.batches.hashing import stable_hash
 from transforms.batches.kinds import REPLAYED
-from transforms.batches.steps import Given, Step, Ungroup, outputs
+from transforms.batches.steps import Step, outputs
 from transforms.batches.tally import Counts
 from transforms.batches.urls import HostTable
 from transforms.discovery import tables
 from transforms.discovery.previous import PreviousFile
 from transforms.files.blocks import Split
-from transforms.intake.reading import Input, count_rejected
-from transforms.intake.sources import ROWS, plan_files, read_split
+from transforms.intake.reading import Input, Task, count_rejected, spread_tasks
+from transforms.intake.sources import ROWS, read_split
 from transforms.shards.sharding import Layout, ShardBuffer
-
-
-@dataclass(frozen=True)
-class Task:
-    """Something to read: a split of an input, a file of the state, or nothing but the shards."""
-
-    kind: str = ""
-    split: Split | None = None
-    previous: PreviousFile | None = None
-
-
-class _Plan(Step):
-    OUTPUTS: ClassVar = {"tasks": tuple[int, Task], "counts": dict[str, int]}
-
-    def process(self, element: Input | Task) -> Iterator[Any]:
-        if isinstance(element, Task):
-            yield stable_hash(repr(element.previous)) >> 1, element
-            return
-        splits = plan_files(element.patterns, element.kind, element.required, element.how)
-        counts = Counts()
-        counts.add(f"{element.kind}_files", len({s.path for s in splits}))
-        yield beam.pvalue.TaggedOutput("counts", counts.publish())
-        for split in splits:
-            if split.form != "empty":
-                yield (
-                    stable_hash(f"{element.kind}:{split.path}:{split.groups}") >> 1,
-                    Task(element.kind, split),
-                )
 
 
 class _Read(Step):
@@ -278,12 +248,7 @@ class ReadLinks(beam.PTransform):
         self._read = _Read(num_shards, as_of_us, off_site, rows_per_batch)
 
     def expand(self, pipeline: beam.Pipeline) -> dict[str, beam.PCollection]:
-        planned = outputs(pipeline | "NameInputs" >> Given(self._elements), "PlanReads", _Plan())
-        tasks = (
-            planned["tasks"]
-            | "SpreadReads" >> beam.GroupByKey()
-            | "TakeReads" >> beam.ParDo(Ungroup()).with_output_types(Task)
-        )
+        tasks, planned = spread_tasks(pipeline, self._elements)
         read = outputs(tasks, "ReadFiles", self._read)
-        counts = (planned["counts"], read["counts"]) | "GatherReadCounts" >> beam.Flatten()
+        counts = (planned, read["counts"]) | "GatherReadCounts" >> beam.Flatten()
         return read | {"counts": counts}

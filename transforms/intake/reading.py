@@ -50,11 +50,11 @@ class Input:
 
 @dataclass(frozen=True)
 class Task:
-    """Something to read: a split of an input, a file of the previous night, or nothing but the shards."""
+    """Something to read: a split of an input, a file of the previous run, or nothing but the shards."""
 
     kind: str = ""
     split: Split | None = None
-    previous: PreviousFile | None = None
+    previous: Any = None
 
 
 class _Plan(Step):
@@ -70,10 +70,23 @@ class _Plan(Step):
         counts = Counts()
         counts.add(f"{element.kind}_files", len({s.path for s in splits}))
         counts.add(f"{element.kind}_files_empty", sum(s.form == "empty" for s in splits))
-        yield beam.pvalue.TaggedOutput(ReadInputs.COUNTS, counts.publish())
+        yield beam.pvalue.TaggedOutput("counts", counts.publish())
         for split in splits:
             if split.form != "empty":
                 yield stable_hash(f"{split.path}:{split.groups}") >> 1, Task(element.kind, split)
+
+
+def spread_tasks(
+    pipeline: beam.Pipeline, elements: Iterable[Input | Task]
+) -> tuple[beam.PCollection, beam.PCollection]:
+    """What there is to read, spread over workers, and counts of files: Task, and dict of str to int."""
+    planned = outputs(pipeline | "NameInputs" >> Given(list(elements)), "PlanReads", _Plan())
+    tasks = (
+        planned["tasks"]
+        | "SpreadReads" >> beam.GroupByKey()
+        | "TakeReads" >> beam.ParDo(Ungroup()).with_output_types(Task)
+    )
+    return tasks, planned["counts"]
 
 
 class _Read(Step):
@@ -220,14 +233,9 @@ class ReadInputs(beam.PTransform):
         self._read = _Read(layout, previous.layout == layout, rows_per_batch)
 
     def expand(self, pipeline: beam.Pipeline) -> dict[str, beam.PCollection]:
-        planned = outputs(pipeline | "NameInputs" >> Given(self._elements), "PlanReads", _Plan())
-        tasks = (
-            planned["tasks"]
-            | "SpreadReads" >> beam.GroupByKey()
-            | "TakeReads" >> beam.ParDo(Ungroup()).with_output_types(Task)
-        )
+        tasks, planned = spread_tasks(pipeline, self._elements)
         read = outputs(tasks, "ReadFiles", self._read)
-        counts = (planned[self.COUNTS], read[self.COUNTS]) | "GatherReadCounts" >> beam.Flatten()
+        counts = (planned, read[self.COUNTS]) | "GatherReadCounts" >> beam.Flatten()
         names = read[self.METADATA] | "UniteMetadata" >> Combine(beam.CombineFn.from_callable(_union))
         return read | {self.COUNTS: counts, self.METADATA: names}
 
