@@ -78,6 +78,39 @@ def discounted(class_hours: FloatArray, worth_hours: float) -> FloatArray:
     return np.asarray(1.0 / (1.0 / class_hours + 1.0 / worth_hours), np.float64)
 
 
+def staying(hours: FloatArray) -> FloatArray:
+    """Share of links that are still there after so many hours, by class: (m, c) float64."""
+    return np.asarray(np.exp(-np.minimum(hours[:, None] / CLASS_HOURS, _MOST)), np.float64)
+
+
+def came_by_class(
+    share: FloatArray,
+    held: FloatArray | IntArray,
+    kept: FloatArray | IntArray,
+    before_hours: FloatArray,
+    stays: FloatArray,
+) -> FloatArray:
+    """How many links of each class came, from those that one visit showed and the next: (m, c) float64.
+
+    Parameters
+    ----------
+    share : (m, c) or (c,) float64
+        Of the links that come, by class, as far as was known.
+    held, kept : (m,) int64 or float64
+        Links at the one visit that came after the visit before it, and those of them at the next.
+    before_hours : (m,) float64, positive
+        Between the first two of these visits.
+    stays : (m, c) float64
+        Of `staying` for the time between the last two.
+    """
+    before = before_hours[:, None]
+    there = -np.expm1(-before / CLASS_HOURS) * CLASS_HOURS / before
+    seen = share * there
+    of_kept = _normal(seen * stays) * kept[:, None]
+    of_gone = _normal(seen * (1.0 - stays)) * (held - kept)[:, None]
+    return np.asarray((of_kept + of_gone) / there, np.float64)
+
+
 class Lifetimes:
     """The mixtures of n sources, learned visit by visit.
 
@@ -111,14 +144,10 @@ class Lifetimes:
         """
         known = np.isfinite(before_hours) & (held > 0)
         if known.any():
-            item, held, kept = item[known], held[known], kept[known]
-            before, hours = before_hours[known, None], hours[known, None]
-            there = -np.expm1(-before / CLASS_HOURS) * CLASS_HOURS / before
-            stays = np.exp(-np.minimum(hours / CLASS_HOURS, _MOST))
-            seen = self.share[item] * there
-            of_kept = _normal(seen * stays) * kept[:, None]
-            of_gone = _normal(seen * (1.0 - stays)) * (held - kept)[:, None]
-            self.count[item] += (of_kept + of_gone) / there
+            item = item[known]
+            self.count[item] += came_by_class(
+                self.share[item], held[known], kept[known], before_hours[known], staying(hours[known])
+            )
         self._mix()
 
     def _mix(self) -> None:

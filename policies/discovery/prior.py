@@ -21,7 +21,7 @@ from policies.discovery.lifetimes import PRIOR_LINKS
 from policies.discovery.planner import OPTIMISM
 from policies.discovery.shared import UNIT, Common
 from policies.discovery.sums import NEVER_S, Sums
-from policies.discovery.yields import _LEAST_SPREAD, _MOST_SPREAD
+from policies.discovery.yields import shape_of
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
 
 RETURNS = 3.0
@@ -96,7 +96,7 @@ def with_spread(prior: Prior, total: FloatArray) -> Prior:
     if total[3] < 2:
         return prior
     spread = (total[2] - total[1]) / max(total[0], 1e-9) / prior.per_root**2
-    return Prior(prior.per_root, 1.0 / float(np.clip(spread, _LEAST_SPREAD, _MOST_SPREAD)), prior.usual_root)
+    return Prior(prior.per_root, float(shape_of(spread)), prior.usual_root)
 
 
 def rates(

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from policies.discovery.hours import GROUP_PRIOR, HOURS
-from policies.discovery.lifetimes import CLASS_HOURS
+from policies.discovery.lifetimes import CLASS_HOURS, came_by_class, staying
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
 
 UNIT: Final = 2.0**-20
@@ -115,17 +115,10 @@ def mixture(held: IntArray, stayed: IntArray) -> FloatArray:
     before, after = (x.ravel() for x in np.meshgrid(CENTRES_HOURS, CENTRES_HOURS, indexing="ij"))
     held, kept = held.ravel(), stayed.ravel()
     some = held > 0
-    before, after = before[some, None] / CLASS_HOURS, after[some, None] / CLASS_HOURS
-    there = -np.expm1(-before) / before
-    stays = np.exp(-np.minimum(after, 700.0))
-    gone = (held - kept)[some, None].astype(np.float64)
-    kept = kept[some, None].astype(np.float64)
+    before, stays = before[some], staying(after[some])
+    here, kept = held[some], kept[some]
     share = _EVEN
     for _ in range(_STEPS):
-        seen = share * there
-        of_kept, of_gone = seen * stays, seen * (1.0 - stays)
-        of_kept = of_kept / np.maximum(of_kept.sum(axis=1, keepdims=True), 1e-300) * kept
-        of_gone = of_gone / np.maximum(of_gone.sum(axis=1, keepdims=True), 1e-300) * gone
-        count = ((of_kept + of_gone) / there).sum(axis=0) + 1.0
+        count = came_by_class(share, here, kept, before, stays).sum(axis=0) + 1.0
         share = count / count.sum()
     return np.asarray(share, np.float64)

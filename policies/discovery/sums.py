@@ -16,16 +16,15 @@ from typing import Final
 import numpy as np
 
 from policies.discovery.answers import DECAY
-from policies.discovery.lifetimes import CLASS_HOURS, PRIOR_LINKS
+from policies.discovery.lifetimes import CLASS_HOURS, PRIOR_LINKS, came_by_class, staying
 from policies.discovery.planner import HALF_LIFE_HOURS
 from policies.discovery.shared import Shared
-from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
+from policies.numerics.typing_ import BoolArray, IntArray
 
 NEVER_S: Final = -1
 CLASSES: Final = len(CLASS_HOURS)
 MOST_MINUTES: Final = 65_535
 """Between visits, as far as they are told apart."""
-_MOST: Final = 700.0
 
 
 @dataclass(frozen=True)
@@ -126,7 +125,7 @@ class Sums:
             return
         new, held, kept = (x[rows].astype(np.float64) for x in (visits.new, visits.held, visits.kept))
         before = self.before_hours[source].astype(np.float64)
-        stays = np.exp(-np.minimum(hours[:, None] / CLASS_HOURS, _MOST))
+        stays = staying(hours)
         exposure = CLASS_HOURS * (1.0 - stays)
         # What was so far tells when they came within the hours since, in the mean.
         usual = (self.new[source] + 1.0) / (self.exposure_hours[source].mean(axis=1, dtype=np.float64) + 1.0)
@@ -136,7 +135,10 @@ class Sums:
         decay = 0.5 ** (hours / HALF_LIFE_HOURS)
         count = self.count[source] * decay[:, None]
         known = np.isfinite(before) & (held > 0.0)
-        count[known] += _classes(count[known], held[known], kept[known], before[known], stays[known])
+        # With an even prior: that of other sources would be another one in another night.
+        share = count[known] + PRIOR_LINKS / CLASSES
+        share /= share.sum(axis=1, keepdims=True)
+        count[known] += came_by_class(share, held[known], kept[known], before[known], stays[known])
         self.count[source] = count
         self.exposure_hours[source] = self.exposure_hours[source] * decay[:, None] + exposure
         self.new[source] = self.new[source] * decay + new
@@ -149,20 +151,3 @@ class Sums:
         self.unanswered[source] = self.unanswered[source] * decay + failures
         self.failures[source] = 0
         self.failed_s[source] = self.asked_s[source] = NEVER_S
-
-
-def _classes(
-    count: FloatArray, held: FloatArray, kept: FloatArray, before: FloatArray, stays: FloatArray
-) -> FloatArray:
-    """Links that came, by class, from those that were there and are: as `Lifetimes.learn`, (m, c).
-
-    With an even prior: that of other sources would be another one in another night.
-    """
-    share = count + PRIOR_LINKS / CLASSES
-    share /= share.sum(axis=1, keepdims=True)
-    there = -np.expm1(-before[:, None] / CLASS_HOURS) * CLASS_HOURS / before[:, None]
-    seen = share * there
-    of_kept, of_gone = seen * stays, seen * (1.0 - stays)
-    of_kept /= np.maximum(of_kept.sum(axis=1, keepdims=True), 1e-300)
-    of_gone /= np.maximum(of_gone.sum(axis=1, keepdims=True), 1e-300)
-    return np.asarray((of_kept * kept[:, None] + of_gone * (held - kept)[:, None]) / there, np.float64)

@@ -19,6 +19,11 @@ _LEAST_SPREAD, _MOST_SPREAD = 0.05, 20.0
 """Variance of rates over their squared mean."""
 
 
+def shape_of(spread: FloatArray) -> FloatArray:
+    """The shape of a Gamma distribution by its variance over its squared mean, within limits."""
+    return np.asarray(1.0 / np.clip(spread, _LEAST_SPREAD, _MOST_SPREAD), np.float64)
+
+
 class Rates:
     """Gamma-Poisson rates of n sources.
 
@@ -63,7 +68,7 @@ class Rates:
         total = np.maximum(items.sums(weight, known), 1e-9)
         noise = mean * items.sums(weight / exposure, known)
         spread = (items.sums(weight * (rate - at) ** 2, known) - noise) / total / mean**2
-        shape = 1.0 / np.clip(spread, _LEAST_SPREAD, _MOST_SPREAD)
+        shape = shape_of(spread)
         seen = (self.links > 0.0).astype(np.float64)
         usual = items.sums(size * seen) / np.maximum(items.sums(seen), 1.0)
         # Sources that nobody has looked at are thought to be as large as others.
