@@ -9,7 +9,7 @@ import pyarrow as pa
 TIME = pa.timestamp("us", tz="UTC")
 
 
-def _schema(kind: str, fields: list[tuple[str, pa.DataType]], **metadata: str) -> pa.Schema:
+def named_schema(kind: str, fields: list[tuple[str, pa.DataType]], **metadata: str) -> pa.Schema:
     """A schema that carries its own name, so that batches of several kinds can share one shuffle."""
     return pa.schema(fields, metadata={"recrawl": kind, **metadata})
 
@@ -17,7 +17,7 @@ def _schema(kind: str, fields: list[tuple[str, pa.DataType]], **metadata: str) -
 # What the readers hand over, one row an input row. `digest_hash` is the stable 64-bit hash of the digest
 # text, null where there is none (the digest of an empty body counts as none); `digest_form` tells which of
 # them can be compared, see transforms.batches.digests.
-OBSERVATIONS = _schema(
+OBSERVATIONS = named_schema(
     "observations",
     [
         ("url", pa.string()),
@@ -33,7 +33,7 @@ OBSERVATIONS = _schema(
 # Counts are fixed point, 2**-20 of a request: sums must not depend on the order of addition.
 COUNT_UNIT = 2**-20
 # `hour` is that of the day, UTC, null where it is not known.
-REQUESTS = _schema(
+REQUESTS = named_schema(
     "requests",
     [
         ("url", pa.string()),
@@ -43,18 +43,18 @@ REQUESTS = _schema(
         ("impressions", pa.int64()),
     ],
 )
-SIGNALS = _schema("signals", [("url", pa.string()), ("signalled_at", TIME), ("source", pa.string())])
+SIGNALS = named_schema("signals", [("url", pa.string()), ("signalled_at", TIME), ("source", pa.string())])
 # What sitemaps list. `lastmod` is where the year, month, day or instant begins that the sitemap names, null
 # where there is none; `precision` is that of policies.history.lastmods.
-SITEMAPS = _schema("sitemaps", [("url", pa.string()), ("lastmod", TIME), ("precision", pa.int8())])
+SITEMAPS = named_schema("sitemaps", [("url", pa.string()), ("lastmod", TIME), ("precision", pa.int8())])
 # When pages changed, for a replay. `first` is where the page appears.
-CHANGES = _schema(
+CHANGES = named_schema(
     "changes",
     [("url", pa.string()), ("changed_at", TIME), ("digest_hash", pa.uint64()), ("first", pa.bool_())],
 )
 # What sources showed, for a replay: pages fetched for their links, and when they named a target. A source is
 # the text that tells it from others, a target the stable hash of that text, see transforms.rows.link_rows.
-LINKS = _schema(
+LINKS = named_schema(
     "links",
     [
         ("source", pa.string()),
@@ -66,14 +66,14 @@ LINKS = _schema(
     ],
 )
 # When sources were looked at: `ok` tells from polls that failed or led elsewhere.
-SNAPSHOTS = _schema(
+SNAPSHOTS = named_schema(
     "snapshots",
     [("source", pa.string()), ("seen_at", TIME), ("ok", pa.bool_()), ("domain", pa.string())],
 )
 # Links seen, for the discovery job: a row a link of a fetch, or a fetch without one (`target` null). Rows of
 # a fetch have one time. `partial`: the log names only links that were new to it. A target is known by the
 # hash of its text, see transforms.rows.link_rows.
-LINKS_SEEN = _schema(
+LINKS_SEEN = named_schema(
     "links_seen",
     [
         ("source", pa.dictionary(pa.int32(), pa.string())),
@@ -85,9 +85,9 @@ LINKS_SEEN = _schema(
         ("partial", pa.bool_()),
     ],
 )
-SOURCES = _schema("sources", [("url", pa.string())])
+SOURCES = named_schema("sources", [("url", pa.string())])
 # Metadata columns of the catalogue follow these, as strings.
-PAGES = _schema(
+PAGES = named_schema(
     "pages",
     [
         ("url", pa.string()),
@@ -97,7 +97,7 @@ PAGES = _schema(
         ("published_at", TIME),
     ],
 )
-HOSTS = _schema(
+HOSTS = named_schema(
     "hosts",
     [
         ("host", pa.string()),
@@ -108,7 +108,7 @@ HOSTS = _schema(
 )
 
 # A row that could not be used: where it came from, why, and what it looked like.
-REJECTED = _schema(
+REJECTED = named_schema(
     "rejected",
     [("source", pa.string()), ("row", pa.int64()), ("reason", pa.string()), ("sample", pa.string())],
 )
@@ -116,7 +116,7 @@ REJECTED = _schema(
 # What a night carries over, one row a page, sorted by (host_hash, url_hash): its change history, and then the
 # columns of statistics, see transforms.kept.statistics. Sums are landmark-weighted (see
 # policies.history.history); times are null where nothing happened yet.
-STATE = _schema(
+STATE = named_schema(
     "state",
     [
         ("url", pa.string()),
@@ -147,7 +147,7 @@ STATE = _schema(
 # One row for every page of a host that ever sent a signal, sorted by (host_hash, url_hash); see
 # policies.signals.state. Lists have one entry a source, one a bin or one a pair of sources, named by their
 # places in `source`; `bin_signals` has one a bin and source.
-STATE_SIGNALS = _schema(
+STATE_SIGNALS = named_schema(
     "state_signals",
     [
         ("url_hash", pa.uint64()),
@@ -176,7 +176,7 @@ STATE_SIGNALS = _schema(
     ],
 )
 # What nights wrote before signals were used: one row per (page, source), sorted so.
-STATE_SIGNALS_BEFORE = _schema(
+STATE_SIGNALS_BEFORE = named_schema(
     "state_signals_before",
     [
         ("url_hash", pa.uint64()),
@@ -189,13 +189,13 @@ STATE_SIGNALS_BEFORE = _schema(
     ],
 )
 # One row per page with a usable lastmod in a sitemap, the newest so far, sorted by (host_hash, url_hash).
-STATE_LASTMODS = _schema(
+STATE_LASTMODS = named_schema(
     "state_lastmods",
     [("url_hash", pa.uint64()), ("host_hash", pa.uint64()), ("lastmod", TIME), ("precision", pa.int8())],
 )
 # Intervals between crawls that are kept to learn when a host's pages change, see policies.clocks.kept, and
 # the clocks in whose time `state` is, or that may come; other hosts have no row.
-STATE_CLOCKS = _schema(
+STATE_CLOCKS = named_schema(
     "state_clocks",
     [
         ("url_hash", pa.uint64()),
@@ -205,7 +205,7 @@ STATE_CLOCKS = _schema(
         ("changed", pa.bool_()),
     ],
 )
-STATE_CLOCK_PROFILES = _schema(
+STATE_CLOCK_PROFILES = named_schema(
     "state_clock_profiles",
     [
         ("host_hash", pa.uint64()),
@@ -216,13 +216,13 @@ STATE_CLOCK_PROFILES = _schema(
 )
 # Clicks and impressions of hosts by hour of the day (UTC), in `COUNT_UNIT`, as they count on `day`, see
 # policies.history.request_hours; hosts without requests of known hours have no row.
-STATE_REQUEST_HOURS = _schema(
+STATE_REQUEST_HOURS = named_schema(
     "state_request_hours",
     [("host_hash", pa.uint64()), ("day", pa.int32()), ("requests", pa.list_(pa.int64()))],
 )
 # What was scheduled and not yet seen in a log: kept apart from `state`, which depends on the logs alone. With
 # columns of statistics, such as what the night thought of these pages, so that the next one can compare.
-SLOTS_PAGES = _schema(
+SLOTS_PAGES = named_schema(
     "slots_pages",
     [
         ("url_hash", pa.uint64()),
@@ -230,7 +230,7 @@ SLOTS_PAGES = _schema(
         ("last_slot_at", TIME),
     ],
 )
-SLOTS_HOSTS = _schema(
+SLOTS_HOSTS = named_schema(
     "slots_hosts",
     [
         ("host_hash", pa.uint64()),
@@ -251,18 +251,18 @@ ADDED_LATER = (
 )
 
 # A file of the previous night that holds just the rows of one shard: the shard reads it where it needs it.
-PREVIOUS_FILE = _schema(
+PREVIOUS_FILE = named_schema(
     "previous_file", [("folder", pa.string()), ("path", pa.string()), ("sha256", pa.string())]
 )
 
 # Between the stages of one night, one batch each in a ShardTables, beside that of pages (see
 # transforms.night.folding). `bins` has the undated changes of all pages, `n_bins` rows a page.
-BINS_TABLE = _schema(
+BINS_TABLE = named_schema(
     "bins_table", [("weight", pa.float64()), ("days", pa.float64()), ("days_squared", pa.float64())]
 )
 # Signals of a shard that has any: pages of hosts that ever sent one (`row` of the pages table), their sources
 # and their changed intervals. `source` is a row of `sources`, `signature` is that of policies.signals.state.
-SIGNAL_PAGES_TABLE = _schema(
+SIGNAL_PAGES_TABLE = named_schema(
     "signal_pages_table",
     [
         ("row", pa.int32()),
@@ -272,7 +272,7 @@ SIGNAL_PAGES_TABLE = _schema(
         ("running_days", pa.float64()),
     ],
 )
-SIGNAL_SOURCES_TABLE = _schema(
+SIGNAL_SOURCES_TABLE = named_schema(
     "signal_sources_table",
     [
         ("row", pa.int32()),
@@ -283,7 +283,7 @@ SIGNAL_SOURCES_TABLE = _schema(
         ("last_signal_at", TIME),
     ],
 )
-SIGNAL_BINS_TABLE = _schema(
+SIGNAL_BINS_TABLE = named_schema(
     "signal_bins_table",
     [
         ("row", pa.int32()),
@@ -293,7 +293,7 @@ SIGNAL_BINS_TABLE = _schema(
         ("days_squared", pa.float64()),
     ],
 )
-SIGNAL_PAIRS_TABLE = _schema(
+SIGNAL_PAIRS_TABLE = named_schema(
     "signal_pairs_table",
     [
         ("row", pa.int32()),
@@ -303,9 +303,9 @@ SIGNAL_PAIRS_TABLE = _schema(
         ("far", pa.float64()),
     ],
 )
-SOURCES_TABLE = _schema("sources_table", [("name", pa.string())])
+SOURCES_TABLE = named_schema("sources_table", [("name", pa.string())])
 # Shards have "forecast_gain", float64, besides.
-HOSTS_TABLE = _schema(
+HOSTS_TABLE = named_schema(
     "hosts_table",
     [
         ("host", pa.string()),
@@ -320,7 +320,7 @@ HOSTS_TABLE = _schema(
 )
 
 # The job's results; statistics have columns in pages/, too.
-PAGES_OUT = _schema(
+PAGES_OUT = named_schema(
     "pages_out",
     [
         ("url", pa.string()),
@@ -341,7 +341,7 @@ PAGES_OUT = _schema(
     ],
 )
 # One row a host; of a host that signals, one a source. A host that is split has rows in each of its shards.
-HOSTS_OUT = _schema(
+HOSTS_OUT = named_schema(
     "hosts_out",
     [
         ("host", pa.string()),
@@ -366,7 +366,7 @@ HOSTS_OUT = _schema(
         ("silent", pa.bool_()),
     ],
 )
-SCHEDULE = _schema(
+SCHEDULE = named_schema(
     "schedule",
     [
         ("shard", pa.int32()),

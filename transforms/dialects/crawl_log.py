@@ -42,23 +42,34 @@ def read(source: Source) -> Iterator[Block]:
             yield item
             continue
         block, line = item
-        fields = split_fields(_packed(block), line, " ", FIELDS, _USED)
+        fields = whole_fields(block, line, _USED)
         yield from _rows(source, fields)
-        longer = [(number, text) for number, text in fields.wrong if _has_more(text)]
-        if longer:
-            # A thirteenth field is JSON, which may have blanks.
-            cut = "\n".join(" ".join(text.split(" ", FIELDS)[:FIELDS]) for _, text in longer)
-            more = split_fields(cut.encode("utf-8", "replace"), 0, " ", FIELDS, _USED)
-            numbers = np.array([number for number, _ in longer], np.int64)
-            yield from _rows(source, Fields(more.table, numbers[more.line], []))
-        odd = [(number, text) for number, text in fields.wrong if not _has_more(text)]
-        if odd:
-            yield rejected_rows(
-                source.path,
-                [number for number, _ in odd],
-                "column_count",
-                [f"{len(text.split(' '))} fields, expected {FIELDS}: {text}" for _, text in odd],
-            )
+        if fields.wrong:
+            yield odd_rows(source.path, fields)
+
+
+def whole_fields(block: bytes, line: int, use: list[int]) -> Fields:
+    """Fields of the lines of a block, in order, without a thirteenth one: that is JSON and may have blanks."""
+    fields = split_fields(_packed(block), line, " ", FIELDS, use)
+    longer = [(number, text) for number, text in fields.wrong if _has_more(text)]
+    if not longer:
+        return fields
+    cut = "\n".join(" ".join(text.split(" ", FIELDS)[:FIELDS]) for _, text in longer)
+    more = split_fields(cut.encode("utf-8", "replace"), 0, " ", FIELDS, use)
+    numbers = np.append(fields.line, np.array([number for number, _ in longer], np.int64)[more.line])
+    order = np.argsort(numbers, kind="stable")
+    table = pa.concat_tables([fields.table, more.table]).take(pa.array(order))
+    return Fields(table, numbers[order], [(n, text) for n, text in fields.wrong if not _has_more(text)])
+
+
+def odd_rows(path: str, fields: Fields) -> pa.RecordBatch:
+    """The lines that have another number of fields, as rejected rows."""
+    return rejected_rows(
+        path,
+        [number for number, _ in fields.wrong],
+        "column_count",
+        [f"{len(text.split(' '))} fields, expected {FIELDS}: {text}" for _, text in fields.wrong],
+    )
 
 
 def _packed(block: bytes) -> bytes:

@@ -17,11 +17,9 @@ from policies.numerics.typing_ import IntArray, UIntArray
 from transforms.batches import columns, times
 from transforms.batches.hashing import hash_texts
 from transforms.dialects import Dialect, Source
-from transforms.dialects.crawl_log import FIELDS, _packed, looks_like
-from transforms.dialects.tables import split_fields
+from transforms.dialects.crawl_log import looks_like, odd_rows, whole_fields
 from transforms.dialects.textformats import line_blocks
 from transforms.files.blocks import Block, RawBlock
-from transforms.rows.normalise import rejected_rows
 
 _LOGGED, _STATUS, _URI, _PATH, _VIA, _STARTED = 0, 1, 3, 4, 5, 8
 _USED = [_LOGGED, _STATUS, _URI, _PATH, _VIA, _STARTED]
@@ -60,13 +58,9 @@ def read(source: Source) -> Iterator[Block]:
             yield item
             continue
         block, line = item
-        # A thirteenth field is of no use here, and cut off.
-        text = b"\n".join(b" ".join(row.split(b" ", FIELDS)[:FIELDS]) for row in _packed(block).split(b"\n"))
-        fields = split_fields(text, line, " ", FIELDS, _USED)
+        fields = whole_fields(block, line, _USED)
         if fields.wrong:
-            yield rejected_rows(
-                source.path, [n for n, _ in fields.wrong], "column_count", [t for _, t in fields.wrong]
-            )
+            yield odd_rows(source.path, fields)
         if len(fields.line):
             yield from _rows(source, fetches, fields.table.combine_chunks().columns, fields.line)
 

@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from policies.discovery.sums import CLASSES, NEVER_S, Sums
-from transforms.batches.schemas import TIME, _schema
+from transforms.batches.schemas import TIME, named_schema
 
 # A visit of a source: a fetch at an instant, in parts where several batches have rows of it; or how many
 # targets it was the first to show. `partial`: some of its links may be missing, so none has come by it. The
 # shard is that of the source's host.
-VISITS = _schema(
+VISITS = named_schema(
     "visits",
     [
         ("url", pa.string()),
@@ -27,7 +27,7 @@ VISITS = _schema(
     ],
 )
 # Who showed a target first, of one batch. The shard is that of the target: `host_hash` is its hash.
-FOUND = _schema(
+FOUND = named_schema(
     "found",
     [
         ("url", pa.string()),
@@ -38,11 +38,11 @@ FOUND = _schema(
         ("source_host_hash", pa.uint64()),
     ],
 )
-LISTED = _schema("listed", [("url", pa.string()), ("url_hash", pa.uint64()), ("host_hash", pa.uint64())])
+LISTED = named_schema("listed", [("url", pa.string()), ("url_hash", pa.uint64()), ("host_hash", pa.uint64())])
 
 # The state. One row a source, sorted by the hashes of host and URL, which follow from the URL.
 _VECTOR = pa.list_(pa.float32(), CLASSES)
-STATE_SOURCES = _schema(
+STATE_SOURCES = named_schema(
     "state_sources",
     [
         ("url", pa.string()),
@@ -60,17 +60,17 @@ STATE_SOURCES = _schema(
     ],
 )
 # Links of each source at its last visit, sorted; `came`: not at the one before.
-STATE_SHOWN = _schema(
+STATE_SHOWN = named_schema(
     "state_shown", [("source_hash", pa.uint64()), ("target_hash", pa.uint64()), ("came", pa.bool_())]
 )
-STATE_KNOWN = _schema("state_known", [("target_hash", pa.uint64())])
-STATE_SHARED = _schema(
+STATE_KNOWN = named_schema("state_known", [("target_hash", pa.uint64())])
+STATE_SHARED = named_schema(
     "state_shared", [(n, pa.list_(pa.int64())) for n in ("came", "expected", "held", "stayed")]
 )
-STATE_HOSTS = _schema(
+STATE_HOSTS = named_schema(
     "state_hosts", [("host_hash", pa.uint64()), ("new", pa.int64()), ("exposure", pa.int64())]
 )
-SLOTS = _schema("slots", [("host_hash", pa.uint64()), ("last_slot_at", TIME)])
+SLOTS = named_schema("slots", [("host_hash", pa.uint64()), ("last_slot_at", TIME)])
 STATE = {
     "state/sources": STATE_SOURCES,
     "state/shown": STATE_SHOWN,
@@ -82,7 +82,7 @@ STATE = {
 OF_TARGETS = ("state/known",)
 
 # Between the stages: hosts of a shard.
-HOSTS = _schema(
+HOSTS = named_schema(
     "discovery_hosts",
     [
         ("host", pa.string()),
@@ -96,7 +96,7 @@ HOSTS = _schema(
     ],
 )
 
-SCHEDULE = _schema(
+SCHEDULE = named_schema(
     "discovery_schedule",
     [
         ("url", pa.string()),
@@ -106,7 +106,7 @@ SCHEDULE = _schema(
         ("worth", pa.float64()),
     ],
 )
-SOURCES_OUT = _schema(
+SOURCES_OUT = named_schema(
     "sources_out",
     [
         ("url", pa.string()),
@@ -122,7 +122,7 @@ SOURCES_OUT = _schema(
     ],
 )
 # The nightly job reads these as --pages; to it a page appeared when it was found.
-TARGETS_OUT = _schema(
+TARGETS_OUT = named_schema(
     "targets_out",
     [
         ("url", pa.string()),
