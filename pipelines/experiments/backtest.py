@@ -18,7 +18,14 @@ from pipelines.command import options_inputs, output_folder
 from pipelines.command.errors import OptionsError
 from pipelines.command.version import __version__
 from pipelines.experiments import backtest_report
-from pipelines.experiments.experiment import Checks, near, run_here, show_pictures, write_table
+from pipelines.experiments.experiment import (
+    Checks,
+    add_run_options,
+    near,
+    run_here,
+    show_pictures,
+    write_table,
+)
 from pipelines.experiments.result_schemas import days_table, results_table
 from pipelines.nightly import report
 from pipelines.nightly.options import format_instant
@@ -166,13 +173,7 @@ def add_choices(parser: argparse.ArgumentParser, policies: Sequence[str]) -> Non
     )
     add("--against", metavar="NAME", help="policy to compare with (default: the first of --policies)")
     add("--seed", metavar="N", default="0", help="of changes that a log cannot show (default %(default)s)")
-    add("--workers", metavar="N", help="processes on this machine (default: cores)")
-    add("--output", metavar="DIR", required=True, help="folder for the results")
-    add(
-        "--no_plots",
-        action="store_true",
-        help="no pictures; they need matplotlib: pip install 'recrawl[plots]'",
-    )
+    add_run_options(parser)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from pipelines.command.errors import OptionsError
 from pipelines.command.options_inputs import named_columns
 from pipelines.command.version import __version__
 from pipelines.experiments import discovery_report
-from pipelines.experiments.experiment import Checks, run_here, show_pictures, write_table
+from pipelines.experiments.experiment import Checks, add_run_options, run_here, show_pictures, write_table
 from pipelines.nightly import report
 from pipelines.nightly.options import format_instant
 from policies.discovery.presences import US_PER_HOUR
@@ -98,13 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--repetitions", metavar="N", default="3", help="runs with other seeds (default %(default)s)")
     add("--seed", metavar="N", default="0", help="of the first (default %(default)s)")
-    add("--workers", metavar="N", help="processes on this machine (default: cores)")
-    add("--output", metavar="DIR", required=True, help="folder for the results")
-    add(
-        "--no_plots",
-        action="store_true",
-        help="no pictures; they need matplotlib: pip install 'recrawl[plots]'",
-    )
+    add_run_options(parser)
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,17 @@ from pipelines.pictures.plots import Picture
 from transforms.files.sinks import FileInfo, write_file
 
 
+def add_run_options(parser: argparse.ArgumentParser) -> None:
+    """Declare what all of these commands take: workers, where results go, whether there are pictures."""
+    parser.add_argument("--workers", metavar="N", help="processes on this machine (default: cores)")
+    parser.add_argument("--output", metavar="DIR", required=True, help="folder for the results")
+    parser.add_argument(
+        "--no_plots",
+        action="store_true",
+        help="no pictures; they need matplotlib: pip install 'recrawl[plots]'",
+    )
+
+
 class Checks:
     """Checks options and gathers what is wrong."""
 

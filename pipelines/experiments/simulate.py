@@ -18,7 +18,14 @@ from pipelines.command import output_folder
 from pipelines.command.errors import OptionsError
 from pipelines.command.version import __version__
 from pipelines.experiments import simulate_report
-from pipelines.experiments.experiment import Checks, near, run_here, show_pictures, write_table
+from pipelines.experiments.experiment import (
+    Checks,
+    add_run_options,
+    near,
+    run_here,
+    show_pictures,
+    write_table,
+)
 from pipelines.experiments.result_schemas import OVER_TIME, SIMULATION
 from pipelines.nightly import report
 from policies.simulation.drawn import (
@@ -152,13 +159,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="after a crawl, in which GREEDY-NCIS-D does not count signals (default: --delay)",
     )
     add("--sampled", action="store_true", help="draw requests, too, and count those served fresh")
-    add("--workers", metavar="N", help="processes on this machine (default: cores)")
-    add("--output", metavar="DIR", required=True, help="folder for the results")
-    add(
-        "--no_plots",
-        action="store_true",
-        help="no pictures; they need matplotlib: pip install 'recrawl[plots]'",
-    )
+    add_run_options(parser)
 
 
 def _policies_help() -> str:

@@ -49,7 +49,7 @@ def read(source: Source) -> Iterator[Block]:
 
 
 def whole_fields(block: bytes, line: int, use: list[int]) -> Fields:
-    """Fields of the lines of a block, in order, without a thirteenth one: that is JSON and may have blanks."""
+    """Fields of the lines of a block, in order; a thirteenth one is JSON, may have blanks, and is cut off."""
     fields = split_fields(_packed(block), line, " ", FIELDS, use)
     longer = [(number, text) for number, text in fields.wrong if _has_more(text)]
     if not longer:
