@@ -10,6 +10,7 @@ in arrays over sources, and what sources share is in sums, so a batch of sources
     hours        at which hours of the day new links come
     yields       new links an hour, with what a first look tells of it
     answers      sources that do not answer
+    links        from visit to visit of the job: which came, which stayed
     rules        crawlers of the literature, simple ones, and by elapsed time
     pham         the crawler of Pham et al. 2018
     planner      recrawl's own: start here

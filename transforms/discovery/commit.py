@@ -15,7 +15,7 @@ from transforms.discovery.previous import JOB
 from transforms.files.attempts import Attempt
 from transforms.files.replacing import MANIFEST, finish, is_done, sweep
 from transforms.files.sinks import FileInfo, write_json
-from transforms.night.commit import TooManyRejectedError
+from transforms.night.commit import check_share
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,9 @@ class WriteManifest(Step):
         listed = [f.as_dict() for f in sorted(files, key=lambda f: f.path)]
         if is_done(attempt, listed):
             return
-        _check_rejected(counters, said.max_rejected_fraction, attempt.folder)
+        rejected = counters.get("links_seen_rejected", 0)
+        rows = rejected + counters.get("links_seen_accepted", 0)
+        check_share(rejected, rows, said.max_rejected_fraction, counters, attempt.folder)
         status, reason = _status(counters, said)
         manifest = {
             "job": JOB,
@@ -87,17 +89,6 @@ class WriteManifest(Step):
             sweep(attempt.folder)
         if attempt.folder != attempt.output:
             finish(attempt.output, attempt.check)
-
-
-def _check_rejected(counters: dict[str, int], most: float, folder: str) -> None:
-    rejected = counters.get("links_seen_rejected", 0)
-    rows = rejected + counters.get("links_seen_accepted", 0)
-    if rejected > most * rows:
-        raise TooManyRejectedError(
-            f"{rejected:,} of {rows:,} rows of --links were rejected ({rejected / rows:.2%}), more than "
-            f"--max_rejected_fraction={most:g} allows. They are in {folder}/rejected/; mend the input or "
-            "raise the limit"
-        )
 
 
 def _status(counters: dict[str, int], said: Said) -> tuple[str, str]:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from policies.discovery.links import follow, sources_only
 from policies.discovery.shared import Shared
 from policies.discovery.sums import NEVER_S, Sums
 from policies.numerics.typing_ import BoolArray, IntArray, UIntArray
@@ -22,7 +23,7 @@ from transforms.batches.tally import Counts
 from transforms.batches.urls import HostTable, locate
 from transforms.discovery import tables
 from transforms.discovery.previous import read_references
-from transforms.discovery.visiting import RawVisits, Shown, follow, merged, sources_only
+from transforms.discovery.visiting import RawVisits, merged, read_shown, shown_batch
 from transforms.rows.link_rows import page_texts
 from transforms.shards.catalogue import DAY_US, HostDefaults, tightest_limits
 
@@ -76,7 +77,7 @@ class FoldSources(Step):
         del batches
         counts = Counts()
         known = _Known.of_state(state["state/sources"], self._table)
-        shown = Shown.of(state["state/shown"])
+        shown = read_shown(state["state/shown"])
         listed = tables.gathered(of["listed"], tables.LISTED)
         visits = merged(tables.gathered(of["visits"], tables.VISITS))
         visits = self._counting(visits, known, listed, counts)
@@ -97,7 +98,7 @@ class FoldSources(Step):
         rows = (shared.host_new > 0) | (shared.host_exposure > 0)
         files = {
             "state/sources": batch,
-            "state/shown": shown.batch(),
+            "state/shown": shown_batch(shown),
             "state/shared": shared_batch,
             "state/hosts": pa.RecordBatch.from_arrays(
                 [

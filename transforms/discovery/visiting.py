@@ -1,4 +1,4 @@
-"""Visits of the sources of a shard: which links came, and which stayed until the next visit."""
+"""Visits of the sources of a shard, put together from their parts; links at their last visits."""
 
 from __future__ import annotations
 
@@ -7,50 +7,38 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from policies.discovery.sums import Visits
-from policies.numerics.typing_ import BoolArray, IntArray, UIntArray
+from policies.discovery.links import Shown, Visited
+from policies.numerics.typing_ import BoolArray, UIntArray
 from transforms.discovery import tables
 
 
 @dataclass(frozen=True)
-class RawVisits:
-    """m visits, sorted by the hash of their source and time.
+class RawVisits(Visited):
+    """Visits with the URLs and hosts of their sources.
 
     Attributes
     ----------
     url : pa.Array (m,)
-    source_hash, host_hash : (m,) uint64
-    at_s, new : (m,) int64
-    ok, partial : (m,) bool
-    visit : (t,) int64
-        Of each link, ascending.
-    target : (t,) uint64
+    host_hash : (m,) uint64
     """
 
     url: pa.Array
-    source_hash: UIntArray
     host_hash: UIntArray
-    at_s: IntArray
-    ok: BoolArray
-    new: IntArray
-    partial: BoolArray
-    visit: IntArray
-    target: UIntArray
 
     def take(self, keep: BoolArray) -> RawVisits:
         """Some visits, with their links."""
         number = np.cumsum(keep) - 1
         shown = keep[self.visit]
         return RawVisits(
-            self.url.filter(pa.array(keep)),
             self.source_hash[keep],
-            self.host_hash[keep],
             self.at_s[keep],
             self.ok[keep],
             self.new[keep],
             self.partial[keep],
             number[self.visit[shown]],
             self.target[shown],
+            self.url.filter(pa.array(keep)),
+            self.host_hash[keep],
         )
 
 
@@ -73,162 +61,27 @@ def merged(parts: pa.RecordBatch) -> RawVisits:
     partial = parts.column("partial").take(rows).to_numpy(zero_copy_only=False)
     whole = len(first) > 0
     return RawVisits(
-        parts.column("url").take(pa.array(order[first])),
         source[first],
-        parts.column("host_hash").to_numpy()[order[first]],
         at[first],
         np.logical_or.reduceat(ok, first) if whole else np.zeros(0, np.bool_),
         np.add.reduceat(new, first) if whole else np.zeros(0, np.int64),
         np.logical_or.reduceat(partial, first) if whole else np.zeros(0, np.bool_),
         visit[by_visit],
         target[by_visit],
+        parts.column("url").take(pa.array(order[first])),
+        parts.column("host_hash").to_numpy()[order[first]],
     )
 
 
-def sources_only(visits: RawVisits, last_s: IntArray, is_source: BoolArray) -> tuple[BoolArray, BoolArray]:
-    """Which visits count: later than what is known, and of a source.
-
-    Parameters
-    ----------
-    visits : RawVisits
-    last_s : (m,) int64
-        When the source of each was last asked.
-    is_source : (m,) bool
-        Whether it is known or named as one. Others are from the first visit on that brings a new link.
-
-    Returns
-    -------
-    counts, late : (m,) bool
-    """
-    late = visits.at_s <= last_s
-    brings = (visits.new > 0) & ~late
-    start = np.searchsorted(visits.source_hash, visits.source_hash)
-    so_far = np.cumsum(brings)
-    before = so_far[start] - brings[start] if len(start) else so_far
-    return ~late & (is_source | (so_far > before)), late
+def read_shown(batch: pa.RecordBatch) -> Shown:
+    """From rows of `tables.STATE_SHOWN`."""
+    source, target = (batch.column(n).to_numpy() for n in ("source_hash", "target_hash"))
+    return Shown(source, target, batch.column("came").to_numpy(zero_copy_only=False))
 
 
-@dataclass(frozen=True)
-class Shown:
-    """Links of sources at their last visits: rows of `tables.STATE_SHOWN`."""
-
-    source_hash: UIntArray
-    target_hash: UIntArray
-    came: BoolArray
-
-    @classmethod
-    def of(cls, batch: pa.RecordBatch) -> Shown:
-        source, target = (batch.column(n).to_numpy() for n in ("source_hash", "target_hash"))
-        return cls(source, target, batch.column("came").to_numpy(zero_copy_only=False))
-
-    def batch(self) -> pa.RecordBatch:
-        return pa.RecordBatch.from_arrays(
-            [pa.array(self.source_hash), pa.array(self.target_hash), pa.array(self.came)],
-            schema=tables.STATE_SHOWN,
-        )
-
-    def counts(self, source_hash: UIntArray) -> tuple[IntArray, IntArray]:
-        """Links of some sources, and those of them that came: (n,) int64 each."""
-        begin = np.searchsorted(self.source_hash, source_hash)
-        end = np.searchsorted(self.source_hash, source_hash, side="right")
-        came = np.append(0, np.cumsum(self.came))
-        return end - begin, came[end] - came[begin]
-
-
-def follow(visits: RawVisits, row: IntArray, shown: Shown, n: int) -> tuple[Visits, Shown]:
-    """Follow links from visit to visit.
-
-    Parameters
-    ----------
-    visits : RawVisits
-        Of one shard, those that count.
-    row : (m,) int64
-        The source of each, of n.
-    shown : Shown
-        At the visits before.
-    n : int
-
-    Returns
-    -------
-    visits : Visits
-        Sorted by `row`.
-    shown : Shown
-        At the last visits; links of sources without a visit stay.
-    """
-    m = len(row)
-    # The number of a visit among those of its source that have not failed, from 1 on; before them is 0.
-    done = np.cumsum(visits.ok)
-    start = np.searchsorted(visits.source_hash, visits.source_hash)
-    number = done - (done[start] - visits.ok[start]) if m else done
-    of_shown, of_visit = _codes(shown.source_hash, visits.source_hash)
-    pair = np.concatenate(
-        [_pairs(of_shown, shown.target_hash), _pairs(of_visit[visits.visit], visits.target)]
+def shown_batch(shown: Shown) -> pa.RecordBatch:
+    """The inverse of `read_shown`."""
+    return pa.RecordBatch.from_arrays(
+        [pa.array(shown.source_hash), pa.array(shown.target_hash), pa.array(shown.came)],
+        schema=tables.STATE_SHOWN,
     )
-    old = len(shown.source_hash)
-    visit = np.concatenate([np.full(old, -1), visits.visit])
-    of = np.concatenate([np.zeros(old, np.int64), number[visits.visit] if m else visits.visit])
-    came = np.concatenate([shown.came, np.ones(len(visits.visit), np.bool_)])
-    order = np.argsort(pair, kind="stable")
-    pair, of, visit = pair[order], of[order], visit[order]
-    same = np.append(False, pair[1:] == pair[:-1]) if len(pair) else np.zeros(0, np.bool_)
-    before = np.append(-1, of[:-1]) if len(of) else of
-    once = ~(same & (of == before))
-    order, pair, of, visit, same = order[once], pair[once], of[once], visit[once], same[once]
-    before = np.append(-1, of[:-1]) if len(of) else of
-    stays = same & (of == before + 1)
-    fresh = np.where(visit >= 0, ~stays, came[order])
-    if m:
-        fresh &= (visit < 0) | ~visits.partial[visit]
-    kept_rows = np.flatnonzero(stays & np.append(False, fresh[:-1])) if len(of) else np.zeros(0, np.int64)
-    real = visit >= 0
-    links = np.bincount(visit[real], minlength=m)
-    young = np.bincount(visit[real & fresh], minlength=m)
-    kept = np.bincount(visit[kept_rows], minlength=m)
-    held = _of_visit_before(visits, number, young, shown)
-    # What is there at the last visit of each source.
-    ends = np.append(visits.source_hash[1:] != visits.source_hash[:-1], True) if m else np.zeros(0, np.bool_)
-    seen = visits.source_hash[ends & (number > 0)]
-    lasting = np.zeros(m, np.bool_)
-    lasting[:] = number == (number[np.flatnonzero(ends)[np.cumsum(ends) - ends]] if m else number)
-    gone = _in_sorted(shown.source_hash, seen)
-    source = np.concatenate([shown.source_hash, visits.source_hash[visits.visit]])[order]
-    target = np.concatenate([shown.target_hash, visits.target])[order]
-    keep = np.where(real, lasting[visit] if m else False, True)
-    keep[~real] = ~gone[order[~real]]
-    source, target, fresh = source[keep], target[keep], fresh[keep]
-    by_row = np.lexsort((visits.at_s, row))
-    made = Visits(
-        row[by_row], visits.at_s[by_row], visits.ok[by_row], links[by_row], visits.new[by_row], held[by_row],
-        kept[by_row],
-    )  # fmt: skip
-    return made, Shown(source, target, fresh)
-
-
-def _of_visit_before(visits: RawVisits, number: IntArray, young: IntArray, shown: Shown) -> IntArray:
-    """How many links came to a source at the visit before each one."""
-    made = np.zeros(len(number), np.int64)
-    good = np.flatnonzero(visits.ok)
-    made[good[1:]] = young[good[:-1]]
-    first = good[number[good] == 1]
-    made[first] = shown.counts(visits.source_hash[first])[1]
-    return made
-
-
-def _codes(shown: UIntArray, visits: UIntArray) -> tuple[UIntArray, UIntArray]:
-    """Numbers of sources in the order of their hashes; both are sorted."""
-    starts = [x[np.append(True, x[1:] != x[:-1])] if len(x) else x for x in (shown, visits)]
-    distinct = np.union1d(*starts)
-    first, second = (np.searchsorted(distinct, x).astype(np.uint64) for x in (shown, visits))
-    return first, second
-
-
-def _pairs(source: UIntArray, target: UIntArray) -> UIntArray:
-    """Keys of links, in the order of sources. Of a target 40 bits tell it from others of the source."""
-    return (source << np.uint64(40)) | (target & np.uint64((1 << 40) - 1))
-
-
-def _in_sorted(values: UIntArray, known: UIntArray) -> BoolArray:
-    if not len(known):
-        return np.zeros(len(values), np.bool_)
-    at = np.minimum(np.searchsorted(known, values), len(known) - 1)
-    return known[at] == values

@@ -104,8 +104,13 @@ def input_rows_of(kind: str, counters: dict[str, int]) -> int:
 
 def check_rejected(counters: dict[str, int], guards: Guards, folder: str = "") -> None:
     """Raise `TooManyRejectedError` if too large a share of the input of a night in `folder` was rejected."""
-    rows, rejected = input_rows(counters), sum(counters.get(f"{k}_rejected", 0) for k in OWN_KINDS)
-    if rejected > guards.max_rejected_fraction * rows:
+    rejected = sum(counters.get(f"{k}_rejected", 0) for k in OWN_KINDS)
+    check_share(rejected, input_rows(counters), guards.max_rejected_fraction, counters, folder)
+
+
+def check_share(rejected: int, rows: int, most: float, counters: dict[str, int], folder: str) -> None:
+    """Raise `TooManyRejectedError`, with reasons by `counters`, if more than a share of rows was rejected."""
+    if rejected > most * rows:
         worst = sorted(
             ((n, k) for k, n in counters.items() if "_rejected_" in k and not k.startswith("sitemaps_")),
             key=lambda item: (-item[0], item[1]),
@@ -113,7 +118,7 @@ def check_rejected(counters: dict[str, int], guards: Guards, folder: str = "") -
         reasons = ", ".join(f"{k.replace('_rejected_', ' ')}: {n:,}" for n, k in worst[:5])
         raise TooManyRejectedError(
             f"{rejected:,} of {rows:,} input rows were rejected ({rejected / rows:.2%}), more than "
-            f"--max_rejected_fraction={guards.max_rejected_fraction:g} allows ({reasons}). They are in "
+            f"--max_rejected_fraction={most:g} allows ({reasons}). They are in "
             f"{folder and folder + '/'}rejected/; mend the input or raise the limit"
         )
 
