@@ -138,5 +138,16 @@ def answering(sums: Sums, at_hours: float) -> FloatArray:
     return made.worth(at_hours)
 
 
+def until_asked_again(sums: Sums, now_hours: float, least_hours: float) -> FloatArray:
+    """Hours until sources that did not answer are asked again, at ever longer distances: (n,) float64.
+
+    As long after the last failure as that came after the first one.
+    """
+    failing = sums.failures > 0
+    down = np.maximum((sums.asked_s - sums.failed_s) / 3600.0, least_hours)
+    asked = now_hours - sums.asked_s / 3600.0
+    return np.asarray(np.where(failing, np.maximum(down - asked, 0.0), 0.0), np.float64)
+
+
 def _roots(sums: Sums) -> FloatArray:
     return np.asarray(np.sqrt(np.maximum(sums.links, 1.0)), np.float64)

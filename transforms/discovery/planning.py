@@ -143,11 +143,7 @@ def ready(shard: ShardTables, plan: Plan, learned: Learned) -> Ready:
     thought = thought * priors.answering(sums, float(now[0] + end[0]) / 2.0)
     thought[~listed_only(batch, plan.only_listed)] = 0.0
     since = np.where(sums.seen_s >= 0, start - clock.reading(sums.seen_s / 3600.0), np.inf)
-    # What does not answer is asked at ever longer distances.
-    failing = sums.failures > 0
-    down = np.where(failing, (sums.asked_s - sums.failed_s) / 3600.0, 0.0)
-    asked = np.where(failing, now[0] - sums.asked_s / 3600.0, np.inf)
-    at_least = np.maximum(np.where(failing, np.maximum(down, plan.least_hours) - asked, 0.0), 0.0)
+    at_least = priors.until_asked_again(sums, float(now[0]), plan.least_hours)
     waiting = Waiting(thought, share, since, at_least, plan.least_hours, float(clock.reading(end)[0] - start))
     starts = np.append(0, np.cumsum(count))
     key = page_texts(batch.column("url"))[1]
