@@ -1,9 +1,10 @@
 """What each part of the estimate and of the plan buys: recrawl on real histories, with one part taken out.
 
-    python -m benchmarks.ablation [NAME ...] [--parts PART ...] [--repetitions 3] [--out FOLDER]
+    python -m benchmarks.ablation [NAME ...] [--parts PART ...] [--weights equal|zipf] [--repetitions 3]
+        [--draws 5] [--out FOLDER]
 
-Histories, windows and budgets are those of `benchmarks.backtest_histories`, weights are equal. Every part is
-taken out alone; differences are to the whole, paired by period, in points of freshness (see
+Histories, windows and budgets are those of `benchmarks.backtest_histories`. Every part is taken out alone;
+differences are to the whole, paired by period, in points of freshness (see
 `pipelines.experiments.backtest_report`).
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -27,22 +28,21 @@ from pipelines.door import cli
 from pipelines.experiments.backtest_report import compare
 from policies.clocks import kept as kept_clocks
 from policies.clocks import pooled
+from policies.clocks.profile import Profiles
 from policies.history import volatile
 from transforms.kept import clocks, flags
 from transforms.night import folding
 
 
-def _no_bins(bins: int) -> Callable[..., Any]:
-    def found(self: Any, least: Any, *_: Any) -> tuple[Any, ...]:
-        return np.zeros(0, np.int64), np.ones((0, bins)), np.zeros(len(least))
-
-    return found
+def _no_hours(self: Any, least: Any, *_: Any) -> tuple[Profiles, Any]:
+    return Profiles.flat(), np.zeros(len(least))
 
 
 _FIXED = ((clocks, "EXPLORED", 0.0), (clocks, "EXPLORED_MORE", 0.0))
+_FIXED_AGE = ((clocks, "EXPLORED_YOUNG", 0.0),)
 _NONE_OF_ALL = ((pooled.Pooled, "hours", lambda sample: pooled.HoursOfAll()),)
-_NO_HOURS = ((kept_clocks.Kept, "_hours", _no_bins(kept_clocks.WEEK_HOURS)), *_FIXED, *_NONE_OF_ALL)
-_NO_AGES = ((kept_clocks.Kept, "_ages", lambda *a: _no_bins(kept_clocks.AGES)(*a)[:2]),)
+_NO_HOURS = ((kept_clocks.Kept, "_hours", _no_hours), *_FIXED, *_NONE_OF_ALL)
+_NO_AGES = ((kept_clocks.Kept, "_ages", lambda *_: Profiles.flat()), *_FIXED_AGE)
 
 # By part: what is put in place of what.
 PARTS: dict[str, Sequence[tuple[Any, str, Any]]] = {
@@ -51,6 +51,7 @@ PARTS: dict[str, Sequence[tuple[Any, str, Any]]] = {
     "clock of age": _NO_AGES,
     "hours of all": _NONE_OF_ALL,
     "exploring hours": _FIXED,
+    "exploring ages": _FIXED_AGE,
     "volatile": ((flags.volatile, "weight_limit", lambda n, *_: np.full(len(n), volatile.NOT_VOLATILE)),),
     "alternating": ((folding, "set_aside", lambda after, found: (found, np.zeros(len(after), np.bool_))),),
 }
@@ -73,7 +74,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("names", nargs="*", choices=[[], *HISTORIES])
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--weights", choices=("equal", "zipf"), default="equal")
     parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--draws", type=int, default=5, help="draws of zipf weights")
     parser.add_argument("--out", type=Path, default=Path("build/ablation"))
     options = parser.parse_args(argv)
     shared = shared_folder()
@@ -85,8 +88,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         start, end, budgets = HISTORIES[name]
         inputs = convert(folder, options.out / name)
         for part in ("nothing", *options.parts):
-            given = ["backtest", *inputs, f"--start={start}", f"--end={end}", "--weights=equal", "--no_plots"]
-            given += ["--policies=recrawl", "--budgets", *map(str, budgets), "--workers=1"]
+            given = ["backtest", *inputs, f"--start={start}", f"--end={end}", f"--weights={options.weights}"]
+            given += ["--policies=recrawl", "--budgets", *map(str, budgets), "--workers=1", "--no_plots"]
+            given += [f"--draws={options.draws}"] if options.weights == "zipf" else []
             out = options.out / name / part.replace(" ", "-")
             given += [f"--repetitions={options.repetitions}", f"--output={out}"]
             with ExitStack() as stack:

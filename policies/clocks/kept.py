@@ -12,17 +12,16 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from policies.clocks.learning import CERTAIN, Spells, profiles
+from policies.clocks.learning import CERTAIN, Spells, agreement, profiles
 from policies.clocks.profile import (
     AGE_EDGES_HOURS,
-    AGES,
     FIRST_WEEKDAY,
     NO_TIME,
     US_PER_DAY,
     US_PER_HOUR,
     WEEK_HOURS,
+    Clocks,
     Profiles,
-    age_lengths_days,
 )
 from policies.numerics.scrambling import fractions, scramble
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray, UIntArray
@@ -43,6 +42,10 @@ MANY = 400
 US_PER_MINUTE = 60_000_000
 TAUGHT_US = 4 * AGE_EDGES_HOURS[-1] * US_PER_HOUR
 """What older pages do teaches no more of how pages age."""
+
+AGAINST_AGE = 2.0 * CERTAIN
+"""The logarithm of how much less probable a page's own intervals are by a clock of age, if it has none: two
+changes when it should have settled."""
 
 _MEMORY_DAYS = 30.0
 _LEAST_TOLD = 0.01
@@ -148,46 +151,100 @@ class Kept:
         mine = self.take((changes >= _LEAST_CHANGES)[self.group])
         least_hour, least_age = np.full((2, groups), CERTAIN)
         least_hour[before.group[before.by_hour]] = least_age[before.group[before.by_age]] = 0.0
-        by_hour, hour, gain = mine._hours(least_hour, rate_per_day)
-        by_age, age = mine._ages(least_age, born_us[mine.page], rate_per_day)
-        group = np.union1d(by_hour, by_age)
-        found = Profiles(group, np.ones((len(group), WEEK_HOURS)), np.ones((len(group), AGES)))
-        found.hour[found.rows(by_hour)] = hour
-        found.age[found.rows(by_age)] = age
+        born = born_us[mine.page]
+        # Pages come at some hours of the day and change soon after: hours count only beside the clock of age,
+        # and that, where there are hours, beside these.
+        ages = mine._ages(least_age, born, rate_per_day, Profiles.flat())
+        hours, gain = mine._hours(least_hour, born, rate_per_day, ages)
+        both = np.isin(mine.group, hours.group)
+        beside = mine.take(both)._ages(least_age, born[both], rate_per_day, hours)
+        ages = ages.take(~np.isin(ages.group, hours.group)).joined(beside)
+        found = Profiles.flat(np.union1d(hours.group, ages.group))
+        found.hour[found.rows(hours.group)] = hours.hour
+        found.age[found.rows(ages.group)] = ages.age
         return found, gain
+
+    def steady(self, aging: Clocks, plain: Clocks, groups: int) -> BoolArray:
+        """Pages whose intervals speak against a clock of age, (n,): a home page among articles.
+
+        Parameters
+        ----------
+        aging, plain : Clocks of n pages
+            With the clock of age of each group, and without.
+        groups : int
+        """
+        changed = np.bincount(self.group[self.changed], minlength=groups)
+
+        def expected(clocks: Clocks) -> FloatArray:
+            days = clocks.days(self.page, self.from_us, self.to_us)
+            held = np.bincount(self.group, days, groups)
+            rate = (changed + 0.5) / np.maximum(held, _LEAST_TOLD)
+            found: FloatArray = days * rate[self.group]
+            return found
+
+        spells = self.page, self.changed, np.ones(len(self))
+        gain = agreement(expected(aging), expected(plain), spells, len(aging.group))
+        found: BoolArray = gain < -AGAINST_AGE
+        return found
 
     def hour_spells(self, rate_per_day: FloatArray) -> Spells:
         """Cut by the hours of the day; `rate_per_day`, (k,), are those of their pages."""
         length = _hour_lengths_days(self.to_us) - _hour_lengths_days(self.from_us)
         return Spells(self.group, length, self.changed, rate_per_day)
 
-    def _hours(self, least: FloatArray, rate_per_day: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
-        mine = self.take(self.to_us - self.from_us <= LONGEST_US)
+    def _hours(
+        self, least: FloatArray, born: IntArray, rate_per_day: FloatArray, ages: Profiles
+    ) -> tuple[Profiles, FloatArray]:
+        use = self.to_us - self.from_us <= LONGEST_US
+        mine, born = self.take(use), born[use]
         spells = mine.hour_spells(rate_per_day[mine.page])
+        rows = np.flatnonzero(np.isin(mine.group, ages.group) & (born != NO_TIME))
+        clocks = ages.clocks(mine.group, born)
+        if rows.size:
+            row, hour, days = mine._pieces(rows, clocks)
+            spells.length[rows] = _table(row, hour % HOURS, days, len(rows), HOURS)
         certain, speed, gain = profiles(spells, least, circular=True)
         number = np.full(len(least), -1)
         number[certain] = np.arange(len(certain))
-        mine = mine.take(number[mine.group] >= 0)
-        code = number[mine.group]
-        row, hour, days = _pieces(mine.from_us, mine.to_us)
+        rows = np.flatnonzero(number[mine.group] >= 0)
+        code = number[mine.group[rows]]
+        row, hour, days = mine._pieces(rows, clocks)
         by_hour = days * speed[code[row], hour % HOURS]
         day = (hour // HOURS + FIRST_WEEKDAY) % WEEKDAYS
-        length = _table(row, day, by_hour, len(mine), WEEKDAYS)
-        spells = Spells(code, length, mine.changed, rate_per_day[mine.page])
+        length = _table(row, day, by_hour, len(rows), WEEKDAYS)
+        spells = Spells(code, length, mine.changed[rows], rate_per_day[mine.page[rows]])
         sure, by_day, _ = profiles(spells, np.full(len(certain), CERTAIN), circular=True)
-        week = speed[:, np.arange(WEEK_HOURS) % HOURS]
+        found = Profiles.flat(certain)
+        week = found.hour
+        week[:] = speed[:, np.arange(WEEK_HOURS) % HOURS]
         week[sure] *= by_day[:, (np.arange(WEEK_HOURS) // HOURS + FIRST_WEEKDAY) % WEEKDAYS]
         week[sure] /= week[sure].mean(axis=1, keepdims=True)
-        return certain, week, gain
+        return found, gain
 
-    def _ages(
-        self, least: FloatArray, born: IntArray, rate_per_day: FloatArray
-    ) -> tuple[IntArray, FloatArray]:
+    def _ages(self, least: FloatArray, born: IntArray, rate_per_day: FloatArray, hours: Profiles) -> Profiles:
         # Pages that were there before are others than those that came since: they do not show how these age.
-        mine, born = self.take(born != NO_TIME), born[born != NO_TIME]
-        length = age_lengths_days(np.maximum(mine.from_us - born, 0), np.maximum(mine.to_us - born, 1))
+        use = born != NO_TIME
+        mine, born = self.take(use), born[use]
+        clocks = hours.clocks(mine.group, born)
+        length = clocks.age_lengths_days(
+            np.arange(len(mine)), np.maximum(mine.from_us, born), np.maximum(mine.to_us, born + 1)
+        )
         spells = Spells(mine.group, length, mine.changed, rate_per_day[mine.page])
-        return profiles(spells, least, circular=False)[:2]
+        certain, speed, _ = profiles(spells, least, circular=False)
+        found = Profiles.flat(certain)
+        found.age[:] = speed
+        return found
+
+    def _pieces(self, rows: IntArray, clocks: Clocks) -> tuple[IntArray, IntArray, FloatArray]:
+        """Some intervals cut at full hours: place in `rows`, hour since 1970, clock days of each piece."""
+        from_us, to_us = self.from_us[rows], self.to_us[rows]
+        first = from_us // US_PER_HOUR
+        count = (to_us - 1) // US_PER_HOUR - first + 1
+        row = np.repeat(np.arange(len(rows)), count)
+        hour = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count) + first[row]
+        begin = np.maximum(hour * US_PER_HOUR, from_us[row])
+        end = np.minimum((hour + 1) * US_PER_HOUR, to_us[row])
+        return row, hour, clocks.days(rows[row], begin, end)
 
 
 def joined(parts: Sequence[Kept]) -> Kept:
@@ -217,14 +274,3 @@ def _hour_lengths_days(at_us: IntArray) -> FloatArray:
     inside = np.clip(rest[:, None] - np.arange(HOURS) * US_PER_HOUR, 0, US_PER_HOUR)
     result: FloatArray = (day[:, None] * US_PER_HOUR + inside) / US_PER_DAY
     return result
-
-
-def _pieces(from_us: IntArray, to_us: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
-    """Intervals cut at full hours: row, hour since 1970, and length in days of each piece."""
-    first = from_us // US_PER_HOUR
-    count = (to_us - 1) // US_PER_HOUR - first + 1
-    row = np.repeat(np.arange(len(from_us)), count)
-    hour = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count) + first[row]
-    begin = np.maximum(hour * US_PER_HOUR, from_us[row])
-    end = np.minimum((hour + 1) * US_PER_HOUR, to_us[row])
-    return row, hour, (end - begin) / US_PER_DAY

@@ -18,7 +18,7 @@ CERTAIN = 5.0
 """The logarithm of how much more probable the later intervals must be by the profile of the earlier ones than
 without it. Chance gets there in less than one case of 100: such a ratio has the mean 1."""
 
-LEAST_SPEED = 1e-3
+LEAST_SPEED = 1e-4
 """No profile stands still: what was never seen to change there may yet."""
 
 _BLOCKS = 6

@@ -7,6 +7,7 @@ time is time, to the bit.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -110,17 +111,31 @@ class Clocks(_Speeds):
         aged = self.by_age[group] & (born != NO_TIME)
         total = np.where(aged, 0.0, self._between(group, from_us, to_us))
         some = np.flatnonzero(aged)
-        group, from_us, to_us, born = group[some], from_us[some], to_us[some], born[some]
-        for b in range(AGES):
-            low = np.maximum(from_us, born + _EDGES_US[b] if b else from_us)
-            high = np.minimum(to_us, born + _EDGES_US[b + 1]) if b + 1 < AGES else to_us
-            inside = high > low
-            if inside.any():
-                at = some[inside]
-                g = group[inside]
-                total[at] += self.age[g, b] * self._between(g, low[inside], high[inside])
+        group = group[some]
+        for b, at, days_of in self._by_age(group, born[some], from_us[some], to_us[some]):
+            total[some[at]] += self.age[group[at], b] * days_of
         days[rows] = total
         return days
+
+    def age_lengths_days(self, page: IntArray, from_us: IntArray, to_us: IntArray) -> FloatArray:
+        """How much of intervals of pages whose birth is known lies in each bin of age: (k, `AGES`) float64,
+        days of the clock of hours.
+        """
+        found = np.zeros((len(page), AGES))
+        for b, at, days in self._by_age(self.group[page], self.born_us[page], from_us, to_us):
+            found[at, b] = days
+        return found
+
+    def _by_age(
+        self, group: IntArray, born_us: IntArray, from_us: IntArray, to_us: IntArray
+    ) -> Iterator[tuple[int, IntArray, FloatArray]]:
+        """Of each bin of age the intervals that reach into it, for how many days of the clock of hours."""
+        for b in range(AGES):
+            low = np.maximum(from_us, born_us + _EDGES_US[b]) if b else from_us
+            high = np.minimum(to_us, born_us + _EDGES_US[b + 1]) if b + 1 < AGES else to_us
+            at = np.flatnonzero(high > low)
+            if at.size:
+                yield b, at, self._between(group[at], low[at], high[at])
 
     def _between(self, group: IntArray, from_us: IntArray, to_us: IntArray) -> FloatArray:
         flat = ~self.by_hour[group]
@@ -142,21 +157,6 @@ class Clocks(_Speeds):
         young = (born != NO_TIME) & (at_us < born + _EDGES_US[-1])
         found: BoolArray = young & self.by_age[self.group[page]]
         return found
-
-
-def age_lengths_days(from_us: IntArray, to_us: IntArray) -> FloatArray:
-    """How much of a span of ages lies in each bin: (k, `AGES`) float64, days.
-
-    Parameters
-    ----------
-    from_us, to_us : (k,) int64, microseconds since the page appeared
-    """
-    found = np.empty((len(from_us), AGES))
-    for b in range(AGES):
-        low = np.maximum(from_us, _EDGES_US[b]) if b else from_us
-        high = np.minimum(to_us, _EDGES_US[b + 1]) if b + 1 < AGES else to_us
-        found[:, b] = np.maximum(high - low, 0) / US_PER_DAY
-    return found
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -79,16 +79,6 @@ class Forecast:
             before = days[rows] - age
             found[rows] = exact.take(dated).dated(age).fresh(before) * (before / days[rows])
         return found
-
-    def faster(self, factor: FloatArray) -> Forecast:
-        """With rates `factor` (m,) times as high."""
-        rate = self.change_rate_per_day * factor
-        if self.exact is None or self.exact_row is None:
-            return replace(self, change_rate_per_day=rate)
-        of_exact = np.empty(len(self.exact.probability))
-        has = self.exact_row >= 0
-        of_exact[self.exact_row[has]] = factor[has]
-        return replace(self, change_rate_per_day=rate, exact=self.exact.faster(of_exact))
 
     def _exact(self, at: IntArray | Int32Array) -> tuple[IntArray, Posterior | None]:
         """Which of the rows `at` have a posterior of their own, and these."""

@@ -59,10 +59,6 @@ class Posterior:
         total = weight.sum(axis=1, keepdims=True)
         return Posterior(self.rate_per_day, np.where(total > 0.0, weight / total, self.probability))
 
-    def faster(self, factor: FloatArray) -> "Posterior":
-        """With all rates `factor` (n,) times as high."""
-        return Posterior(self.rate_per_day * factor[:, None], self.probability)
-
     def take(self, rows: IntArray) -> "Posterior":
         """Some of the pages."""
         return Posterior(self.rate_per_day[rows], self.probability[rows])

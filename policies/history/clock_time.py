@@ -31,7 +31,7 @@ def in_other_time(history: PageState, rows: IntArray, was: Clocks, now: Clocks) 
     rows = rows[history.baseline_at_us[rows] != NO_TIME]
     if not rows.size:
         return history
-    until, born = history.baseline_at_us[rows], now.born_us[rows]
+    until, born = history.baseline_at_us[rows], np.maximum(was.born_us[rows], now.born_us[rows])
     begin = np.where((born == NO_TIME) | (born >= until), until - US_PER_DAY, born)
     factor = np.ones(len(history))
     with np.errstate(invalid="ignore", divide="ignore"):

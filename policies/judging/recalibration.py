@@ -7,7 +7,8 @@ learned here from forecasts: crawls fall into cells by what the night that plann
 
 * how long the page had been calm at its last observation, in changes that its rate promised since the last
   one that was found, and
-* its rate, since sites keep hours of the day and days of the week;
+* how many changes its rate promised for the interval, since pages that change by a timetable, or only at
+  first, are no Poisson processes;
 
 and by whether its signals count, and then whether any came in the interval. The clock of a cell's crawls,
 ``u`` changes expected over an interval, is multiplied by the factor ``r`` that would have predicted as many
@@ -36,6 +37,7 @@ from typing import Any
 
 import numpy as np
 
+from policies.clocks import profile
 from policies.estimation.forecast import PROBABILITY_UNIT, Clocks, Forecast
 from policies.history.interval_sums import Intervals
 from policies.history.page_state import NO_TIME, US_PER_DAY, PageState
@@ -45,8 +47,8 @@ from policies.numerics.typing_ import BoolArray, FloatArray, Int16Array, Int32Ar
 CALM_EDGES = (0.03, 0.1, 0.3, 0.6, 1.0, 1.6, 2.5, 4.0, 6.5)
 """Of the time since the last change found, times the rate. Pages never seen to change come after them."""
 
-RATE_EDGES = (0.03, 0.1, 0.2, 0.3, 0.5, 1.0)
-"""Per day."""
+EXPECTED_EDGES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.5)
+"""Of the changes that a page's rate promised for the interval."""
 
 PLAIN, QUIET, HEARD = range(3)
 """Kinds of crawls: of pages whose signals do not count; of others, without signals and with some."""
@@ -56,48 +58,59 @@ FACTORS = tuple(4.0**k for k in range(-4, 3))
 
 _ONE = FACTORS.index(1.0)
 
-HALF_LIFE_DAYS = 30.0
+HALF_LIFE_DAYS = 14.0
 STRENGTH = 20.0
 
 GAIN_UNIT = 2.0**-32
 MOST_NATS = 16.0
 """Of one crawl: sums of a chunk stay below 2**53 units."""
 
-_CALM, _RATES = len(CALM_EDGES) + 2, len(RATE_EDGES) + 1
-KINDS, CELLS = 3, _CALM * _RATES
-"""Cells by what the night knew of a page; each for every kind."""
+CALM, _EXPECTED = len(CALM_EDGES) + 2, len(EXPECTED_EDGES) + 1
+KINDS, CELLS = 3, CALM * _EXPECTED
+"""Cells of crawls; each for every kind."""
 
 NO_CELL = -1
 _LEAST_CRAWLS = 1e-3  # what has faded to less is left out
 _BISECTIONS = 50
 
 
-def calm_days(state: PageState) -> FloatArray:
-    """How long pages had been calm at their last observation, as `page_cells` takes it: (n,) float64."""
+def calm_days(state: PageState, clocks: profile.Clocks) -> FloatArray:
+    """How long pages had been calm at their last observation, as `calm_cells` takes it: (n,) float64."""
     last = state.last_change_at_us
-    never = np.where(state.n_changes > 0, -1.0, np.nan)  # of a state that did not keep it: not known
-    return np.where(last == NO_TIME, never, (state.baseline_at_us - last) / US_PER_DAY)
+    known = np.flatnonzero(last != NO_TIME)
+    found = np.where(state.n_changes > 0, -1.0, np.nan)  # of a state that did not keep it: not known
+    found[known] = clocks.days(known, last[known], state.baseline_at_us[known])
+    return found
 
 
-def page_cells(calm_days: FloatArray, change_rate_per_day: FloatArray) -> Int16Array:
-    """Cell of each page.
+def calm_cells(calm_days: FloatArray, change_rate_per_day: FloatArray) -> Int16Array:
+    """Row of cells of each page.
 
     Parameters
     ----------
-    calm_days : (n,) float64, days
+    calm_days : (n,) float64, days of the page's clock
         From the last change found to the last observation; NaN if none was ever found, negative where it is
         not known.
     change_rate_per_day : (n,) float64
+        Per day of the clock.
 
     Returns
     -------
     (n,) int16
-        0 .. `CELLS` - 1; `NO_CELL` where the calm is not known.
+        0 .. `CALM` - 1; `NO_CELL` where the calm is not known.
     """
     calm = np.searchsorted(CALM_EDGES, calm_days * change_rate_per_day, side="right")
-    calm[np.isnan(calm_days)] = _CALM - 1
-    cell = calm * _RATES + np.searchsorted(RATE_EDGES, change_rate_per_day, side="right")
-    return np.where(calm_days < 0.0, NO_CELL, cell).astype(np.int16)
+    calm[np.isnan(calm_days)] = CALM - 1
+    return np.where(calm_days < 0.0, NO_CELL, calm).astype(np.int16)
+
+
+def cells(calm: Int16Array, expected: FloatArray) -> IntArray:
+    """Cell of each crawl that has one, (k,) int64 below `CELLS`: of its row, (k,) int16, and of the changes
+    that were expected of the interval, (k,) float64.
+    """
+    found: IntArray = calm.astype(np.int64) * _EXPECTED
+    found += np.searchsorted(EXPECTED_EDGES, expected, side="right")
+    return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -175,25 +188,25 @@ class CellWatch:
     ----------
     forecast : Forecast of n pages and m rows
         Without factors.
-    cell : (m,) int16
-        From `page_cells`.
-    factor : (m, KINDS) float64, optional
-        From `clock_factors`: what they gain is counted, too.
+    calm : (m,) int16
+        From `calm_cells`.
+    factors : (KINDS * CELLS,) float64, optional
+        From `Track.factors`: what they gain is counted, too.
     host : (m,) int, optional
-        Host of each row, below `n_hosts`; needed with `factor`.
+        Host of each row, below `n_hosts`; needed with `factors`.
     n_hosts : int
     """
 
     def __init__(
         self,
         forecast: Forecast,
-        cell: Int16Array,
-        factor: FloatArray | None = None,
+        calm: Int16Array,
+        factors: FloatArray | None = None,
         host: IntArray | Int32Array | None = None,
         n_hosts: int = 0,
     ) -> None:
-        self._forecast, self._cell, self._factor = forecast, cell, factor
-        self._host = np.zeros(len(cell), np.int64) if host is None else host
+        self._forecast, self._calm, self._factors = forecast, calm, factors
+        self._host = np.zeros(len(calm), np.int64) if host is None else host
         self._gain = np.zeros(n_hosts, np.int64)
         self.sums = CellSums.empty()
 
@@ -212,25 +225,50 @@ class CellWatch:
         gains: FloatArray = before * 0.5 ** (1.0 / HALF_LIFE_DAYS) + self._gain * GAIN_UNIT
         return gains
 
+    def factor(
+        self, first_page: int, intervals: Intervals, clocks: Clocks | None, use: BoolArray
+    ) -> FloatArray:
+        """By how much the clock of each interval is corrected, (k,); 1 in rows of which not `use`, (m,)."""
+        found = np.ones(len(intervals.page))
+        rows, at = self._rows(first_page, intervals, clocks)
+        some = use[at]
+        rows, at = rows[some], at[some]
+        if self._factors is not None and rows.size:
+            found[rows] = self._factors[self._cells(at, intervals, clocks, rows)]
+        return found
+
     def __call__(self, first_page: int, intervals: Intervals, clocks: Clocks | None = None) -> None:
         """Count intervals of the pages from `first_page` on; their codes count from there.
 
         With `clocks`, without factors, by what these expected of each interval.
         """
+        rows, at = self._rows(first_page, intervals, clocks)
+        for start in range(0, len(rows), CHUNK):
+            chunk = slice(start, start + CHUNK)
+            self._add(at[chunk], intervals, clocks, rows[chunk])
+
+    def _rows(
+        self, first_page: int, intervals: Intervals, clocks: Clocks | None
+    ) -> tuple[IntArray, Int32Array]:
+        """Intervals that have a cell, and their rows of the forecast."""
         row = self._forecast.row[intervals.page + first_page]
         use = row >= 0 if clocks is None else (row >= 0) & clocks.known
-        use[use] = self._cell[row[use]] != NO_CELL
+        use[use] = self._calm[row[use]] != NO_CELL
         rows = np.flatnonzero(use)
-        for start in range(0, len(rows), CHUNK):
-            self._add(row, intervals, clocks, rows[start : start + CHUNK])
+        return rows, row[rows]
 
-    def _add(self, row: Int32Array, intervals: Intervals, clocks: Clocks | None, rows: IntArray) -> None:
-        at = row[rows]
-        cell = self._cell[at].astype(np.int64)
+    def _cells(self, at: Int32Array, intervals: Intervals, clocks: Clocks | None, rows: IntArray) -> IntArray:
+        days = intervals.length_us[rows] / US_PER_DAY
+        if clocks is None:
+            return cells(self._calm[at], self._forecast.change_rate_per_day[at] * days)
+        kind = np.where(clocks.by_time[rows] < 1.0, HEARD, QUIET)
+        return CELLS * kind + cells(self._calm[at], clocks.rate_per_day[rows] * days)
+
+    def _add(self, at: Int32Array, intervals: Intervals, clocks: Clocks | None, rows: IntArray) -> None:
+        cell = self._cells(at, intervals, clocks, rows)
         forecast, of_row = self._forecast, at
         if clocks is not None:
             forecast, of_row = clocks.take(rows).forecast, np.arange(len(rows), dtype=np.int32)
-            cell += CELLS * np.where(clocks.by_time[rows] < 1.0, HEARD, QUIET)
         days = intervals.length_us[rows] / US_PER_DAY
         size = KINDS * CELLS
         predicted = np.empty((size, len(FACTORS)), np.int64)
@@ -241,8 +279,8 @@ class CellWatch:
             predicted[:, j] = np.bincount(cell, units, size)
         found = np.bincount(cell, intervals.changed[rows], size).astype(np.int64)
         self.sums = self.sums.merge(CellSums(np.bincount(cell, minlength=size), found, predicted))
-        if self._factor is not None and len(rows):
-            factors = self._factor[at, cell // CELLS]
+        if self._factors is not None and len(rows):
+            factors = self._factors[cell]
             with_it, without = (forecast.log_unchanged(of_row, f * days) for f in (factors, 1.0))
             gain = log_score_gain(with_it, without, intervals.changed[rows], factors)
             units = np.rint(gain * (1.0 / GAIN_UNIT))
@@ -282,7 +320,7 @@ class Track:
     def factors(self) -> FloatArray:
         """Factor of the clock of each cell: (KINDS * CELLS,) float64, within `FACTORS`."""
         sums = np.column_stack([self.crawls, self.found, self.predicted])
-        sums = sums.reshape(KINDS, _CALM, _RATES, -1)
+        sums = sums.reshape(KINDS, CALM, _EXPECTED, -1)
         parent = np.ones((KINDS, 1, 1))
         for over in ((1, 2), (2,), ()):
             parent = _solve(sums.sum(axis=over, keepdims=True) if over else sums, parent)
@@ -332,7 +370,7 @@ class Track:
 _EDGES: dict[str, Any] = {
     "half_life_days": HALF_LIFE_DAYS,
     "calm_edges": list(CALM_EDGES),
-    "rate_edges": list(RATE_EDGES),
+    "expected_edges": list(EXPECTED_EDGES),
     "factors": list(FACTORS),
 }
 
@@ -366,10 +404,21 @@ def pays(gain: FloatArray) -> BoolArray:
     return gain >= 0.0
 
 
-def clock_factors(cell: Int16Array, factors: FloatArray | None) -> FloatArray:
-    """Factor of each page and kind: (n, KINDS) float64, 1 where there is no cell."""
-    out = np.ones((len(cell), KINDS))
-    if factors is not None:
-        some = np.flatnonzero(cell != NO_CELL)
-        out[some] = factors.reshape(KINDS, CELLS).T[cell[some]]
-    return out
+def clock_factors(
+    calm: Int16Array, expected: FloatArray, kind: IntArray | int, factors: FloatArray | None
+) -> FloatArray:
+    """Factor of the clock of each crawl, (k,) float64, 1 where there is no cell.
+
+    Parameters
+    ----------
+    calm : (k,) int16
+        From `calm_cells`.
+    expected : (k,) float64
+        Changes that were expected of the interval.
+    kind : (k,) int64 or int
+    factors : (KINDS * CELLS,) float64 or None
+        From `Track.factors`.
+    """
+    if factors is None:
+        return np.ones(len(calm))
+    return np.where(calm == NO_CELL, 1.0, factors[np.maximum(CELLS * kind + cells(calm, expected), 0)])

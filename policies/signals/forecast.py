@@ -127,8 +127,8 @@ class SignalForecast:
         ----------
         heard : HeardIntervals
             With codes of sources below S.
-        factor : (k, 2) float64, positive, optional
-            How much faster the clock of each interval ran, without signals in it and with some.
+        factor : (m,) float64, positive, optional
+            How much faster the clock of each interval that is returned ran.
 
         Returns
         -------
@@ -143,7 +143,6 @@ class SignalForecast:
         """
         rows = np.flatnonzero(self.row[heard.intervals.page] >= 0)
         heard = heard.of(rows)
-        factor = None if factor is None else factor[rows]
         intervals = heard.intervals
         if not len(rows):
             none = np.zeros(0)
@@ -169,9 +168,8 @@ class SignalForecast:
         information = np.minimum(changes * (changes / np.maximum(variance, 1e-300)), _MOST_INFORMATION)
         weight = np.nan_to_num(self.signal_weight[at[heard.interval], heard.source])
         if factor is not None:
-            faster = np.where((number > 0.0).any(axis=1), factor[:, 1], factor[:, 0])
-            changes, calm = changes * faster, calm * faster
-            weight *= faster[heard.interval]
+            changes, calm = changes * factor, calm * factor
+            weight *= factor[heard.interval]
         steps = _steps(heard, weight, calm, days)
         unchanged = np.exp(-information * np.log1p(changes / information))
         fresh = np.minimum(steps.mean(information, np.ones(len(days)), days), 1.0)

@@ -30,6 +30,9 @@ _NEVER = np.iinfo(np.int64).max
 SETTLING_US = 2 * US_PER_DAY
 """A page that is first seen so soon after its host is of unknown age."""
 
+YOUNG_US = 3 * US_PER_DAY
+"""How long pages are young, of which some are crawled more to learn how they age."""
+
 WATCHED_US = 14 * US_PER_DAY
 """A host that was watched for so long and shows no hours has none, or none that its crawls tell."""
 
@@ -40,9 +43,9 @@ _KEPT_OF_A_PAGE = 8
 TURNS = 4
 """Nights from one look at what a host's clock is to the next."""
 
-EXPLORED, EXPLORED_MORE = 0.08, 0.16
+EXPLORED, EXPLORED_MORE, EXPLORED_YOUNG = 0.08, 0.16, 0.25
 
-_OF_UNKNOWN_AGE = np.uint64(0x9E3779B97F4A7C15)
+_OF_UNKNOWN_AGE, _STEADY = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)
 
 _STEP = 30.0
 """Changes a day of a page whose objective stands for: one crawl a night up to a price, none above it."""
@@ -51,7 +54,11 @@ _STEP = 30.0
 class ShardClocks(Statistic):
     """When the pages of a shard's hosts change: intervals that are kept, and the clocks learned from them."""
 
-    STATE = (pa.field("first_seen_at", schemas.TIME), pa.field("published_at", schemas.TIME))
+    STATE = (
+        pa.field("first_seen_at", schemas.TIME),
+        pa.field("published_at", schemas.TIME),
+        pa.field("steady", pa.int8()),
+    )
     PAGES = (pa.field("clock", pa.string()), pa.field("clock_speed", pa.float64()))
     FOLDERS = (("state/clocks", schemas.STATE_CLOCKS), ("state/clock_profiles", schemas.STATE_CLOCK_PROFILES))
 
@@ -86,7 +93,13 @@ class ShardClocks(Statistic):
         nights = night.settings.as_of_us // night.settings.hosts.horizon_us
         turn = (self._host_hash() + np.uint64(nights)) % np.uint64(TURNS)
         self._due: BoolArray = np.full(self._groups, night.state is None) | (turn == 0)
-        self.before = self._was.clocks(self._group, self._born_us)
+        # A page that was there when its host was first seen is at least as old as that.
+        self._since_us = np.where(of_host == _NEVER, NO_TIME, of_host)[self._group]
+        self._since_us = np.where(self._born_us == NO_TIME, self._since_us, self._born_us)
+        # Nights of versions without this column took pages of unknown age for steady ones.
+        steady = night.carried("steady", -1)
+        self._steady: BoolArray = np.where(steady < 0, self._born_us == NO_TIME, steady > 0)
+        self.before = self._was.clocks(self._group, self._aging_us())
 
     def _host_hash(self) -> UIntArray:
         return self._pages.host_hash[self._pages.host_start[:-1]]
@@ -117,6 +130,10 @@ class ShardClocks(Statistic):
             np.minimum.at(found, code[use], at[use])
         return found
 
+    def _aging_us(self) -> IntArray:
+        """Since when pages age at the latest, `NO_TIME` of those that do not."""
+        return np.where(self._steady, NO_TIME, self._since_us)
+
     def watch(self, first_page: int, intervals: Intervals) -> None:
         begin, page = intervals.at_us - intervals.gap_us, intervals.page + first_page
         rows = np.flatnonzero(teaches(begin, intervals.at_us, self._born_us[page]))
@@ -145,10 +162,24 @@ class ShardClocks(Statistic):
         # The parts of a split host would not age alike, and its pages may come to another part.
         self._profiles.age[np.isin(self._profiles.group, self._split)] = 1.0
         self._borrow(kept, rates)
-        self.now = self._profiles.clocks(self._group, self._born_us)
+        steady = self._steady.copy()
+        self._look_for_steady(kept)
+        self.now = self._profiles.clocks(self._group, self._aging_us())
         group = np.union1d(self._was.group, self._profiles.group)
         group = group[(self._was.ages(group) != self._profiles.ages(group)).any(axis=1)]
-        return in_other_time(history, np.flatnonzero(np.isin(self._group, group)), self.before, self.now)
+        moved = np.isin(self._group, group) | (self._steady != steady)
+        return in_other_time(history, np.flatnonzero(moved), self.before, self.now)
+
+    def _look_for_steady(self, kept: Kept) -> None:
+        """Which pages do not age as others of their host do, of hosts that are looked at tonight."""
+        aging = self._profiles.take(self._profiles.by_age & self._due[self._profiles.group])
+        if not len(aging):
+            return
+        mine = kept.take(np.isin(kept.group, aging.group))
+        never = np.full(len(self._pages), NO_TIME)
+        clocks, plain = (self._profiles.clocks(self._group, since) for since in (self._since_us, never))
+        looked_at = np.isin(self._group, aging.group)
+        self._steady[looked_at] = mine.steady(clocks, plain, self._groups)[looked_at]
 
     def _borrow(self, kept: Kept, rates: FloatArray) -> None:
         """Which hosts go by the hours of all, and what of their intervals says what these are."""
@@ -168,17 +199,20 @@ class ShardClocks(Statistic):
         return self._sample
 
     def grouped(self, group_hash: pa.Array) -> pa.Array:
-        """Groups of pages that borrow from each other: those of unknown age not from those that age."""
+        """Groups of pages that borrow from each other: not those of unknown age from those that came since,
+        nor from either those that do not age.
+        """
         aging = np.append(self._profiles.by_age, False)[self._profiles.rows(self._group)]
-        apart = np.flatnonzero(aging & (self._born_us == NO_TIME))
-        if not apart.size:
+        apart = aging & (self._steady | (self._born_us == NO_TIME))
+        if not apart.any():
             return group_hash
         found = group_hash.to_numpy().copy()
-        found[apart] ^= _OF_UNKNOWN_AGE
+        found[apart] ^= np.where(self._steady, _STEADY, _OF_UNKNOWN_AGE)[apart]
         return pa.array(found)
 
     def state(self) -> dict[str, pa.Array]:
-        return {"first_seen_at": times(self._first_us), "published_at": times(self._published_us)}
+        dates = {"first_seen_at": times(self._first_us), "published_at": times(self._published_us)}
+        return dates | {"steady": pa.array(self._steady.astype(np.int8))}
 
     def files(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         (kept,) = self._kept
@@ -214,6 +248,17 @@ class ShardClocks(Statistic):
         of_all = EXPLORED if self._of_all.wanting else 0.0
         return np.where(self._most >= _KEPT_AT_LEAST, share, of_all)
 
+    def explored_young(self) -> FloatArray:
+        """Share of the young pages that are crawled again tonight, (g,): until some have told how pages of
+        their host change at that age.
+        """
+        (kept,) = self._kept
+        born = self._born_us[kept.page]
+        tells = (born != NO_TIME) & (kept.to_us - born <= YOUNG_US)
+        few = np.bincount(kept.group[tells], minlength=self._groups) < ENOUGH
+        few[self._split] = False
+        return np.where(few & (self._most >= _KEPT_AT_LEAST), EXPLORED_YOUNG, 0.0)
+
     def _promising(self) -> BoolArray:
         found: BoolArray = (self._gain > 0.5 * CERTAIN) & (self._gain < 4.0 * CERTAIN)
         return found
@@ -234,12 +279,16 @@ class ShardClocks(Statistic):
             )
 
     def columns(self, night: ShardNight) -> dict[str, pa.Array]:
-        """Of pages, where a host follows a clock: tonight's speed, and clock days since the last try."""
+        """Of pages, whether they are young; and where a host follows a clock, tonight's speed, and
+        clock days since the last try.
+        """
+        as_of_us, horizon_us = night.settings.as_of_us, night.settings.hosts.horizon_us
+        young = self._born_us > as_of_us - YOUNG_US
+        found = {"young": pa.array(young)} if young.any() else {}
         moved = self._moved(night)
         if not len(moved):
-            return {}
-        clocks = moved.clocks(self._group, self._born_us)
-        as_of_us, horizon_us = night.settings.as_of_us, night.settings.hosts.horizon_us
+            return found
+        clocks = moved.clocks(self._group, self._aging_us())
         tried_us = np.maximum(night.after.last_attempt_at_us, night.last_slot_us)
         page = np.arange(len(self._pages))
         whole = np.full(len(page), as_of_us)
@@ -248,8 +297,8 @@ class ShardClocks(Statistic):
         since = np.zeros(len(page))
         rows = np.flatnonzero(known)
         since[rows] = clocks.days(rows, np.minimum(tried_us[rows], as_of_us), whole[rows])
-        return {
-            "born_at": times(self._born_us),
+        return found | {
+            "born_at": times(self._aging_us()),
             "clock_speed": pa.array(speed),
             "clock_since": pa.array(since),
         }

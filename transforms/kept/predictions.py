@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 
@@ -11,15 +13,13 @@ from policies.history.visits import Observations
 from policies.judging.calibration import Judge
 from policies.judging.recalibration import (
     NO_CELL,
-    PLAIN,
-    QUIET,
     CellSums,
     CellWatch,
     calm_days,
-    clock_factors,
     pays,
 )
-from policies.numerics.typing_ import FloatArray, Int16Array, IntArray
+from policies.numerics.typing_ import BoolArray, FloatArray, Int16Array, IntArray
+from transforms.kept.clocks import ShardClocks
 from transforms.kept.judging import Judged, forecast_of, judged_of
 from transforms.kept.protocol import ShardNight, Statistic
 from transforms.kept.signal_forecasts import FIELDS, signal_forecast_of
@@ -28,7 +28,7 @@ from transforms.shards.coding import ShardPages
 
 
 class ShardFactors:
-    """Forecasts of a shard, with the clock factors of the night that made them; see
+    """Clock factors of a shard's forecasts, of the night that made them, see
     `policies.judging.recalibration`.
 
     Parameters
@@ -53,32 +53,22 @@ class ShardFactors:
         forecast: Forecast,
         factors: FloatArray | None,
     ) -> None:
-        self._by_rates = forecast
         self._before = _gains(slots_hosts, pages)
-        cell: Int16Array = np.zeros(0, np.int16)
+        calm: Int16Array = np.zeros(0, np.int16)
         host: IntArray = np.zeros(0, np.int64)
         if slots is not None and code is not None:
-            cell = slots.column("forecast_cell").fill_null(NO_CELL).to_numpy()
+            calm = slots.column("calm_cell").fill_null(NO_CELL).to_numpy()
             host = (
                 np.where(code >= 0, pages.host_code[code], 0) if len(pages) else np.zeros(len(code), np.int64)
             )
-        factor = clock_factors(cell, factors)
-        self._watch = CellWatch(forecast, cell, None if factors is None else factor, host, len(self._before))
+        self._watch = CellWatch(forecast, calm, factors, host, len(self._before))
         # What a host's forecasts lose by its factors is learned from them, too: where they are not used.
-        self._factor = np.where(pays(self._before)[host][:, None], factor, 1.0) if len(host) else factor
-        self._apply = factors is not None
+        self._use: BoolArray = pays(self._before)[host] if len(host) else np.zeros(0, np.bool_)
+        self._apply = factors is not None and bool(self._use.any())
 
-    @property
-    def forecast(self) -> Forecast:
-        """With factors; of pages whose signals count `of` has them."""
-        return self._by_rates.faster(self._factor[:, PLAIN]) if self._apply else self._by_rates
-
-    def of(self, page: IntArray) -> FloatArray | None:
-        """Factors of intervals of pages with forecasts, without signals and with some: (k, 2)."""
-        if not self._apply:
-            return None
-        found: FloatArray = self._factor[self._by_rates.row[page], QUIET:]
-        return found
+    def of(self, first_page: int, intervals: Intervals, clocks: Clocks | None = None) -> FloatArray | None:
+        """By how much the clock of each interval is corrected, (k,), see `CellWatch`; None if of none."""
+        return self._watch.factor(first_page, intervals, clocks, self._use) if self._apply else None
 
     def __call__(self, first_page: int, intervals: Intervals, clocks: Clocks | None = None) -> None:
         """Count intervals, as `CellWatch` does."""
@@ -109,7 +99,7 @@ def _gains(slots_hosts: pa.Table | None, pages: ShardPages) -> FloatArray:
 
 class ShardPredictions(Statistic):
     """Last night's predictions against tonight's log. Those on signals are null where none count; the cell is
-    that of `policies.judging.recalibration`.
+    that of `policies.judging.recalibration.calm_cells`.
     """
 
     SLOTS = (
@@ -117,7 +107,7 @@ class ShardPredictions(Statistic):
         pa.field("information", pa.float32()),
         pa.field("weight", pa.float32()),
         *FIELDS,
-        pa.field("forecast_cell", pa.int16()),
+        pa.field("calm_cell", pa.int16()),
     )
 
     def __init__(self, night: ShardNight) -> None:
@@ -127,26 +117,30 @@ class ShardPredictions(Statistic):
         forecast = forecast_of(*slots, night.before, settings.forgetting, settings.as_of_us)
         hosts = night.table("slots_hosts")
         self._factors = ShardFactors(*slots, hosts, night.pages, forecast, settings.clock_factors)
-        self._judge = Judge(self._factors.forecast, night.pages.host_code)
+        self._judge = Judge(forecast, night.pages.host_code)
         of_signals = signal_forecast_of(*slots, len(night.pages), self._news.source_code)
         self._of_signals = of_signals.only(self._news.news.listens())
 
     def watch(self, first_page: int, intervals: Intervals) -> None:
         now = self._of_signals.others(first_page, intervals)
-        self._judge(first_page, now)
         self._factors(first_page, now)
+        factor = self._factors.of(first_page, now)
+        if factor is not None:
+            now = replace(now, clock_us=np.maximum(np.rint(now.length_us * factor), 1.0).astype(np.int64))
+        self._judge(first_page, now)
 
     def fold(self, night: ShardNight, rows: Observations) -> None:
         """Pages with signals: what was expected of them is known when the night's signals are counted."""
         for heard in self._news.news.heard:
             intervals, clocks = self._of_signals.clocks(heard)
             self._factors(0, intervals, clocks)
-            if len(intervals.page):
-                clocks = self._of_signals.clocks(heard, self._factors.of(heard.intervals.page))[1]
+            factor = self._factors.of(0, intervals, clocks)
+            if factor is not None:
+                clocks = self._of_signals.clocks(heard, factor)[1]
             self._judge(0, intervals, clocks)
 
     def columns(self, night: ShardNight) -> dict[str, pa.Array]:
-        return {"calm_days": pa.array(calm_days(night.after))}
+        return {"calm_days": pa.array(calm_days(night.after, night.kept[ShardClocks].now))}
 
     def sums(self) -> Judged:
         return judged_of(self._judge, self._pages, self._split_hosts, self._factors.sums)

@@ -21,6 +21,7 @@ from transforms.batches.tally import Counts
 from transforms.kept.clocks import Tonight
 from transforms.kept.state import matrix_of, microseconds
 from transforms.night.dividing import Night
+from transforms.night.learning import is_new
 
 STAYING, SPLITTING = 1.0 / 24.0, 1.0 / 72.0
 """Shares of the crawls of pages that follow a clock that learn it. The first stay where they fall; the others
@@ -36,6 +37,9 @@ KNOWN_INTERVALS = 3
 
 MOST_EXPLORED = 10.0
 """Crawls of a host and night."""
+
+EXPLORED_RATE_PER_DAY = 0.01
+"""Of pages that are given up, for as long as it is not known that they settle."""
 
 TURNS_AHEAD = 3.0
 """For so many further turns a page is thought to keep the hour that it gets. To change it costs up to a day
@@ -102,26 +106,47 @@ def explored_tonight(
     pages: pa.RecordBatch,
     hosts: pa.RecordBatch,
     rate: FloatArray,
+    since_days: FloatArray,
     last_us: IntArray,
     night: Night,
-) -> IntArray:
+) -> tuple[IntArray, FloatArray, FloatArray]:
     """A few pages that come again within a day: short intervals tell the hours of changes.
 
     Of pages that were seen to change, and to stay as they were: before, a short interval would rather teach
-    how often pages change, and those that are always found changed would count for more than they are.
+    how often pages change, and those that are always found changed would count for more than they are. And
+    of pages that have just come: how they change in their first hours is seen then or never.
+
+    Returns
+    -------
+    (k,) int64, ascending
+    (n,) float64, (n,) float64
+        Rates and days since the last try by which each of them is due at some time of the night.
     """
     host = pages.column("host_code").to_numpy()
-    share = hosts.column("explored").to_numpy()[host]
-    recent = last_us > night.as_of_us - night.horizon_us // 2
-    least, most = EXPLORED_WAITS_DAYS
-    waits = (rate * least < 1.0) & (rate * most >= 1.0)
+    url_hash = pages.column("url_hash").to_numpy()
     intervals, changes = (pages.column(f"n_{name}").to_numpy() for name in ("intervals", "changes"))
+    least, most = EXPLORED_WAITS_DAYS
+    waits = rate * least < 1.0
+    recent = last_us > night.as_of_us - night.horizon_us // 2
     known = (changes > 0) & (intervals >= KNOWN_INTERVALS)
-    chosen = np.flatnonzero((share > 0.0) & recent & waits & known)
-    of_host = np.bincount(host[chosen], minlength=hosts.num_rows)[host]
-    share = np.minimum(share, MOST_EXPLORED / np.maximum(of_host, 1))
-    drawn = drawn_tonight(pages.column("url_hash").to_numpy()[chosen], night.as_of_us)
-    return chosen[drawn < share[chosen]]
+    kinds = {"explored": waits & (rate * most >= 1.0) & recent & known}
+    if "young" in pages.schema.names:
+        young = pages.column("young").to_numpy(zero_copy_only=False)
+        kinds["explored_young"] = young & waits & (intervals < 2) & ~is_new(pages)
+    part = np.full(len(host), np.inf)
+    for name, some in kinds.items():
+        share = hosts.column(name).to_numpy()[host]
+        chosen = np.flatnonzero((share > 0.0) & some)
+        of_host = np.bincount(host[chosen], minlength=hosts.num_rows)[host[chosen]]
+        drawn = drawn_tonight(url_hash[chosen], night.as_of_us)
+        part[chosen] = np.minimum(part[chosen], drawn / np.minimum(share[chosen], MOST_EXPLORED / of_host))
+    rows = np.flatnonzero(part < 1.0)
+    if rows.size:
+        rate, since_days = rate.copy(), since_days.copy()
+        rate[rows] = np.maximum(rate[rows], EXPLORED_RATE_PER_DAY)
+        due = 1.0 / rate[rows] - part[rows] * (night.horizon_us / US_PER_DAY)
+        since_days[rows] = np.maximum(since_days[rows], due)
+    return rows, rate, since_days
 
 
 @dataclass(frozen=True)

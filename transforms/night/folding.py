@@ -219,8 +219,10 @@ class ShardFold:
             settings.as_of_us,
             NO_TIME,
         ).append_column("forecast_gain", pa.array(night.kept[ShardPredictions].gains()))
-        hosts = hosts.append_column("explored", pa.array(night.kept[ShardClocks].explored()))
-        listed["group_hash"] = night.kept[ShardClocks].grouped(listed["group_hash"])
+        clocks = night.kept[ShardClocks]
+        hosts = hosts.append_column("explored", pa.array(clocks.explored()))
+        hosts = hosts.append_column("explored_young", pa.array(clocks.explored_young()))
+        listed["group_hash"] = clocks.grouped(listed["group_hash"])
         columns = {
             "url": pages.url,
             "url_hash": pa.array(pages.url_hash),

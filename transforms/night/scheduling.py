@@ -15,7 +15,7 @@ from policies.greedy.value_curves import ValueCurves
 from policies.history import volatile
 from policies.history.page_state import NO_TIME
 from policies.history.silence import Heard
-from policies.judging.recalibration import page_cells
+from policies.judging.recalibration import calm_cells
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
 from policies.objectives import objectives
 from policies.optimum import search
@@ -30,7 +30,8 @@ from transforms.kept.fold_settings import RequestClock
 from transforms.kept.signal_forecasts import slots_columns
 from transforms.kept.silence import ShardSilence, silence_of, silence_sums
 from transforms.kept.state import microseconds, times
-from transforms.night.clock_hours import ClockHours, count_clocks, explored_tonight, host_clocks, page_clocks
+from transforms.night import clock_hours
+from transforms.night.clock_hours import ClockHours, explored_tonight
 from transforms.night.dividing import Night, Quotas, limited_giants, limited_units, pages_of
 from transforms.night.group_tables import GroupTable
 from transforms.night.learning import Learned, estimate_shard, is_new, solver_tables
@@ -137,15 +138,15 @@ class ScheduledShard:
         if self._hours is not None:
             since = self._hours.since_days(since)
         self._since_days = np.where(self._is_new, np.nan, since)
-        explored = self._explored = explored_tonight(self._pages, self._hosts, self._rate, last, night)
-        self._since_days[explored] = np.maximum(self._since_days[explored], 1.0 / self._rate[explored])
+        self._explored, self._tonight, self._since_days = explored_tonight(
+            self._pages, self._hosts, self._rate, self._since_days, last, night
+        )
         crawled = microseconds(self._pages.column("last_crawl_at"))
         age = np.maximum(np.where(crawled == NO_TIME, np.inf, night.as_of_us - crawled) / DAY_US, 0.0)
         if self._hours is not None:
             age = self._hours.since_days(age)
         self._value = objective.crawl_value(change, weight, age)
         self._by_signal: BoolArray | None = None
-        self._tonight = self._rate
         self._curves: ValueCurves | None = None
         self._most: IntArray | None = None
         self._floor, self._cap = block.floor_per_day, block.cap_per_day
@@ -162,7 +163,7 @@ class ScheduledShard:
             self._follow_signals(self._clocks, last, crawled, plan)
         self._sequence = self._sequence_all(plan)
         if self._hours is not None:
-            fixed = self._is_new | np.isin(np.arange(len(change)), explored)
+            fixed = self._is_new | np.isin(np.arange(len(change)), self._explored)
             apart = limited_giants(self._hosts, night.layout) if plan.giants else []
             self._sequence = self._hours.place(
                 self._sequence, self._pages, self._hosts, fixed, apart, night.hour_capacity
@@ -209,7 +210,7 @@ class ScheduledShard:
             more = 1.0 + np.where(
                 found.whole & (share > 0.0), found.ahead_crawls / np.maximum(share, 1e-300), 0.0
             )
-            self._tonight = self._rate * np.repeat(more, pages)
+            self._tonight = self._tonight * np.repeat(more, pages)
             self._since_days = found.since_days / np.repeat(more, pages)
 
     def _flag(self, name: str) -> BoolArray:
@@ -317,7 +318,7 @@ class ScheduledShard:
             "owed": pa.array(self._owed()),
             "limit": pa.array(limit, pa.string()),
             "boundary": pa.array((intervals > 0) & ((changes == 0) | (changes == intervals))),
-            **page_clocks(self._hours, len(self._rate)),
+            **clock_hours.page_clocks(self._hours, len(self._rate)),
             **signal_columns(self._clocks, self._change),
         }
         schema = statistics.pages_schema().remove_metadata()
@@ -336,7 +337,7 @@ class ScheduledShard:
         page, _ = self._due()
         slots = np.bincount(host[page], minlength=len(start) - 1)
         rate = np.bincount(host, weights=self._rate, minlength=len(start) - 1)
-        clocks = host_clocks(self._hours, self._hosts.num_rows)
+        clocks = clock_hours.host_clocks(self._hours, self._hosts.num_rows)
         return hosts_batch(self._hosts, rate, slots, self._trust, clocks)
 
     def _owed(self) -> FloatArray:
@@ -382,7 +383,7 @@ class ScheduledShard:
             "last_slot_at": times(last[rows]),
             "change_rate_per_day": pa.array(self._by_clock()[rows], pa.float32()),
             **slots_columns(self._forecasts, rows),
-            "forecast_cell": self._cells(rows),
+            "calm_cell": self._cells(rows),
             "slots_since_at": times(self._silence.slots_since_us[rows]),
         }
         return statistics.filled(statistics.slots_schema(), columns, self._pages, rows)
@@ -398,7 +399,7 @@ class ScheduledShard:
         if "calm_days" not in self._pages.schema.names:
             return pa.nulls(len(rows), pa.int16())
         calm = self._pages.column("calm_days").to_numpy()[rows]
-        return pa.array(page_cells(calm, self._by_clock()[rows]))
+        return pa.array(calm_cells(calm, self._by_clock()[rows]))
 
     def slots_hosts(self) -> pa.RecordBatch:
         """Last slot or attempt of every host."""
@@ -435,7 +436,7 @@ class ScheduledShard:
         for kind in statistics.STATISTICS:
             for name, n in kind.count(self._pages).items():
                 counts.add(name, n)
-        count_clocks(self._hours, counts)
+        clock_hours.count_clocks(self._hours, counts)
         counts.add("slots_to_learn_hours", int(np.isin(used, self._explored).sum()))
         counts.add("hosts_bursting", 0 if self._whole is None else int(self._whole.sum()))
         for code, name in enumerate(search.LIMIT_NAMES):

@@ -14,7 +14,7 @@ import pyarrow as pa
 from policies.clocks.pooled import HoursOfAll
 from policies.estimation.group_means import STRIDES
 from policies.history.page_state import US_PER_DAY, Forgetting
-from policies.judging.recalibration import Track, clock_factors, page_cells, pays
+from policies.judging.recalibration import NO_CELL, Track, calm_cells, pays
 from policies.numerics.typing_ import FloatArray, IntArray
 from policies.objectives import objectives
 from policies.optimum import search
@@ -263,12 +263,15 @@ class JobNights(Planner):
         tonight = Tonight.of(estimated.tables)
         if tonight is not None:
             since_days, ahead_days = tonight.evenly(pages, row, since_us, due_us)
-        calm, rate = (pages.column(n).to_numpy()[row] for n in ("calm_days", "change_rate_per_day"))
-        factor = clock_factors(page_cells(calm, rate), self._fold.factors)
-        hosts = estimated.tables["hosts"]
-        off = ~pays(hosts.column("forecast_gain").to_numpy())
-        factor[off[pages.column("host_code").to_numpy()[row]]] = 1.0
-        found = self._mode.predict(estimated, row, since_days, ahead_days, ~again, factor)
+        calm_days, rate = (pages.column(n).to_numpy() for n in ("calm_days", "change_rate_per_day"))
+        if "clock_speed" in pages.schema.names:
+            rate = rate / pages.column("clock_speed").to_numpy()
+        calm = calm_cells(calm_days, rate)
+        off = ~pays(estimated.tables["hosts"].column("forecast_gain").to_numpy())
+        calm[off[pages.column("host_code").to_numpy()]] = NO_CELL
+        found = self._mode.predict(
+            estimated, row, since_days, ahead_days, ~again, calm[row], self._fold.factors
+        )
         return Planned(page, due_us, planned.value[order], found)
 
 

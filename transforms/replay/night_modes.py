@@ -10,8 +10,8 @@ import numpy as np
 
 from policies.estimation.forecast import forecast
 from policies.history.evidence import empty
-from policies.judging.recalibration import HEARD, PLAIN, QUIET
-from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
+from policies.judging.recalibration import HEARD, PLAIN, QUIET, clock_factors
+from policies.numerics.typing_ import BoolArray, FloatArray, Int16Array, IntArray
 from policies.objectives import objectives
 from transforms.batches.coders import ShardTables
 from transforms.kept.fold_settings import RequestClock
@@ -72,7 +72,8 @@ class Mode:
         since_days: FloatArray,
         ahead_days: FloatArray,
         first: BoolArray,
-        factor: FloatArray,
+        calm: Int16Array,
+        factors: FloatArray | None,
     ) -> FloatArray:
         """Probability that crawls find a change, told at the night's instant, (k,).
 
@@ -89,8 +90,9 @@ class Mode:
             this time: it changes at the whole rate of changes.
         first : (k,) bool
             The page's first crawl in this night: the signals that are pending are of its interval.
-        factor : (k, kinds) float64
-            How much faster the clock runs, see `policies.judging.recalibration`.
+        calm : (k,) int16
+        factors : array or None
+            How much faster clocks run, see `policies.judging.recalibration.clock_factors`.
         """
         pages = estimated.tables["pages"]
         rate = pages.column("change_rate_per_day").to_numpy()[row]
@@ -98,8 +100,9 @@ class Mode:
         known = empty(len(row))
         if "evidence" in estimated.tables:
             known = evidence_of(estimated.tables["evidence"], estimated.tables["bins"]).take(row)
-        told = forecast(known, rate, information)
-        return -np.expm1(told.log_unchanged(told.row, factor[:, PLAIN] * (since_days + ahead_days)))
+        told, days = forecast(known, rate, information), since_days + ahead_days
+        days *= clock_factors(calm, rate * days, PLAIN, factors)
+        return -np.expm1(told.log_unchanged(told.row, days))
 
     def trust(self, estimated: ShardTables) -> Trust:
         """Learned precision and recall of every source of signals, by "host, source"."""
@@ -128,9 +131,10 @@ class LearnedTrust(Mode):
         since_days: FloatArray,
         ahead_days: FloatArray,
         first: BoolArray,
-        factor: FloatArray,
+        calm: Int16Array,
+        factors: FloatArray | None,
     ) -> FloatArray:
-        found = super().predict(estimated, row, since_days, ahead_days, first, factor)
+        found = super().predict(estimated, row, since_days, ahead_days, first, calm, factors)
         signals, pages = estimated.tables.get(self.told_by), estimated.tables["pages"]
         if signals is None or not signals.num_rows:
             return found
@@ -148,7 +152,8 @@ class LearnedTrust(Mode):
         clock += np.where(first[use], parts[2], 0.0)
         variance += np.where(first[use], parts[3], 0.0)
         information = np.where(variance > 0.0, clock**2 / np.maximum(variance, 1e-300), 1.0)
-        clock *= np.where(first[use] & (parts[2] > 0.0), factor[use, HEARD], factor[use, QUIET])
+        kind = np.where(first[use] & (parts[2] > 0.0), HEARD, QUIET)
+        clock *= clock_factors(calm[use], clock, kind, factors)
         found[use] = -np.expm1(-information * np.log1p(clock / information))
         return found
 

@@ -103,6 +103,33 @@ def test_pages_that_settle_are_found():
     assert age[0, 3] / age[0, 5] == pytest.approx(np.exp(18 / 8.66), rel=0.6)
 
 
+@pytest.mark.parametrize("batch", [False, True])
+def test_hours_and_ages_are_told_apart(batch):
+    """Articles that come by day and change soon after have an age and no hours; pages that come in the
+    morning and change in the batch of every noon have hours and no age.
+    """
+    rng = np.random.default_rng(6)
+    rows = []
+    for page in range(300):
+        born = int(rng.integers(0, 20)) + rng.uniform(8, 11 if batch else 20) / 24.0
+        changes = born + rng.exponential(0.12, rng.poisson(2.0))
+        if batch:
+            changes = np.floor(born) + np.arange(20) + 12.5 / 24.0 + rng.normal(0.0, 0.01, 20)
+        gap = rng.uniform(0.1, 1.3, 8)
+        at = np.concatenate([[born + 0.005], born + np.cumsum(gap)])
+        seen = np.searchsorted(np.sort(changes), at)
+        rows += [(page, born, a, b, m > k) for a, b, k, m in zip(at, at[1:], seen, seen[1:], strict=False)]
+    page, born, begin, end, found = (np.array(c) for c in zip(*rows, strict=True))
+    born, begin, end = (START + (t * US_PER_DAY).astype(np.int64) for t in (born, begin, end))
+    born_us = np.zeros(300, np.int64)
+    born_us[page] = born
+    zero = np.zeros(len(page), np.int64)
+    kept = Kept.of(zero, page, page.astype(np.uint64), begin, end, found).best(MOST, born_us)
+    hour, age, _ = _clocks(kept, born_us)
+    assert (hour != 1.0).any() == batch and (age != 1.0).any() != batch
+    assert hour[0, 12] > 10.0 if batch else age[0, :4].mean() > 20.0 * age[0, -3:].mean()
+
+
 def test_the_fit_is_where_its_equations_hold():
     rng = np.random.default_rng(5)
     k, bins = 4000, 6

@@ -104,7 +104,3 @@ def test_forecasts_mix_pages_with_and_without() -> None:
     unchanged = np.exp(told.log_unchanged(row, days))
     assert_allclose(unchanged[0], 0.0551, atol=0.001)
     assert_allclose(unchanged[1], predict_unchanged(mode[1:], information[1:], 30.0)[0], rtol=1e-12)
-    # A clock that runs twice as fast is twice the time, for both kinds.
-    twice = told.faster(np.array([2.0, 2.0]))
-    assert_allclose(twice.log_unchanged(row, days), told.log_unchanged(row, 2.0 * days), rtol=1e-9)
-    assert_allclose(twice.fresh(row, days), told.fresh(row, 2.0 * days), rtol=1e-9)

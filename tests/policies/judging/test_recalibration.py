@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from policies.clocks import profile
+from policies.clocks.profile import AGES, NO_TIME
 from policies.estimation.forecast import PROBABILITY_UNIT, Clocks, Forecast, predict
 from policies.history.interval_sums import Intervals
-from policies.history.page_state import US_PER_DAY
+from policies.history.page_state import US_PER_DAY, PageState
 from policies.judging.recalibration import (
+    CALM,
     CALM_EDGES,
     CELLS,
+    EXPECTED_EDGES,
     FACTORS,
     HALF_LIFE_DAYS,
     HEARD,
@@ -22,17 +27,18 @@ from policies.judging.recalibration import (
     NO_CELL,
     PLAIN,
     QUIET,
-    RATE_EDGES,
     STRENGTH,
     CellSums,
     CellWatch,
     Track,
+    calm_cells,
+    calm_days,
+    cells,
     clock_factors,
     log_score_gain,
-    page_cells,
 )
 
-_RATES = len(RATE_EDGES) + 1
+_EXPECTED = len(EXPECTED_EDGES) + 1
 
 
 def _forecast(rate: np.ndarray, information: np.ndarray) -> Forecast:
@@ -55,41 +61,57 @@ def _sums(cell: int, crawls: int, found: int, p: float, kind: int = PLAIN) -> Ce
     return CellSums(crawls_of, found_of, predicted)
 
 
-def test_cells_are_those_of_calm_and_rate():
-    calm = np.array([0.0, 0.3, 100.0, np.nan, -1.0, 2.0])
+def test_cells_are_those_of_calm_and_of_what_was_expected():
+    days = np.array([0.0, 0.3, 100.0, np.nan, -1.0, 2.0])
     rate = np.array([0.2, 0.2, 5.0, 0.01, 0.2, 0.5])
-    cell = page_cells(calm, rate)
-    assert cell.dtype == np.int16
+    calm = calm_cells(days, rate)
+    assert calm.dtype == np.int16
     last = len(CALM_EDGES)
-    expected = [(0, 3), (1, 3), (last, _RATES - 1), (last + 1, 0), None, (5, 5)]
-    assert list(cell) == [NO_CELL if e is None else e[0] * _RATES + e[1] for e in expected]
-    assert CELLS == (last + 2) * _RATES
+    assert list(calm) == [0, 1, last, last + 1, NO_CELL, 5] and CALM == last + 2
+    cell = cells(calm[[0, 2, 5]], np.array([0.0, 0.1, 99.0]))
+    assert list(cell) == [0, last * _EXPECTED + 3, 5 * _EXPECTED + len(EXPECTED_EDGES)]
+    assert CELLS == CALM * _EXPECTED
+
+
+def test_calm_is_in_the_time_of_the_clock():
+    """Of a host that changes in the first half of the day only; never seen to change; not known."""
+    hour = np.repeat([[2.0, 0.0], [1.0, 1.0]], 12, axis=1)
+    clocks = profile.Clocks(np.tile(hour, 7), np.ones((2, AGES)), np.array([0, 1, 0, 0]), np.full(4, NO_TIME))
+    state = replace(
+        PageState.empty(4),
+        last_change_at_us=np.array([US_PER_DAY // 2, US_PER_DAY // 2, NO_TIME, NO_TIME]),
+        baseline_at_us=np.full(4, US_PER_DAY),
+        n_changes=np.array([1, 1, 0, 1]),
+    )
+    np.testing.assert_allclose(calm_days(state, clocks), [0.0, 0.5, np.nan, -1.0])
 
 
 def test_sums_merge_exactly_for_any_cut_and_order():
     rng = np.random.default_rng(1)
     n, k = 40, 3000
     forecast = _forecast(rng.gamma(0.5, 1.0, n) + 1e-6, rng.gamma(2.0, 2.0, n) + 0.1)
-    cell = rng.integers(-1, CELLS, n).astype(np.int16)
+    calm = rng.integers(-1, CALM, n).astype(np.int16)
     page = np.sort(rng.integers(0, n, k))
     every = _intervals(page, rng.exponential(3.0, k) + 0.01, rng.random(k) < 0.4)
-    whole = CellWatch(forecast, cell)
+    whole = CellWatch(forecast, calm)
     whole(0, every)
     parts = []
     for low, high in ((17, 40), (0, 17)):
-        part = CellWatch(forecast, cell)
+        part = CellWatch(forecast, calm)
         rows = np.flatnonzero((page >= low) & (page < high))
         for some in (rows[len(rows) // 2 :], rows[: len(rows) // 2]):
             moved = every.take(some)
             part(low, Intervals(moved.page - low, moved.at_us, moved.gap_us, moved.changed, None))
         parts.append(part.sums)
     assert parts[0].merge(parts[1]) == whole.sums == parts[1].merge(parts[0])
-    assert whole.sums.crawls.sum() == (cell[page] != NO_CELL).sum()
+    assert whole.sums.crawls.sum() == (calm[page] != NO_CELL).sum()
     rate, information = forecast.change_rate_per_day[page], forecast.information[page]
-    unchanged = predict(rate, information, every.gap_us / US_PER_DAY)[0]
-    for one in np.unique(cell[cell != NO_CELL]):
+    days = every.gap_us / US_PER_DAY
+    unchanged = predict(rate, information, days)[0]
+    cell = np.where(calm[page] == NO_CELL, -1, cells(calm[page], rate * days))
+    for one in np.unique(cell[cell >= 0]):
         at_one = whole.sums.predicted[one, FACTORS.index(1.0)] * PROBABILITY_UNIT
-        np.testing.assert_allclose(at_one, (1.0 - unchanged)[cell[page] == one].sum(), rtol=1e-7)
+        np.testing.assert_allclose(at_one, (1.0 - unchanged)[cell == one].sum(), rtol=1e-7)
 
 
 def test_crawls_of_pages_with_signals_have_cells_of_their_own():
@@ -100,7 +122,7 @@ def test_crawls_of_pages_with_signals_have_cells_of_their_own():
     watch = CellWatch(forecast, cell)
     watch(0, intervals, clocks)
     crawls = watch.sums.crawls.reshape(KINDS, CELLS)
-    assert [crawls[kind, 5] for kind in (PLAIN, QUIET, HEARD)] == [0, 1, 1]
+    assert [crawls[kind, 5 * _EXPECTED + 7] for kind in (PLAIN, QUIET, HEARD)] == [0, 1, 1]
     assert crawls.sum() == 2 and watch.sums.found.sum() == 1
 
 
@@ -119,7 +141,7 @@ def test_little_evidence_moves_little_and_cells_lend_to_each_other():
     few = Track.empty().add(1.0, _sums(30, 3, 3, 0.1)).factors()
     assert 1.0 < few[30] < (1.0 + 3.0 / STRENGTH) ** 3
     many = Track.empty().add(1.0, _sums(30, 5000, 500, 0.5)).factors().reshape(KINDS, CELLS)
-    row = slice(30 // _RATES * _RATES, 30 // _RATES * _RATES + _RATES)
+    row = slice(30 // _EXPECTED * _EXPECTED, 30 // _EXPECTED * _EXPECTED + _EXPECTED)
     assert many[PLAIN, 30] == many[PLAIN].min() < 0.3
     assert (many[PLAIN, row] < 0.5).all()  # the same calm
     assert (many[QUIET:] == 1.0).all()
@@ -147,7 +169,7 @@ def test_a_track_comes_back_from_a_manifest():
         assert np.array_equal(getattr(again, name), getattr(track, name))
     assert np.array_equal(again.factors(), track.factors())
     assert Track.from_json({}).crawls.sum() == 0.0
-    other = track.as_json() | {"rate_edges": [1.0]}
+    other = track.as_json() | {"expected_edges": [1.0]}
     assert Track.from_json(other).crawls.sum() == 0.0
 
 
@@ -170,11 +192,17 @@ def test_a_damaged_track_is_refused(name, value):
         Track.from_json(track.as_json() | {name: value})
 
 
-def test_factors_of_pages():
+def test_factors_of_crawls():
     factors = np.arange(KINDS * CELLS, dtype=np.float64) + 1.0
-    found = clock_factors(np.array([NO_CELL, 0, 7], np.int16), factors)
-    assert found.tolist() == [[1, 1, 1], [1, 1 + CELLS, 1 + 2 * CELLS], [8, 8 + CELLS, 8 + 2 * CELLS]]
-    assert (clock_factors(np.array([3], np.int16), None) == 1.0).all()
+    calm, expected = np.array([NO_CELL, 0, 2], np.int16), np.array([1.0, 0.0, 0.03])
+    assert clock_factors(calm, expected, PLAIN, factors).tolist() == [1, 1, 2 + 2 * _EXPECTED]
+    kinds = np.array([HEARD, HEARD, QUIET])
+    assert clock_factors(calm, expected, kinds, factors).tolist() == [
+        1,
+        1 + 2 * CELLS,
+        2 + 2 * _EXPECTED + CELLS,
+    ]
+    assert (clock_factors(calm, expected, PLAIN, None) == 1.0).all()
 
 
 def _nights(pages: int, nights: int, stop_per_day: float, seed: int) -> tuple[np.ndarray, ...]:
@@ -191,11 +219,11 @@ def _nights(pages: int, nights: int, stop_per_day: float, seed: int) -> tuple[np
     calm = np.zeros(pages)
     track, rows = Track.empty(), []
     for night in range(nights):
-        cell = page_cells(calm, believed)
-        factor = clock_factors(cell, track.factors())[:, PLAIN]
+        row = calm_cells(calm, believed)
+        factor = clock_factors(row, believed, PLAIN, track.factors())
         changed = rng.random(pages) < -np.expm1(-rate * (lives_until > night))
         forecast = _forecast(believed, information)
-        watch = CellWatch(forecast, cell)
+        watch = CellWatch(forecast, row)
         watch(0, _intervals(np.arange(pages), np.ones(pages), changed))
         plain, ours = (1.0 - predict(believed * f, information, np.ones(pages))[0] for f in (1.0, factor))
         rows.append((plain, ours, changed, np.full(pages, night)))

@@ -6,9 +6,19 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from policies.estimation.forecast import Clocks
 from policies.history.interval_sums import Intervals
 from policies.history.page_state import Forgetting, PageState
-from policies.judging.recalibration import CELLS, HALF_LIFE_DAYS, KINDS, NO_CELL
+from policies.judging.recalibration import (
+    CELLS,
+    EXPECTED_EDGES,
+    HALF_LIFE_DAYS,
+    HEARD,
+    KINDS,
+    NO_CELL,
+    QUIET,
+    cells,
+)
 from transforms.batches import schemas
 from transforms.kept.judging import forecast_of
 from transforms.kept.predictions import ShardFactors
@@ -25,7 +35,7 @@ def _pages() -> ShardPages:
     return code_pages(None, [pa.RecordBatch.from_pylist(rows, schemas.OBSERVATIONS)])[0]
 
 
-def _slots(pages: ShardPages, rows: np.ndarray, cell: list[int | None]) -> pa.Table:
+def _slots(pages: ShardPages, rows: np.ndarray, calm: list[int | None]) -> pa.Table:
     n = len(rows)
     columns = {
         "url_hash": pa.array(pages.url_hash[rows]),
@@ -33,7 +43,7 @@ def _slots(pages: ShardPages, rows: np.ndarray, cell: list[int | None]) -> pa.Ta
         "last_slot_at": times(np.full(n, DAY_US)),
         **{name: pa.array(np.full(n, 0.5), pa.float32()) for name in ("change_rate_per_day", "weight")},
         "information": pa.array(np.full(n, 4.0), pa.float32()),
-        "forecast_cell": pa.array(cell, pa.int16()),
+        "calm_cell": pa.array(calm, pa.int16()),
     }
     fields = list(slots_schema())
     return pa.table([columns.get(f.name, pa.nulls(n, f.type)) for f in fields], schema=pa.schema(fields))
@@ -53,42 +63,55 @@ def _hosts(pages: ShardPages, gain: dict[int, float | None]) -> pa.Table:
 def _factors(gain: dict[int, float | None], factors: np.ndarray | None = FACTORS) -> ShardFactors:
     pages = _pages()
     rows = np.array([0, 1, 5, 9, 10])
-    slots = _slots(pages, rows, [3, 7, 3, None, 20])
+    slots = _slots(pages, rows, [3, 7, 3, None, 2])
     code = pages.code(slots.column("url_hash").to_numpy())
     forecast = forecast_of(slots, code, PageState.empty(len(pages)), Forgetting(), 0)
     return ShardFactors(slots, code, _hosts(pages, gain), pages, forecast, factors)
 
 
-def test_forecasts_have_the_factors_of_their_cells():
-    found = _factors({0: None, 1: 2.0}).forecast.change_rate_per_day / 0.5
-    np.testing.assert_allclose(found, [FACTORS[3], FACTORS[7], FACTORS[3], 1.0, FACTORS[20]])
-    of = _factors({}).of(np.array([5, 9]))
+def _crawls(page: list[int]) -> Intervals:
+    """A day each, in which half a change is expected: in the sixth of a row's cells."""
+    day = np.full(len(page), DAY_US)
+    return Intervals(np.array(page), day, day, np.zeros(len(page), bool), None)
+
+
+def _cell(calm: int) -> int:
+    return int(cells(np.array([calm], np.int16), np.array([0.5]))[0])
+
+
+def test_crawls_have_the_factors_of_their_cells():
+    page = [0, 1, 5, 9, 10]
+    found = _factors({0: None, 1: 2.0}).of(0, _crawls(page))
+    assert found is not None and _cell(3) == 3 * (len(EXPECTED_EDGES) + 1) + 5
+    np.testing.assert_allclose(found, [FACTORS[_cell(c)] for c in (3, 7, 3)] + [1.0, FACTORS[_cell(2)]])
+    full = np.ones(5)
+    known = np.array([True, True, False, True, True])
+    clocks = Clocks(known, 0.5 * full, full, np.array([1.0, 0.5, 0.5, 0.5, 0.5]), full, full)
+    of = _factors({}).of(0, _crawls(page), clocks)
     assert of is not None
-    np.testing.assert_allclose(of, [[FACTORS[CELLS + 3], FACTORS[2 * CELLS + 3]], [1.0, 1.0]])
+    heard = [FACTORS[HEARD * CELLS + _cell(c)] for c in (7, 2)]
+    np.testing.assert_allclose(of, [FACTORS[QUIET * CELLS + _cell(3)], heard[0], 1.0, 1.0, heard[1]])
 
 
 def test_the_first_night_has_none():
     without = _factors({}, None)
-    assert (without.forecast.change_rate_per_day == 0.5).all() and without.of(np.array([0])) is None
+    assert without.of(0, _crawls([0])) is None
     assert (without.gains() == 0.0).all()
 
 
 def test_hosts_that_have_lost_are_left_without():
-    factors = _factors({0: -0.1, 1: 0.0})
-    found = factors.forecast.change_rate_per_day / 0.5
-    np.testing.assert_allclose(found, [1.0, 1.0, FACTORS[3], 1.0, FACTORS[20]])
-    of = factors.of(np.array([0, 5]))
-    assert of is not None and (of[0] == 1.0).all() and (of[1] != 1.0).all()
+    found = _factors({0: -0.1, 1: 0.0}).of(0, _crawls([0, 1, 5, 9, 10]))
+    assert found is not None
+    np.testing.assert_allclose(found, [1.0, 1.0, FACTORS[_cell(3)], 1.0, FACTORS[_cell(2)]])
 
 
 @pytest.mark.parametrize("before", [-3.0, 0.0, 3.0])
 def test_gains_go_on_whether_factors_are_used_or_not(before):
     """Host 0 found no change where its factors promised fewer: a gain."""
     factors = _factors({0: before})
-    page = np.array([0, 1, 9])
-    factors(0, Intervals(page, np.full(3, DAY_US), np.full(3, DAY_US), np.zeros(3, bool), None))
+    factors(0, _crawls([0, 1, 9]))
     kept = before * 0.5 ** (1.0 / HALF_LIFE_DAYS)
-    expected = sum(4.0 * (np.log1p(0.125) - np.log1p(0.125 * FACTORS[cell])) for cell in (3, 7))
+    expected = sum(4.0 * (np.log1p(0.125) - np.log1p(0.125 * FACTORS[_cell(c)])) for c in (3, 7))
     np.testing.assert_allclose(factors.gains(), [kept + expected, 0.0, 0.0], atol=1e-8)
     assert expected > 0.0
     assert factors.sums.crawls.sum() == 2 and NO_CELL < 0  # page 9 has no cell

@@ -12,7 +12,7 @@ import pytest
 from policies.estimation.forecast import PROBABILITY_UNIT, forecast
 from policies.history.page_state import Forgetting, evidence
 from policies.judging.calibration import FACTORS
-from policies.judging.recalibration import CELLS, KINDS
+from policies.judging.recalibration import CALM, CELLS, KINDS
 from policies.signals.estimation import PageFit
 from tests.transforms.signal_shards import signals_of
 from transforms.batches import schemas
@@ -126,7 +126,7 @@ def _world(seed: int = 0) -> tuple[list[tuple], list[tuple]]:
     return crawls, signals
 
 
-def _slots_of_night(fit: PageFit, cell: int | None = None) -> pa.RecordBatch:
+def _slots_of_night(fit: PageFit, calm: int | None = None) -> pa.RecordBatch:
     """Pages of host 0 with both sources, of host 1 with the first one alone, of host 2 without signals."""
     located = locate(pa.array(URLS))
     heard_of = np.zeros((16, 3), bool)
@@ -140,11 +140,10 @@ def _slots_of_night(fit: PageFit, cell: int | None = None) -> pa.RecordBatch:
         "information": pa.array(np.full(N_PAGES, 4.0), pa.float32()),
         "weight": pa.array(np.ones(N_PAGES), pa.float32()),
     }
-    cells = pa.array([cell] * N_PAGES, pa.int16())
     arrays = [
         *columns.values(),
         *slots_columns(batch, np.arange(N_PAGES)).values(),
-        cells,
+        pa.array([calm] * N_PAGES, pa.int16()),
         pa.nulls(N_PAGES, schemas.TIME),
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=slots_schema())
@@ -239,7 +238,7 @@ def test_clock_factors_move_what_is_predicted_and_nothing_else(two_nights):
     crawls, signals = _world()
     cut = (FIRST_DAY + 10) * DAY_US
     rows = [c for c in crawls if c[1] > cut], [s for s in signals if s[1] > cut]
-    carried = [first.state(), signals_of(first), _slots_of_night(fit, cell=3)]
+    carried = [first.state(), signals_of(first), _slots_of_night(fit, calm=3)]
     plain = _night(FIRST_DAY + 15, *rows, carried)
     twice = _night(FIRST_DAY + 15, *rows, carried, clock_factors=np.full(KINDS * CELLS, 2.0))
     one, two = (fold.overview().sums[ShardPredictions] for fold in (plain, twice))
@@ -248,7 +247,8 @@ def test_clock_factors_move_what_is_predicted_and_nothing_else(two_nights):
     )
     assert two.cells == one.cells and two.cells.crawls.sum() == one.sums.crawls
     by_kind = two.cells.crawls.reshape(KINDS, CELLS)
-    assert (by_kind[:, 3] > 5).all() and by_kind.sum() == by_kind[:, 3].sum()
+    of_row = by_kind.reshape(KINDS, CALM, -1).sum(axis=2)
+    assert (of_row[:, 3] > 5).all() and of_row.sum() == of_row[:, 3].sum()
     assert (plain.state(), signals_of(plain)) == (twice.state(), signals_of(twice))
     before, after = (fold.tables(0, []).tables for fold in (plain, twice))
     assert before.keys() == after.keys()

@@ -9,6 +9,7 @@ import pytest
 from policies.clocks.profile import US_PER_DAY, US_PER_HOUR
 from policies.simulation.histories import ChangeHistory
 from tests.transforms.replay.test_backtesting import EQUAL
+from transforms.kept import clocks
 from transforms.night.scheduling import ScheduledShard
 from transforms.replay.backtesting import Trial, play
 from transforms.replay.closed_loop import ClosedLoop, Day, Planned
@@ -135,3 +136,39 @@ def test_hosts_of_few_pages_go_by_the_hours_of_all():
     recrawl, uniform = (play(world, Trial(name, 1.0, EQUAL), 0.6)[0] for name in ("recrawl", "uniform"))
     assert recrawl.accuracy > uniform.accuracy + 0.15
     assert recrawl.spent == pytest.approx(uniform.spent, rel=0.02)
+
+
+def _articles(rng: np.random.Generator, days: int, by_day: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """When they come, from 8 to 20 o'clock, and their changes: two or three in the first hours."""
+    hour = rng.integers(8 * US_PER_HOUR, 20 * US_PER_HOUR, days * by_day)
+    born = START + np.repeat(np.arange(days), by_day) * US_PER_DAY + hour
+    page = np.repeat(np.arange(len(born)), rng.integers(2, 4, len(born)))
+    at = born[page] + (rng.exponential(2.0, len(page)) * US_PER_HOUR).astype(np.int64)
+    return born, page, at
+
+
+def test_how_articles_age_is_known_in_a_week(monkeypatch):
+    """At a budget that would see each again after a week, some are crawled the day after they came."""
+    days = 18
+    world = worlds_of(*_articles(np.random.default_rng(7), days, 30), days)
+    fresh = []
+    for share in (clocks.EXPLORED_YOUNG, 0.0):
+        monkeypatch.setattr(clocks, "EXPLORED_YOUNG", share)
+        fresh.append(play(world, Trial("recrawl", 0.2, EQUAL), 0.5)[0].accuracy)
+    assert fresh[0] > fresh[1] + 0.1 and fresh[0] > 0.93
+
+
+def test_a_home_page_among_articles_does_not_age():
+    """Three pages that were there before change all day long, and go on to be crawled."""
+    days, steady = 30, 3
+    rng = np.random.default_rng(8)
+    born, page, at = _articles(rng, days, 20)
+    born = np.concatenate([np.full(steady, START - US_PER_DAY), born])
+    always = START + rng.integers(0, days * US_PER_DAY, (steady, 6 * days))
+    page = np.concatenate([np.repeat(np.arange(steady), 6 * days), page + steady])
+    world = worlds_of(born, page, np.concatenate([always.ravel(), at]), days)
+    nights = JobNights(world, Mode(world), 0.15, np.where(np.arange(len(born)) < steady, 5.0, 1.0))
+    crawls = ClosedLoop(world, nights).run().crawls
+    late = (crawls.at_us > START + 22 * US_PER_DAY) & ~crawls.free
+    of_home = np.bincount(crawls.page[late], minlength=len(born))[:steady]
+    assert (of_home > 6 * (days - 22)).all()
