@@ -90,7 +90,10 @@ def _clocks(manifest: dict[str, Any]) -> str:
         for n, what in ((by_hour, "at hours of the day or week"), (by_age, "less and less as they age"))
         if n
     ]
-    for name, what in (("slots_hour", "moved to better hours"), ("slots_to_learn_hours", "to learn hours")):
+    for name, what in (
+        ("slots_hour", "moved to better hours"),
+        ("slots_to_learn_clocks", "to learn when pages change"),
+    ):
         if n := counters.get(name, 0):
             said.append(f"{counted(n, 'crawl')} {what}")
     if gain := manifest.get("expected_freshness_by_hours"):

@@ -44,6 +44,10 @@ TURNS = 4
 """Nights from one look at what a host's clock is to the next."""
 
 EXPLORED, EXPLORED_MORE, EXPLORED_YOUNG = 0.08, 0.16, 0.25
+NEARLY_ALL = 0.9
+
+EXPLORED_KINDS = "explored", "explored_young", "explored_again"
+"""Columns of hosts: shares of pages that teach hours, and of young ones that were seen once and twice."""
 
 _OF_UNKNOWN_AGE, _STEADY = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)
 
@@ -248,16 +252,21 @@ class ShardClocks(Statistic):
         of_all = EXPLORED if self._of_all.wanting else 0.0
         return np.where(self._most >= _KEPT_AT_LEAST, share, of_all)
 
-    def explored_young(self) -> FloatArray:
-        """Share of the young pages that are crawled again tonight, (g,): until some have told how pages of
-        their host change at that age.
+    def explored_young(self) -> tuple[FloatArray, FloatArray]:
+        """Shares of the young pages that are crawled again tonight, (g,) both, until some have told how pages
+        of their host change at that age: of those that were seen once; and of those that were seen twice,
+        where nearly all have changed by then, so that only a third look tells when they settle.
         """
         (kept,) = self._kept
         born = self._born_us[kept.page]
         tells = (born != NO_TIME) & (kept.to_us - born <= YOUNG_US)
-        few = np.bincount(kept.group[tells], minlength=self._groups) < ENOUGH
+        known, changed = (
+            np.bincount(kept.group[rows], minlength=self._groups) for rows in (tells, tells & kept.changed)
+        )
+        few = (known < ENOUGH) & (self._most >= _KEPT_AT_LEAST)
         few[self._split] = False
-        return np.where(few & (self._most >= _KEPT_AT_LEAST), EXPLORED_YOUNG, 0.0)
+        again = few & (changed > NEARLY_ALL * known)
+        return np.where(few, EXPLORED_YOUNG, 0.0), np.where(again, EXPLORED_YOUNG, 0.0)
 
     def _promising(self) -> BoolArray:
         found: BoolArray = (self._gain > 0.5 * CERTAIN) & (self._gain < 4.0 * CERTAIN)

@@ -18,7 +18,7 @@ from policies.numerics.typing_ import BoolArray, FloatArray, Int32Array, IntArra
 from policies.sequencing.sequencing import REASON_HOUR, Sequence
 from transforms.batches.coders import ShardTables
 from transforms.batches.tally import Counts
-from transforms.kept.clocks import Tonight
+from transforms.kept.clocks import EXPLORED_KINDS, Tonight
 from transforms.kept.state import matrix_of, microseconds
 from transforms.night.dividing import Night
 from transforms.night.learning import is_new
@@ -129,12 +129,12 @@ def explored_tonight(
     waits = rate * least < 1.0
     recent = last_us > night.as_of_us - night.horizon_us // 2
     known = (changes > 0) & (intervals >= KNOWN_INTERVALS)
-    kinds = {"explored": waits & (rate * most >= 1.0) & recent & known}
+    kinds = [waits & (rate * most >= 1.0) & recent & known]
     if "young" in pages.schema.names:
-        young = pages.column("young").to_numpy(zero_copy_only=False)
-        kinds["explored_young"] = young & waits & (intervals < 2) & ~is_new(pages)
+        young = pages.column("young").to_numpy(zero_copy_only=False) & waits & ~is_new(pages)
+        kinds += [young & (intervals == 0), young & (intervals == 1)]
     part = np.full(len(host), np.inf)
-    for name, some in kinds.items():
+    for name, some in zip(EXPLORED_KINDS, kinds, strict=False):
         share = hosts.column(name).to_numpy()[host]
         chosen = np.flatnonzero((share > 0.0) & some)
         of_host = np.bincount(host[chosen], minlength=hosts.num_rows)[host[chosen]]

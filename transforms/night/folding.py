@@ -22,7 +22,7 @@ from transforms.batches.tally import Counts
 from transforms.intake.log_ages import up_to_night
 from transforms.intake.reading import all_batches
 from transforms.kept import statistics
-from transforms.kept.clocks import ShardClocks
+from transforms.kept.clocks import EXPLORED_KINDS, ShardClocks
 from transforms.kept.fold_settings import FoldSettings
 from transforms.kept.predictions import ShardPredictions
 from transforms.kept.protocol import ShardNight
@@ -220,8 +220,8 @@ class ShardFold:
             NO_TIME,
         ).append_column("forecast_gain", pa.array(night.kept[ShardPredictions].gains()))
         clocks = night.kept[ShardClocks]
-        hosts = hosts.append_column("explored", pa.array(clocks.explored()))
-        hosts = hosts.append_column("explored_young", pa.array(clocks.explored_young()))
+        for name, share in zip(EXPLORED_KINDS, (clocks.explored(), *clocks.explored_young()), strict=True):
+            hosts = hosts.append_column(name, pa.array(share))
         listed["group_hash"] = clocks.grouped(listed["group_hash"])
         columns = {
             "url": pages.url,

@@ -437,7 +437,7 @@ class ScheduledShard:
             for name, n in kind.count(self._pages).items():
                 counts.add(name, n)
         clock_hours.count_clocks(self._hours, counts)
-        counts.add("slots_to_learn_hours", int(np.isin(used, self._explored).sum()))
+        counts.add("slots_to_learn_clocks", int(np.isin(used, self._explored).sum()))
         counts.add("hosts_bursting", 0 if self._whole is None else int(self._whole.sum()))
         for code, name in enumerate(search.LIMIT_NAMES):
             counts.add(f"pages_limit_{name}", int((limit == code).sum()))
