@@ -91,9 +91,11 @@ class Score:
 def follow(world: PolledWorld, job: Job, nights: int | None = None) -> tuple[Run, FloatArray]:
     """Make one run; returns the weights, too."""
     weight = zipf_weights(len(world), job.draw) if job.draw else np.ones(len(world))
-    options = JobOptions(job.max_signal_shift)
-    planner = JobNights(world, MODES[job.mode](world), job.budget, weight, options)
-    return ClosedLoop(world, planner).run(nights), weight
+    mode, _, hours = job.mode.partition("@")
+    horizon_us = US_PER_DAY * int(hours or 24) // 24
+    options = JobOptions(job.max_signal_shift, horizon_us=horizon_us)
+    planner = JobNights(world, MODES[mode](world), job.budget, weight, options)
+    return ClosedLoop(world, planner, horizon_us=horizon_us).run(nights), weight
 
 
 def freshness(world: PolledWorld, crawls: Crawls, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -316,7 +318,14 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--data", type=Path, help="folder of the history (default: docs_sitemap of the workshop)")
     p.add_argument("--budgets", type=float, nargs="+", default=[0.2, 0.5, 1.0], help="crawls/page/day")
     p.add_argument("--draws", type=int, default=5, help="draws of Zipf weights, besides equal ones")
-    p.add_argument("--modes", nargs="+", default=list(MODES), choices=list(MODES))
+    p.add_argument(
+        "--modes",
+        nargs="+",
+        default=list(MODES),
+        choices=[f"{mode}{every}" for mode in MODES for every in ("", "@12", "@6", "@3", "@1")],
+        metavar="MODE[@HOURS]",
+        help=f"of {', '.join(MODES)}; with @6 a plan every 6 hours (12, 6, 3 or 1) in place of one a night",
+    )
     p.add_argument("--start", default="2026-01-15")
     p.add_argument("--end", default="2026-07-01")
     p.add_argument("--hour", type=float, default=6.0, help="of the day, UTC, when the night runs")
@@ -363,7 +372,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         quiet = np.bincount(world.host[world.signalled], minlength=len(world.hosts)) == 0
         for code in np.flatnonzero(quiet):
             world = world.with_junk(world.hosts[code], options.junk, "sitemap", int(code))
-    missing = [m for m in options.modes if not MODES[m].available()]
+    missing = [m for m in options.modes if not MODES[m.partition("@")[0]].available()]
     if missing:
         print(f"left out: {', '.join(missing)}: this version has no objective for them\n")
         options.modes = [m for m in options.modes if m not in missing]

@@ -123,12 +123,12 @@ class Run:
     Attributes
     ----------
     crawls : Crawls
-    slots : (nights, hosts) int64
-        Crawls planned by each night.
+    slots : (plans, hosts) int64
+        Crawls planned by each night, or part of a day.
     trust : list of dict
         Of each night, `Planner.trust`.
-    seconds : (nights,) float64
-        What each night took.
+    seconds : (plans,) float64
+        What each took.
     """
 
     crawls: Crawls
@@ -146,10 +146,12 @@ class ClosedLoop:
     planner : Planner
     seed : int
         Of the times of the free crawls, see `policies.simulation.intervals`.
+    horizon_us : int
+        From one plan to the next, a part of a day.
     """
 
-    def __init__(self, world: World, planner: Planner, seed: int = 0) -> None:
-        self._world, self._planner = world, planner
+    def __init__(self, world: World, planner: Planner, seed: int = 0, horizon_us: int = US_PER_DAY) -> None:
+        self._world, self._planner, self._horizon_us = world, planner, horizon_us
         self._free_us = free_crawls(world.history, seed)
         self._by_free = np.argsort(self._free_us, kind="stable")
         self._last_us = np.full(len(world), NO_TIME)
@@ -163,7 +165,8 @@ class ClosedLoop:
         planned = Planned.of(none, none)
         slots, trust, seconds = [], [], []
         before_us = int(np.iinfo(np.int64).min)
-        for as_of_us in world.nights()[:nights].tolist():
+        begin = world.nights()[:nights, None] + np.arange(0, US_PER_DAY, self._horizon_us)
+        for as_of_us in begin.ravel().tolist():
             begun = time.perf_counter()
             day = self._crawl(planned, before_us, as_of_us)
             planned = self._planner.plan(day)
@@ -171,7 +174,7 @@ class ClosedLoop:
             slots.append(np.bincount(world.host[planned.page], minlength=len(world.hosts)))
             before_us = as_of_us
             seconds.append(time.perf_counter() - begun)
-        self._crawl(planned, before_us, before_us + US_PER_DAY)
+        self._crawl(planned, before_us, before_us + self._horizon_us)
         page, at_us, changed, predicted = (np.concatenate(c) for c in zip(*self._log, strict=True))
         order = np.lexsort((at_us, page))
         crawls = Crawls(page[order], at_us[order], changed[order], predicted[order])

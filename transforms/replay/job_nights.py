@@ -53,12 +53,15 @@ class JobOptions:
         Of the world's metadata.
     sequencer : str
     hour_capacity : float
+    horizon_us : int
+        From one plan to the next.
     """
 
     max_signal_shift: float = 0.005
     group_columns: tuple[str, ...] = ()
     sequencer: str = "lds"
     hour_capacity: float = 4.0
+    horizon_us: int = US_PER_DAY
 
 
 class JobFold:
@@ -110,7 +113,7 @@ class JobFold:
             day.as_of_us,
             FORGETTING,
             self._clock,
-            HostDefaults(None, 0.0, US_PER_DAY),
+            HostDefaults(None, 0.0, options.horizon_us),
             options.group_columns,
             multiplier=multiplier,
             clock_factors=self.factors,
@@ -207,7 +210,7 @@ class JobNights(Planner):
         budget = self._crawls_per_page * len(self._fold.known(day.as_of_us))
         night = Night(
             day.as_of_us,
-            US_PER_DAY,
+            self._options.horizon_us,
             mode.objective,
             Layout(1, {}),
             budget,
@@ -218,7 +221,7 @@ class JobNights(Planner):
         block = solver_block(estimated)
         if mode.objective == "signals":
             without, _ = search.solve(block, objectives.get("periodic"), budget)
-            estimated = follow_useful(estimated, without, 1.0, block)
+            estimated = follow_useful(estimated, without, self._options.horizon_us / US_PER_DAY, block)
             block = solver_block(estimated)
         result, (allocation,) = search.solve(block, objectives.get(mode.objective), budget)
         total = ShardTotal(0, float(allocation.crawl_rate_per_day.sum()))
