@@ -10,6 +10,10 @@ from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pipelines.look.explain import OpenNight
 
 LAYERS = ("pipelines", "transforms", "policies")
 ROOT = str(Path(__file__).resolve().parent.parent)
@@ -39,3 +43,19 @@ def _come_first() -> None:
 
 
 _come_first()
+
+
+def open(folder: str) -> "OpenNight":
+    """Open a finished night: the output folder of one, or a store, then its newest.
+
+    It has `manifest`; `pages()`, `hosts()` and `schedule()` as Arrow tables, of which `.to_pandas()` makes
+    data frames; and `explain(url)` and `explain_host(host)` as dictionaries.
+
+    Raises
+    ------
+    policies.numerics.errors.RecrawlError
+        No finished night is there.
+    """
+    from pipelines.look.explain import OpenNight
+
+    return OpenNight.open(folder)

@@ -128,7 +128,9 @@ def test_the_readme_names_commands_that_exist() -> None:
 PAGES = {
     "convert": "formats.md",
     "discover": "discovery_job.md",
+    "explain": "explain.md",
     "export": "exports.md",
+    "show": "explain.md",
     "inspect": "formats.md",
     "backtest": "backtest.md",
     "backtest-discovery": "discovery.md",

@@ -6,6 +6,7 @@ Help and version take no time: what a command needs is imported when it runs.
 from __future__ import annotations
 
 import argparse
+import importlib
 import logging
 import signal
 import sys
@@ -41,6 +42,8 @@ COMMANDS = {
     "inspect": "what logs and dumps hold, and what of them would be rejected",
     "export": "a schedule in the words of a crawler: seeds, status documents, queues, lists of URLs",
     "synthesize": "make a realistic corpus of logs of any size",
+    "show": "a finished night in words",
+    "explain": "why a page is crawled as it is, or never; or a host",
     "diff": "two nights side by side: what moved, and why",
     "backtest": "which policy, and what budget, for your pages: a replay of your own log",
     "backtest-discovery": "which crawler finds new pages: a replay of what sources showed",
@@ -49,7 +52,9 @@ COMMANDS = {
     "reproduce": "the experiments of the papers: our numbers beside their claims",
 }
 JOBS = ("nightly", "night", "discover")
-ONLY_PRINT = ("inspect", "diff", "")
+ONLY_PRINT = ("inspect", "show", "explain", "diff", "")
+QUICK = ("explain",)
+"""Commands that answer before what all others need would be imported."""
 WITH_LISTS = ("discover", "backtest", "backtest-discovery", "frontier", "simulate")
 EXIT_HELP = (
     "exit codes: 0 done; 1 failed; 2 options or configuration wrong; 3 done, but the schedule is empty; "
@@ -97,7 +102,9 @@ def parser(command: str | None = None) -> argparse.ArgumentParser:
     for name, what in COMMANDS.items():
         form = argparse.RawDescriptionHelpFormatter if name in WITH_LISTS else argparse.HelpFormatter
         one = commands.add_parser(name, help=what, allow_abbrev=False, formatter_class=form)
-        if command is None or command == name:
+        if command == name and name in QUICK:
+            _module(name).add_arguments(one)
+        elif command is None or command == name:
             from pipelines.door import dispatch
 
             dispatch.add_arguments(name, one)
@@ -132,6 +139,8 @@ def _heard(command: str, arguments: list[str]) -> int:
 
 def _run(command: str, arguments: list[str]) -> int:
     parsed, rest = parser(command).parse_known_args(arguments)
+    if command in QUICK and not rest and not _module(command).problems(parsed):
+        return int(_module(command).run(parsed) or EXIT_OK)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     # Beam logs every error with its traceback before it raises it; what a person needs is printed.
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
@@ -140,6 +149,10 @@ def _run(command: str, arguments: list[str]) -> int:
     from pipelines.door import dispatch
 
     return dispatch.run(parsed, rest, arguments[arguments.index(command) + 1 :])
+
+
+def _module(command: str) -> Any:
+    return importlib.import_module(f"pipelines.look.{command}")
 
 
 def _interrupted(command: str, error: BaseException, number: int) -> int:

@@ -37,7 +37,7 @@ _DESCRIPTIONS = {
 
 
 # Commands that are no pipelines and take no options of Beam.
-_LOCAL = ("convert", "diff", "export", "inspect", "reproduce", "synthesize")
+_LOCAL = ("convert", "diff", "explain", "export", "inspect", "reproduce", "show", "synthesize")
 
 
 _ROOMS = {
@@ -45,6 +45,8 @@ _ROOMS = {
     "inspect": "look",
     "export": "look",
     "diff": "look",
+    "show": "look",
+    "explain": "look",
     "night": "store",
     "discover": "discovery",
     "synthesize": "corpus",

@@ -384,10 +384,11 @@ def _rejected(counters: dict[str, int], files: list[dict[str, Any]]) -> str:
     return text
 
 
-def summary(manifest: dict[str, Any], folder: str, seconds: float) -> str:
-    """A screen of text about a night."""
+def summary(manifest: dict[str, Any], folder: str, seconds: float | None = None) -> str:
+    """A screen of text about a night; `seconds` is how long it took, if it has just ended."""
     counters, options = manifest["counters"], manifest["options"]
-    lines = [f"recrawl nightly, as of {options['as_of']}: {manifest['status']} in {seconds:.1f} s"]
+    took = "" if seconds is None else f" in {seconds:.1f} s"
+    lines = [f"recrawl nightly, as of {options['as_of']}: {manifest['status']}{took}"]
     if manifest["status"] != "ok":
         lines.append(f"The schedule is empty: {manifest['status_reason']}")
     lines.append("")

@@ -1,0 +1,260 @@
+"""`recrawl explain NIGHT URL`: why a page is crawled as it is, in words; or a host."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from datetime import UTC, datetime
+from typing import Any
+
+from transforms.batches.urls import canonical_host
+from transforms.finished.opened import OpenNight
+
+DESCRIPTION = """\
+Say why a page is crawled as often as it is, or never: what is known of it, what one more crawl would keep
+fresh, what holds it back, and which option changes that. Of a host: its pages, its limits, and who takes its
+crawls. Reads the shard of the page or host only.
+"""
+EXIT_HELP = (
+    "exit codes: 0 explained; 1 the night has no such page or host, or cannot be read; 2 options wrong."
+)
+
+_REASONS = {
+    "new": "it was never crawled",
+    "overdue": "it is overdue",
+    "due": "its turn comes",
+    "signal": "a signal says that it changed",
+    "hour": "this is the hour at which a crawl keeps most requests fresh",
+    "discover": "it may bring new links",
+}
+_ASKED = {
+    "clicks": "clicked {n} times a day",
+    "impressions": "shown {n} times a day",
+    "importance": "weighted {n} by its importance",
+    "equal": "weighted as any other page",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the command."""
+    parser.description = DESCRIPTION
+    parser.epilog = EXIT_HELP
+    parser.add_argument(
+        "night", metavar="NIGHT", help="output folder of a night, or a store: its newest night"
+    )
+    parser.add_argument("what", metavar="URL|HOST", help="a page as the logs spell it, or a host")
+    parser.add_argument("--json", action="store_true", help="all numbers, for programs")
+
+
+def add_night(parser: argparse.ArgumentParser) -> None:
+    """Declare the night that a command looks at."""
+    parser.add_argument(
+        "night", metavar="NIGHT", help="output folder of a night, or a store: its newest night"
+    )
+
+
+def problems(parsed: argparse.Namespace) -> list[str]:
+    """What is wrong with the options."""
+    what = parsed.what
+    if "://" in what and canonical_host(what) is None:
+        return [f"{what}: not an absolute http or https URL"]
+    if "://" not in what and ("/" in what or canonical_host(f"http://{what}/") is None):
+        return [f"{what}: neither a URL with http:// or https:// nor a host"]
+    return []
+
+
+def run(parsed: argparse.Namespace) -> None:
+    """Explain and print.
+
+    Raises
+    ------
+    RecrawlError
+        The night has no such page or host, or cannot be read.
+    """
+    night = OpenNight.open(parsed.night)
+    if "://" in parsed.what:
+        found = night.explain(parsed.what)
+    else:
+        found = night.explain_host(canonical_host(f"http://{parsed.what}/") or parsed.what)
+    if parsed.json:
+        print(json.dumps(found, indent=1, ensure_ascii=False, default=_plain), flush=True)
+    else:
+        print("\n".join(page_lines(found) if found["kind"] == "page" else host_lines(found)), flush=True)
+
+
+def _plain(value: Any) -> str:
+    return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if isinstance(value, datetime) else str(value)
+
+
+def _row(name: str, text: str) -> str:
+    return f"  {name:<14}{text}"
+
+
+def page_lines(found: dict[str, Any]) -> list[str]:
+    """A page in words: what it gets, why, what more would bring, and what holds it back."""
+    page, rate = found["page"], found["page"]["crawl_rate_per_day"]
+    why = f"{_crawled(rate)}, because it is {_asked(found)} and {_changes(page)}"
+    lines = [page["url"], f"  night of {found['as_of']}: {why}."]
+    if crawls := found["crawls"]:
+        more = f", and {len(crawls) - 1} more tonight" if len(crawls) > 1 else ""
+        reason = _REASONS.get(crawls[0]["reason"], crawls[0]["reason"])
+        lines.append(_row("next crawl", f"{_plain(crawls[0]['due_at'])}: {reason}{more}"))
+    else:
+        lines.append(_row("next crawl", "none tonight"))
+    if page["last_crawl_at"] is not None:
+        lines.append(_row("last crawl", _plain(page["last_crawl_at"])))
+    if rate > 0.0:
+        guess = "" if page["n_intervals"] else "; a guess, as it was never seen twice"
+        share = f"{page['expected_freshness']:.0%} of its {_of(found)}, as expected{guess}"
+        lines += [_row("kept fresh", share), _row("one more", _more(found))]
+    else:
+        lines += _never(found)
+    return lines + _limits(found)
+
+
+def _crawled(rate: float) -> str:
+    return "never crawled" if rate <= 0.0 else f"crawled {often(rate)}"
+
+
+def often(rate_per_day: float) -> str:
+    """A rate in words: twice a day, once in 3 days."""
+    if rate_per_day >= 0.95:
+        times = number(rate_per_day)
+        return {"1": "once a day", "2": "twice a day"}.get(times, f"{times} times a day")
+    days = 1.0 / rate_per_day
+    return f"once in {number(days)} days" if days < 1000 else f"once in {number(days / 365.25)} years"
+
+
+def number(value: float) -> str:
+    """Two significant digits, no exponent."""
+    if value == 0.0 or not math.isfinite(value):
+        return f"{value:g}"
+    digits = 1 - math.floor(math.log10(abs(value)))
+    rounded = round(value, digits)
+    return f"{rounded:,.{max(digits if rounded % 1 else 0, 0)}f}"
+
+
+def duration(days: float) -> str:
+    """A time in words."""
+    for unit, length in (("days", 1.0), ("hours", 1.0 / 24.0), ("minutes", 1.0 / 1440.0)):
+        if days >= 1.95 * length:
+            return f"{number(days / length)} {unit}"
+    return f"{number(days * 86400.0)} seconds"
+
+
+def _asked(found: dict[str, Any]) -> str:
+    return _ASKED.get(found["weight_by"], "weighted {n}").format(n=number(found["page"]["weight"]))
+
+
+def _changes(page: dict[str, Any]) -> str:
+    change, error, seen = page["change_rate_per_day"], page["change_rate_stderr"], page["n_intervals"]
+    if not seen:
+        return (
+            f"thought to change every {duration(1.0 / change)} (a guess from pages like it: never seen twice)"
+        )
+    sure = f"+- {error / change:.0%}" if error and change else "not known how surely"
+    changes = f"{page['n_changes']} changes" if page["n_changes"] != 1 else "one change"
+    visits = f"{seen} visits" if seen != 1 else "one visit"
+    text = f"changes every {duration(1.0 / change)} ({changes} in {visits}, {sure})"
+    if page.get("clock"):
+        what = {"hour": "at some hours", "age": "less as it ages"}
+        how = what.get(page["clock"], "at some hours, and less as it ages")
+        text += f", {how}: tonight {number(page['clock_speed'])} times its usual rate"
+    if page.get("signal_rate_per_day") is not None:
+        text += f"; signals come {often(page['signal_rate_per_day'])}" if page["signal_rate_per_day"] else ""
+        if page.get("signal_precision") is not None:
+            text += f", {page['signal_precision']:.0%} of them true"
+    return text
+
+
+def _of(found: dict[str, Any]) -> str:
+    return {"clicks": "clicks", "impressions": "impressions"}.get(found["weight_by"], "requests")
+
+
+def _more(found: dict[str, Any]) -> str:
+    price, gain = f"{number(found['price'])} {_of(found)} a day", found["one_more_crawl_a_day"]
+    if gain is None:
+        return f"crawl a day: as much as elsewhere, at most {price}; its signals or its age decide when"
+    kept = f"crawl a day would keep {number(gain)} more {_of(found)} a day fresh"
+    return f"{kept}; the last crawl of the budget keeps {price}"
+
+
+def _never(found: dict[str, Any]) -> list[str]:
+    page, price, first = found["page"], found["price"], found["first_crawl_a_day"]
+    if page["limit"] == "new":
+        return [_row("why", "it is new, and all crawls for new pages are given to others tonight")]
+    if page["weight"] <= 0.0:
+        return [
+            _row("why", f"nobody asks for it: {_of(found)} 0"),
+            _row("to change it", "--weight_by equal, or importance in --pages; or min_rate_per_day there"),
+        ]
+    if page["limit"] in ("none", "floor", "starved") and first < price:
+        fresh = duration(1.0 / page["change_rate_per_day"]) if page["change_rate_per_day"] else "ever"
+        kept = (
+            f"{number(first)} {_of(found)} a crawl, where the last crawl of the budget keeps {number(price)}"
+        )
+        cheaper = f"a --budget at which one more crawl a day brings less than {number(first)}"
+        return [
+            _row("why", f"it changes so often that a crawl keeps it fresh for {fresh} only:"),
+            _row("", kept),
+            _row("to change it", f"min_rate_per_day in --pages, or {cheaper}"),
+        ]
+    return [_row("why", _HELD.get(page["limit"], "crawls elsewhere keep more fresh"))]
+
+
+_HELD = {
+    "cap": "its max_rate_per_day is 0",
+    "host": "its host's limit is taken by pages that gain more",
+    "volatile": "it is new at every visit, so that crawls tell nothing: at most once in 30 days",
+    "silent": "its crawls never come back: it waits longer each time",
+}
+
+
+def _limits(found: dict[str, Any]) -> list[str]:
+    page, host = found["page"], found["host"]
+    lines, limit = [], page["limit"]
+    if page["crawl_rate_per_day"] > 0.0 and limit in ("floor", "cap", "volatile", "silent"):
+        own = {
+            "floor": "min_rate_per_day in --pages gives it more than it would get",
+            "cap": "max_rate_per_day in --pages holds it back",
+        }
+        lines.append(_row("held by", own.get(limit, _HELD.get(limit, limit))))
+    if page.get("soft_404"):
+        lines.append(_row("looks like", "an error page with status 200 (soft_404)"))
+    if host is not None:
+        crawls = f"{number(host['crawl_rate_per_day'])} crawls a day for {host['pages']:,} pages"
+        lines.append(_row("its host", f"{crawls}; {_room(host)}"))
+    return lines
+
+
+def _room(host: dict[str, Any]) -> str:
+    limit, room = host["limit_per_day"], host["room_per_day"]
+    if limit is None:
+        return "it has no limit"
+    gap = f", {number(host['min_gap_seconds'])} s apart" if host["min_gap_seconds"] else ""
+    if room >= 0.01 * max(limit, 1.0):
+        return f"its limit is {number(limit)}{gap}: room for {number(room)} more"
+    return f"all that its limit of {number(limit)}{gap} allows (max_per_day, min_gap_seconds in --hosts)"
+
+
+def host_lines(found: dict[str, Any]) -> list[str]:
+    """A host in words."""
+    host = found["host"]
+    crawls = f"{number(host['crawl_rate_per_day'])} crawls a day for {found['pages']:,} pages"
+    lines = [host["host"], f"  night of {found['as_of']}: {crawls}, {host['slots']:,} tonight."]
+    lines.append(_row("limit", _room(host)))
+    if never := found["pages_never_crawled"]:
+        share = found["weight_never_crawled"] / found["weight"] if found["weight"] else 0.0
+        lines.append(_row("never crawled", f"{never:,} of its pages, with {share:.1%} of its {_of(found)}"))
+    if host.get("peak_hour") is not None:
+        around = f"{host['peak_share']:.0%} within three hours around it"
+        lines.append(_row("changes at", f"{host['peak_hour']}:00 UTC, {around}"))
+    if host.get("half_age_hours") is not None:
+        half = duration(host["half_age_hours"] / 24.0)
+        lines.append(_row("ages", f"half of a page's changes come within {half}"))
+    if host.get("source") is not None and host.get("signal_precision") is not None:
+        told = f"{host['signal_precision']:.0%} true, {host['signal_recall']:.0%} of changes told"
+        lines.append(_row("signals", f"of {host['source']}: {told}"))
+    lines.append(_row("most crawls", "for"))
+    return lines + [f"    {_crawled(row['crawl_rate_per_day']):<24} {row['url']}" for row in found["top"]]

@@ -1,0 +1,185 @@
+"""`recrawl explain`, `recrawl show`, and a night opened by a program: they say what the night has."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import recrawl
+from pipelines.look.explain import duration, number, often
+from policies.numerics.errors import RecrawlError
+from policies.objectives import objectives
+from tests.pipelines.jobs import Night, at, command, crawls, nightly
+
+SHOP, NEWS = "https://shop.test", "https://news.test"
+PAGE, FAST, UNASKED, NEW = f"{SHOP}/offer/", f"{NEWS}/ticker", f"{SHOP}/imprint", f"{SHOP}/new"
+STEADY = [f"{host}/{i}" for host in (SHOP, NEWS) for i in range(12)]
+
+
+def _log() -> list[dict[str, object]]:
+    steady = [crawls(url, "AABBCC" * 5) for url in STEADY]
+    fast = crawls(FAST, "".join(chr(65 + i % 26) for i in range(240)), every_days=0.125)
+    pages = [crawls(PAGE, "AABBCCDDEE" * 3), fast, crawls(UNASKED, "A" * 30), *steady]
+    return [row for rows in pages for row in rows]
+
+
+@pytest.fixture(scope="module")
+def night(tmp_path_factory) -> Night:
+    asked = {PAGE: 40, FAST: 1, **dict.fromkeys(STEADY, 9)}
+    requests = [{"url": u, "day": at(d)[:10], "clicks": n} for u, n in asked.items() for d in range(10, 30)]
+    found = nightly(
+        tmp_path_factory.mktemp("explain"),
+        observations=_log(),
+        requests=requests,
+        pages=[{"url": NEW, "importance": 1}],
+        hosts=[{"host": "shop.test", "max_per_day": 6}],
+        budget=16,
+    )
+    assert found.code == 0, found.complaints
+    return found
+
+
+def _explained(night: Night, what: str) -> str:
+    code, printed, complaints = command("explain", str(night.folder), what)
+    assert (code, complaints) == (0, "")
+    return printed
+
+
+def test_a_page_says_what_the_night_has(night):
+    page, text = night.page(PAGE), _explained(night, PAGE)
+    assert often(page["crawl_rate_per_day"]) in text and f"clicked {number(page['weight'])} times" in text
+    assert f"every {duration(1.0 / page['change_rate_per_day'])} (" in text
+    assert f"{page['n_changes']} changes in {page['n_intervals']} visits" in text
+    first = min(row["due_at"] for row in night.slots_of(PAGE)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert f"next crawl    {first}" in text
+    assert "all that its limit of 6.0 allows" in text or "all that its limit of 6 allows" in text
+
+
+def test_one_more_crawl_is_worth_what_freshness_gains(night):
+    found = recrawl.open(str(night.folder)).explain(PAGE)
+    page = found["page"]
+    rates = np.array([page["crawl_rate_per_day"], page["crawl_rate_per_day"] + 1.0])
+    change = np.full(2, page["change_rate_per_day"])
+    fresh = objectives.get("periodic").freshness(rates, change)
+    assert found["one_more_crawl_a_day"] == pytest.approx(page["weight"] * (fresh[1] - fresh[0]))
+    assert number(found["one_more_crawl_a_day"]) in _explained(night, PAGE)
+
+
+def test_who_is_never_crawled_learns_why(night):
+    fast = _explained(night, FAST)
+    assert "never crawled" in fast and "changes so often" in fast and "min_rate_per_day" in fast
+    row = night.page(FAST)
+    worth = number(row["weight"] / row["change_rate_per_day"])
+    assert f"{worth} clicks a crawl" in fast and row["crawl_rate_per_day"] == 0.0
+    assert row["weight"] / row["change_rate_per_day"] < night.manifest["multiplier"]
+    unasked = _explained(night, UNASKED)
+    assert ("nobody asks for it" in unasked) == (night.page(UNASKED)["weight"] == 0.0)
+
+
+def test_a_guess_is_called_one(night):
+    text = _explained(night, NEW)
+    assert "a guess" in text and "never seen twice" in text
+
+
+def test_a_host_and_its_room(night):
+    text = _explained(night, "shop.test")
+    pages = [row for row in night.rows("pages") if row["host"] == "shop.test"]
+    assert f"for {len(pages)} pages" in text and "max_per_day" in text
+    top = max(pages, key=lambda row: row["crawl_rate_per_day"])
+    assert text.splitlines()[-5].endswith(top["url"])
+    assert "it has no limit" in _explained(night, "news.test")
+
+
+@pytest.mark.parametrize(
+    "near", [f"{SHOP}/offer", "http://shop.test/offer/", f"{SHOP}/OFFER/", f"{SHOP}/ofer/"]
+)
+def test_a_near_miss_is_put_right(night, near):
+    code, _, complaints = command("explain", str(night.folder), near)
+    assert code == 1 and f"Did you mean {PAGE}" in complaints
+
+
+def test_what_cannot_be_explained(night, tmp_path):
+    for what, expected, said in (
+        ("https://nowhere.test/", 1, "no page of nowhere.test"),
+        ("nowhere.test", 1, "no page of it"),
+        ("ftp://shop.test/", 2, "not an absolute http or https URL"),
+        ("shop.test/offer/", 2, "neither a URL"),
+    ):
+        code, _, complaints = command("explain", str(night.folder), what)
+        assert code == expected and said in complaints
+    code, _, complaints = command("explain", str(tmp_path), PAGE)
+    assert code == 1 and "no finished night is there" in complaints
+
+
+def test_programs_get_the_same_numbers(night):
+    code, printed, _ = command("explain", str(night.folder), PAGE, "--json")
+    found = json.loads(printed)
+    assert code == 0 and found["page"]["crawl_rate_per_day"] == night.page(PAGE)["crawl_rate_per_day"]
+    opened = recrawl.open(str(night.folder))
+    assert opened.manifest == night.manifest
+    assert opened.pages(["url"]).num_rows == len(night.rows("pages"))
+    assert set(opened.pages(["url"], host="news.test").column("url").to_pylist()) == {
+        FAST,
+        *STEADY[12:],
+    }
+    due = opened.schedule(["due_at"]).column("due_at").to_pylist()
+    assert due == sorted(due) and len(due) == night.manifest["slots"]
+    assert opened.hosts().column("host").to_pylist().count("shop.test") == 1
+
+
+def test_other_formats_and_stores_open_as_well(night, tmp_path):
+    again = nightly(tmp_path, "lines", observations=_log(), budget=7, output_format="jsonl")
+    assert again.code == 0, again.complaints
+    opened = recrawl.open(str(again.folder))
+    assert opened.explain(PAGE)["page"]["n_intervals"] == 29
+    assert opened.schedule(["url"]).num_rows == opened.manifest["slots"]
+    for name in ("20260629T000000Z", "20260701T000000Z"):
+        (tmp_path / "store" / "nights").mkdir(parents=True, exist_ok=True)
+        shutil.copytree(night.folder, tmp_path / "store" / "nights" / name)
+    assert recrawl.open(str(tmp_path / "store")).folder.endswith("20260701T000000Z")
+    for file in (tmp_path / "store" / "nights").glob("*/pages/*"):
+        file.write_bytes(b"torn")
+    with pytest.raises(RecrawlError, match="cannot be read"):
+        recrawl.open(str(tmp_path / "store")).pages()
+
+
+def test_a_night_is_shown_as_it_was_told(night):
+    code, printed, _ = command("show", str(night.folder))
+    told = [line for line in night.printed.splitlines() if line.startswith("  ")]
+    assert code == 0 and [line for line in printed.splitlines() if line.startswith("  ")] == told
+    code, printed, _ = command("show", str(night.folder), "--json")
+    assert code == 0 and json.loads(printed) == night.manifest
+
+
+def test_an_answer_waits_for_no_beam(night):
+    """Importing it takes longer than all the rest."""
+    script = (
+        "import sys; from pipelines.door.cli import main; "
+        f"main(['explain', {str(night.folder)!r}, {PAGE!r}]); sys.exit('apache_beam' in sys.modules)"
+    )
+    root = Path(__file__).resolve().parents[3]
+    assert subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True).returncode == 0
+
+
+def test_numbers_in_words():
+    assert [often(r) for r in (1.0, 2.0, 7.3, 0.5, 1 / 30, 1e-5)] == [
+        "once a day",
+        "twice a day",
+        "7.3 times a day",
+        "once in 2 days",
+        "once in 30 days",
+        "once in 270 years",
+    ]
+    assert [duration(d) for d in (30.0, 0.5, 1 / 48, 1e-4)] == [
+        "30 days",
+        "12 hours",
+        "30 minutes",
+        "8.6 seconds",
+    ]
+    assert [number(v) for v in (0.0, 0.0207, 3.14159, 123456.0)] == ["0", "0.021", "3.1", "120,000"]

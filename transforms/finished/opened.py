@@ -1,0 +1,272 @@
+"""A finished night opened for questions: its tables, and all that is known of one page or host.
+
+For Parquet on this machine nothing of Beam is imported: an answer takes a fraction of a second.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from policies.numerics.errors import RecrawlError
+from policies.objectives import objectives
+from transforms.batches.hashing import stable_hash
+from transforms.batches.urls import canonical_host, hash_urls, other_forms
+from transforms.shards.sharding import Layout
+
+KINDS = ("pages", "hosts", "schedule")
+_NIGHT = re.compile(r"[0-9]{8}T[0-9]{6}Z")
+_SUGGESTED = 3
+
+
+class UnknownPageError(RecrawlError):
+    """A night has no such page, host or folder."""
+
+
+@dataclass(frozen=True)
+class OpenNight:
+    """A finished night.
+
+    Attributes
+    ----------
+    folder : str
+    manifest : dict
+    """
+
+    folder: str
+    manifest: dict[str, Any]
+
+    @classmethod
+    def open(cls, folder: str) -> OpenNight:
+        """Of the output folder of a night, or of a store: then the newest night.
+
+        Raises
+        ------
+        RecrawlError
+            No finished night is there.
+        """
+        if "://" in folder:
+            from transforms.finished.nights import Night
+
+            night = Night.open(folder)
+            return cls(night.folder, night.manifest)
+        path = Path(folder)
+        if not (path / "manifest.json").is_file():
+            nights = sorted(
+                p
+                for p in path.glob("nights/*")
+                if _NIGHT.fullmatch(p.name) and (p / "manifest.json").is_file()
+            )
+            if not nights:
+                raise UnknownPageError(
+                    f"{folder}: no manifest.json and no nights/ with one, so no finished night is there. "
+                    "Give the --output folder of a night or the folder of a store"
+                )
+            path = nights[-1]
+        try:
+            manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
+        except ValueError as e:
+            raise UnknownPageError(
+                f"{path}/manifest.json: damaged: {e}. Restore it, or run that night again"
+            ) from None
+        if "files" not in manifest or "options" not in manifest:
+            raise UnknownPageError(
+                f"{path}/manifest.json: not the manifest of a night. Give the --output folder of a night"
+            )
+        return cls(str(path), manifest)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Where its pages lie."""
+        split = self.manifest.get("split_hosts", {})
+        return Layout(int(self.manifest["options"]["num_shards"]), Layout.parts_from_json(split))
+
+    def pages(self, columns: Sequence[str] | None = None, *, host: str | None = None) -> pa.Table:
+        """Rows of pages/, of all hosts or of one, of which only the shards are read.
+
+        Parameters
+        ----------
+        columns : sequence of str, optional
+            All if not given; what no file has is left out.
+        host : str, optional
+        """
+        return self._of_host("pages", columns, host)
+
+    def hosts(self, columns: Sequence[str] | None = None, *, host: str | None = None) -> pa.Table:
+        """Rows of hosts/, as for `pages`."""
+        return self._of_host("hosts", columns, host)
+
+    def schedule(self, columns: Sequence[str] | None = None, *, host: str | None = None) -> pa.Table:
+        """Rows of schedule/ in order of time, as for `pages`."""
+        wanted = None if columns is None else [*columns, *(c for c in ("due_at", "url") if c not in columns)]
+        found = self._of_host("schedule", wanted, host)
+        found = found.sort_by([("due_at", "ascending"), ("url", "ascending")]) if found.num_rows else found
+        return found if columns is None else found.select([c for c in columns if c in found.schema.names])
+
+    def _of_host(self, kind: str, columns: Sequence[str] | None, host: str | None) -> pa.Table:
+        if host is None:
+            return self._read(kind, range(self.layout.num_shards), columns)
+        wanted = None if columns is None else [*columns, *(["host"] if "host" not in columns else [])]
+        found = self._read(kind, self.layout.shards_of(stable_hash(host)), wanted)
+        if "host" in found.schema.names:
+            found = found.filter(pc.equal(found.column("host"), host))
+        return found if columns is None else found.select([c for c in columns if c in found.schema.names])
+
+    def _read(self, kind: str, shards: Iterable[int], columns: Sequence[str] | None) -> pa.Table:
+        wanted, tables = set(shards), []
+        for file in self.manifest["files"]:
+            name = file["path"]
+            if name.rpartition("/")[0] != kind or not file["rows"]:
+                continue
+            if int(name.rpartition("/")[2].removeprefix("shard-").split("-")[0]) in wanted:
+                tables.append(self._table(name, columns))
+        return pa.concat_tables(tables, promote_options="default") if tables else pa.table({})
+
+    def _table(self, name: str, columns: Sequence[str] | None) -> pa.Table:
+        if "://" in self.folder or not name.endswith(".parquet"):
+            from transforms.finished.nights import read_table
+
+            return read_table(self.folder, name, columns)
+        path = Path(self.folder, *name.split("/"))
+        try:
+            file = pq.ParquetFile(path)
+            known = file.schema_arrow.names
+            return file.read(None if columns is None else [c for c in columns if c in known])
+        except (OSError, pa.ArrowException) as e:
+            raise UnknownPageError(
+                f"{path}: the manifest lists it, but it cannot be read: {e}. Restore the file, or run that "
+                "night again"
+            ) from None
+
+    def explain(self, url: str) -> dict[str, Any]:
+        """All that the night knows of a page, and why it is crawled as it is.
+
+        Reads the shard of the page only.
+
+        Raises
+        ------
+        UnknownPageError
+            No such page; says which others may be meant.
+        """
+        host = canonical_host(url)
+        if host is None:
+            raise UnknownPageError(f"{url}: not an absolute http or https URL")
+        host_hash, (hashed, _) = stable_hash(host), hash_urls(pa.array([url]))
+        shard = int(self.layout.shard(np.array([host_hash], np.uint64), hashed)[0])
+        pages = self._read("pages", [shard], None)
+        mine = pages.filter(pc.equal(pages.column("url"), url)) if pages.num_rows else pages
+        if not mine.num_rows:
+            raise UnknownPageError(f"{url}: not in {self.folder}/pages/. {self._meant(url, host)}")
+        page = mine.slice(0, 1).to_pylist()[0]
+        slots = self._read("schedule", [shard], ["url", "due_at", "reason"])
+        slots = slots.filter(pc.equal(slots.column("url"), url)) if slots.num_rows else slots
+        crawls = sorted(slots.to_pylist(), key=lambda row: row["due_at"]) if slots.num_rows else []
+        return {
+            "kind": "page",
+            **self._head(),
+            "page": page,
+            "crawls": [{"due_at": c["due_at"], "reason": c["reason"]} for c in crawls],
+            "one_more_crawl_a_day": self._one_more(page),
+            "first_crawl_a_day": self._first(page),
+            "host": self._host_row(host),
+        }
+
+    def explain_host(self, host: str, top: int = 5) -> dict[str, Any]:
+        """The same of a host, with the pages that take most of its crawls.
+
+        Raises
+        ------
+        UnknownPageError
+            No such host.
+        """
+        row = self._host_row(host)
+        if row is None:
+            raise UnknownPageError(
+                f"{host}: no page of it in {self.folder}; a subdomain is a host of its own, and hosts/ has "
+                "all hosts of the night"
+            )
+        pages = self.pages(["url", "crawl_rate_per_day", "weight", "limit"], host=host)
+        order = pages.sort_by([("crawl_rate_per_day", "descending"), ("url", "ascending")])
+        rate, weight = (pages.column(n).to_numpy() for n in ("crawl_rate_per_day", "weight"))
+        starved = (rate <= 0.0) & (weight > 0.0)
+        return {
+            "kind": "host",
+            **self._head(),
+            "host": row,
+            "pages": pages.num_rows,
+            "pages_never_crawled": int((rate <= 0.0).sum()),
+            "weight": float(weight.sum()),
+            "weight_never_crawled": float(weight[starved].sum()),
+            "top": order.slice(0, top).to_pylist(),
+        }
+
+    def _head(self) -> dict[str, Any]:
+        manifest = self.manifest
+        return {
+            "night": self.folder,
+            "as_of": manifest["options"].get("as_of"),
+            "weight_by": manifest.get("weight_by", "equal"),
+            "budget_per_day": manifest["budget_per_day"],
+            "price": manifest["multiplier"],
+        }
+
+    def _host_row(self, host: str) -> dict[str, Any] | None:
+        """The host's row; of a host in several shards the sum of its parts, of several sources the first."""
+        rows = self.hosts(host=host).to_pylist()
+        if not rows:
+            return None
+        first = dict(rows[0])
+        if stable_hash(host) in self.layout.parts:
+            parts = {row["pages"]: row for row in rows}.values()
+            for name in ("pages", "crawl_rate_per_day", "slots"):
+                first[name] = sum(row[name] for row in parts)
+        limit = first.get("limit_per_day")
+        first["room_per_day"] = None if limit is None else max(limit - first["crawl_rate_per_day"], 0.0)
+        return first
+
+    def _one_more(self, page: dict[str, Any]) -> float | None:
+        """Requests a day that one more crawl a day would keep fresh; None where signals or ages decide."""
+        if page.get("signal_rate_per_day") is not None or (page.get("clock") or "").endswith("age"):
+            return None
+        objective = objectives.get(self._objective)
+        change = np.array([page["change_rate_per_day"]])
+        now, more = (
+            float(objective.freshness(np.array([page["crawl_rate_per_day"] + extra]), change)[0])
+            for extra in (0.0, 1.0)
+        )
+        return float(page["weight"]) * max(more - now, 0.0)
+
+    def _first(self, page: dict[str, Any]) -> float:
+        """What the first crawls of a page that has none are worth, requests a crawl: weight / change rate."""
+        return float(page["weight"]) / max(float(page["change_rate_per_day"]), 1e-12)
+
+    @property
+    def _objective(self) -> str:
+        name = str(self.manifest["options"].get("objective", "periodic"))
+        return "periodic" if name in ("signals", "auto") else name
+
+    def _meant(self, url: str, host: str) -> str:
+        """Pages of the night that a misspelt URL may mean."""
+        known = self.pages(["url"], host=host)
+        if not known.num_rows:
+            return f"The night has no page of {host}: is the host spelt right, and in the logs?"
+        urls = known.column("url")
+        forms = set(other_forms(url))
+        near = [u for u in urls.to_pylist() if u in forms or u.lower() == url.lower()]
+        if not near:
+            import difflib
+
+            near = difflib.get_close_matches(url, urls.to_pylist(), n=_SUGGESTED, cutoff=0.8)
+        if not near:
+            return f"It has {known.num_rows} other pages of {host}"
+        return f"Did you mean {' or '.join(near[:_SUGGESTED])}?"
