@@ -100,15 +100,34 @@ class Kept:
         """Those that are kept, at most so many of each group, (g,) int64; `born_us` as for `profiles`."""
         size = np.bincount(self.group, minlength=len(most))
         full = np.flatnonzero(size > most)
-        by_group = np.argsort(self.group, kind="stable")
-        start = np.cumsum(size) - size
-        number = self.numbers(born_us[self.page])
-        rows = [by_group[(size <= most)[self.group[by_group]]]]
-        for g in full:
-            mine = by_group[start[g] : start[g] + size[g]]
-            rows.append(mine[np.argpartition(number[mine], size[g] - most[g])[size[g] - most[g] :]])
-        found = self.take(np.concatenate(rows))
-        return found.take(np.lexsort((found.from_us, found.drawn, found.to_us, found.group)))
+        if not full.size:
+            return self.take(self._in_order())
+        crowded = (size > most)[self.group]
+        rows = np.flatnonzero(crowded)
+        rows = rows[np.argsort(self.group[rows], kind="stable")]
+        number = self.take(rows).numbers(born_us[self.page[rows]])
+        end = np.cumsum(size[full])
+        kept = [np.flatnonzero(~crowded)]
+        for g, first, last in zip(full, end - size[full], end, strict=True):
+            least = last - first - most[g]
+            kept.append(rows[first:last][np.argpartition(number[first:last], least)[least:]])
+        found = self.take(np.concatenate(kept))
+        return found.take(found._in_order())
+
+    def _in_order(self) -> IntArray:
+        """Rows by group, then by end, in an order that no cut into nights changes."""
+        if len(self):
+            minute = (self.to_us - self.to_us.min()) // US_PER_MINUTE
+            bits = int(minute.max()).bit_length()
+            left = 64 - bits - int(self.group.max()).bit_length()
+            key = self.group.astype(np.uint64) << np.uint64(64 - int(self.group.max()).bit_length())
+            key |= minute.astype(np.uint64) << np.uint64(left)
+            key |= self.drawn >> np.uint64(64 - left)
+            order: IntArray = np.argsort(key)
+            # One key sorts in a fifth of the time that four take, and hardly ever leaves two rows equal.
+            if (np.diff(key[order]) > 0).all():
+                return order
+        return np.lexsort((self.from_us, self.drawn, self.to_us, self.group))
 
     def numbers(self, born_us: IntArray) -> FloatArray:
         """The number of each, (k,) float64; `born_us`, (k,), when their pages came, or `NO_TIME`."""

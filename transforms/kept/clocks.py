@@ -36,12 +36,14 @@ YOUNG_US = 3 * US_PER_DAY
 WATCHED_US = 14 * US_PER_DAY
 """A host that was watched for so long and shows no hours has none, or none that its crawls tell."""
 
-_KEPT_PER_PAGE, _KEPT_AT_LEAST, _KEPT_AT_MOST = 2, 128, 1024
+NEW_HOST_US = 32 * US_PER_DAY
+
+_KEPT_PER_PAGE, _KEPT_AT_LEAST, _KEPT_AT_MOST = 1, 128, 1024
 # Of a page at most: most hosts are small, and too few intervals to learn from are not worth their bytes.
 _KEPT_OF_A_PAGE = 8
 
 TURNS = 4
-"""Nights from one look at what a host's clock is to the next."""
+"""Nights from one look at what a host's clock is to the next; twice as many where a month showed none."""
 
 EXPLORED, EXPLORED_MORE, EXPLORED_YOUNG = 0.08, 0.16, 0.25
 NEARLY_ALL = 0.9
@@ -95,8 +97,10 @@ class ShardClocks(Statistic):
         self._was, self._gain = _read_profiles(night.table("state_clock_profiles"), self._host_hash())
         # Of a long log all at once. From then on clocks change slowly, and to learn them takes time.
         nights = night.settings.as_of_us // night.settings.hosts.horizon_us
-        turn = (self._host_hash() + np.uint64(nights)) % np.uint64(TURNS)
-        self._due: BoolArray = np.full(self._groups, night.state is None) | (turn == 0)
+        turn = (self._host_hash() + np.uint64(nights)) % np.uint64(2 * TURNS)
+        young = of_host > night.settings.as_of_us - NEW_HOST_US
+        young[self._was.group] = young[self._promising()] = True
+        self._due: BoolArray = (turn == 0) | ((turn == TURNS) & young) | (night.state is None)
         # A page that was there when its host was first seen is at least as old as that.
         self._since_us = np.where(of_host == _NEVER, NO_TIME, of_host)[self._group]
         self._since_us = np.where(self._born_us == NO_TIME, self._since_us, self._born_us)
