@@ -452,8 +452,13 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float | None = None)
             "expected freshness",
             f"{manifest['expected_freshness']:.4f} over all pages"
             f"{'' if weight_by == 'equal' else f', weighted by {weight_by}'}; "
-            f"{manifest['expected_freshness_uniform']:.4f} if all pages had one rate, as far as hosts allow",
+            f"{manifest['expected_freshness_uniform']:.4f} if all pages had one rate, as far as hosts allow"
+            f"{'; a guess: no page was seen twice' if counters.get('pages_seen_twice') == 0 else ''}",
         )
+    if pages := manifest.get("starved", {}).get("pages"):
+        share = manifest["starved"]["weight_share"] or 0.0
+        asked = f", with {share:.2%} of {weight_by}" if weight_by != "equal" else ""
+        row("starved", f"{counted(pages, 'page')} get no crawl{asked}: recrawl explain says why")
     if signals is not None and signals["sources"] and signals["expected_freshness"] is not None:
         row("signals buy", _bought(signals))
     if clocks := _clocks(manifest):

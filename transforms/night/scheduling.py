@@ -429,7 +429,9 @@ class ScheduledShard:
         used = sequence.page[sequence.page >= 0]
         counts.add("slots", len(sequence.page))
         counts.add("slots_used", len(used))
-        counts.add("slots_with_evidence", int((self._pages.column("n_intervals").to_numpy()[used] > 0).sum()))
+        seen_twice = self._pages.column("n_intervals").to_numpy() > 0
+        counts.add("slots_with_evidence", int(seen_twice[used].sum()))
+        counts.add("pages_seen_twice", int(seen_twice.sum()))
         counts.add("pages_new", int(self._is_new.sum()))
         counts.add("pages_never_crawled", int((self._attempt == NO_TIME).sum()))
         counts.add("pages_never_fetched", self._pages.column("last_crawl_at").null_count)
@@ -471,15 +473,13 @@ class ScheduledShard:
 
     def _reported_here(self) -> BoolArray:
         """Hosts that this shard reports on: a split one is reported by its home only."""
-        host_hash = self._hosts.column("host_hash").to_numpy()
-        return self._night.layout.home(host_hash) == self._shard
+        return self._night.layout.home(self._hosts.column("host_hash").to_numpy()) == self._shard
 
     def _large_hosts(self) -> tuple[tuple[int, str, int], ...]:
         sizes = self._hosts.column("n_pages").to_numpy()
         host_hash = self._hosts.column("host_hash").to_numpy()
         split = np.isin(host_hash, np.array(sorted(self._night.layout.parts), np.uint64))
-        rows = np.lexsort((host_hash, -sizes))[:MAX_NAMED_HOSTS]
-        rows = np.union1d(rows, np.flatnonzero(split))
+        rows = np.union1d(np.lexsort((host_hash, -sizes))[:MAX_NAMED_HOSTS], np.flatnonzero(split))
         return tuple(
             (int(host_hash[r]), self._hosts.column("host")[int(r)].as_py(), int(sizes[r])) for r in rows
         )
