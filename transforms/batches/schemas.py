@@ -249,6 +249,8 @@ ADDED_LATER = (
     "n_returns",
     "last_modified_seen_at",
 )
+# Columns that nights of an older version wrote, and nobody reads any more.
+READ_NO_MORE = ("forecast_cell",)
 
 # A file of the previous night that holds just the rows of one shard: the shard reads it where it needs it.
 PREVIOUS_FILE = named_schema(

@@ -333,6 +333,7 @@ def read_previous_file(element: PreviousFile | tuple[str, str]) -> Iterator[pa.R
         for batch in file.iter_batches(ROWS_PER_BATCH):
             if folder == "state/signals":
                 batch = signals_of_today(batch)
+            batch = batch.drop_columns([n for n in schemas.READ_NO_MORE if n in batch.schema.names])
             for field in schema:
                 if field.name in may_lack and field.name not in batch.schema.names:
                     batch = batch.append_column(field, pa.nulls(batch.num_rows, field.type))
