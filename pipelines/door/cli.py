@@ -45,6 +45,7 @@ COMMANDS = {
     "show": "a finished night in words",
     "explain": "why a page is crawled as it is, or never; or a host",
     "diff": "two nights side by side: what moved, and why",
+    "dynamics": "when pages change: hours, weekdays, waits and groups, from a crawl log",
     "backtest": "which policy, and what budget, for your pages: a replay of your own log",
     "backtest-discovery": "which crawler finds new pages: a replay of what sources showed",
     "frontier": "the budget that a target freshness needs, for each policy",

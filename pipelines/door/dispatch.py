@@ -49,6 +49,7 @@ _ROOMS = {
     "explain": "look",
     "night": "store",
     "discover": "discovery",
+    "dynamics": "dynamics",
     "synthesize": "corpus",
     "backtest": "experiments",
     "backtest-discovery": "experiments",

@@ -21,9 +21,11 @@ without it. Chance gets there in less than one case of 100: such a ratio has the
 LEAST_SPEED = 1e-4
 """No profile stands still: what was never seen to change there may yet."""
 
+SHRINK = 0.3
+"""Changes of the bins beside a bin that count as its own, see `fit`."""
+
 _BLOCKS = 6
 _UNEVEN = 1.6
-_SHRINK = 0.3
 _ROUNDS = 20
 _TOLERANCE = 2e-3
 _LEAST = 1e-12
@@ -150,14 +152,18 @@ def _flat(spells: Spells, groups: int, start: FloatArray | None = None) -> Float
     return fit(whole, groups, True, start)
 
 
-def fit(spells: Spells, groups: int, circular: bool, start: FloatArray | None = None) -> FloatArray:
+def fit(
+    spells: Spells, groups: int, circular: bool, start: FloatArray | None = None, shrink: float = SHRINK
+) -> FloatArray:
     """Factors of the rates in each bin: (g, bins), by EM; `start` is where to begin.
+
+    Each bin counts `shrink` changes at the rate of the bins beside it as its own.
 
     EM alone takes hundreds of rounds to tell neighbouring hours apart. Its steps are lengthened by scheme S3
     of Varadhan and Roland, "Simple and globally convergent methods for accelerating the convergence of any EM
     algorithm" (2008).
     """
-    em = _Em(spells, groups, circular)
+    em = _Em(spells, groups, circular, shrink)
     log: FloatArray = em.start if start is None else np.log(start)
     factor = np.exp(log)
     for _ in range(_ROUNDS):
@@ -176,7 +182,8 @@ def fit(spells: Spells, groups: int, circular: bool, start: FloatArray | None = 
 class _Em:
     """One round of EM over the logarithms of factors, (g, bins)."""
 
-    def __init__(self, spells: Spells, groups: int, circular: bool) -> None:
+    def __init__(self, spells: Spells, groups: int, circular: bool, shrink: float) -> None:
+        self._shrink = shrink
         expected_length = spells.length * spells.rate_per_day[:, None]
         exposure = _sums(spells.group, expected_length, groups)
         found, bins = spells.changed, exposure.shape[1]
@@ -188,7 +195,7 @@ class _Em:
         self._beside = (beside % bins if circular else np.clip(beside, 0, bins - 1)) if bins > 1 else None
         total = np.maximum(exposure.sum(axis=1, keepdims=True), _LEAST)
         count = np.bincount(self._group, minlength=groups)[:, None]
-        self.start = np.log(np.repeat((count + _SHRINK) / (total + _SHRINK), bins, axis=1))
+        self.start = np.log(np.repeat((count + shrink) / (total + shrink), bins, axis=1))
 
     def step(self, log: FloatArray) -> FloatArray:
         factor = np.exp(log)
@@ -197,7 +204,7 @@ class _Em:
             each = self._length / -np.expm1(-clock)[:, None]
             self._placed[self._group[self._first]] = np.add.reduceat(each, self._first, axis=0)
         beside = 1.0 if self._beside is None else np.exp(log[:, self._beside].sum(axis=1) / -3.0)
-        new = (self._placed * factor + _SHRINK) / (self._exposure + _SHRINK * beside)
+        new = (self._placed * factor + self._shrink) / (self._exposure + self._shrink * beside)
         result: FloatArray = np.log(new)
         return result
 

@@ -28,12 +28,12 @@ from transforms.batches.urls import HostTable
 from transforms.files.blocks import How, Split
 from transforms.intake.sources import NOTED, ROWS, plan_files, read_split, slices
 from transforms.kept.carrying import Previous, PreviousFile, read_previous_file, shard_of_file
-from transforms.rows.normalise import KINDS
+from transforms.rows.normalise import REPLAYED
 from transforms.shards.catalogue import metadata_columns
 from transforms.shards.sharding import Layout, ShardBuffer
 
 # Kinds whose rows are pages by their URL; the previous night's rows and hosts have no URL to hash.
-ROW_KINDS = ("observations", "requests", "signals", "sitemaps", "pages")
+ROW_KINDS = ("observations", "requests", "signals", "sitemaps", "pages", "changes")
 # Formats that count the same visits, each in its way.
 COUNTED_BY = {"access_log": "web_log", "w3c": "web_log", "search_console": "search_console"}
 
@@ -130,7 +130,7 @@ class _Read(Step):
     def _read_split(self, kind: str, split: Split) -> Iterator[Any]:
         counts = Counts()
         names: set[str] = set()
-        for tag, batch in read_split(split, KINDS[kind], None, self._table, notes=counts):
+        for tag, batch in read_split(split, REPLAYED[kind], None, self._table, notes=counts):
             if tag != ROWS:
                 count_rejected(counts, kind, batch)
                 yield beam.pvalue.TaggedOutput(ReadInputs.REJECTED, batch)

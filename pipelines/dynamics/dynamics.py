@@ -1,0 +1,232 @@
+"""`recrawl dynamics`: at which hours and weekdays pages change, after what waits, and in which groups."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import uuid
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.pvalue import AsList, AsSingleton
+
+from pipelines.command import options_inputs, output_folder
+from pipelines.command.errors import OptionsError
+from pipelines.dynamics import summary
+from pipelines.experiments.experiment import Checks, add_run_options, run_here, show_pictures
+from pipelines.nightly import report
+from transforms.batches.coders import ShardTables
+from transforms.batches.combining import CombineShards
+from transforms.batches.steps import outputs
+from transforms.batches.zones import zone_of
+from transforms.dynamics import writing
+from transforms.dynamics.folding import FoldShard, Wanted
+from transforms.dynamics.summing import AddParts, ChooseGroups, Shown, SumShard
+from transforms.files.attempts import Attempt
+from transforms.files.blocks import How
+from transforms.files.sinks import FileInfo
+from transforms.intake.reading import Input, ReadInputs
+from transforms.intake.rejects import WriteRejected
+from transforms.intake.sources import check_inputs, plan_files
+from transforms.kept.carrying import Previous
+from transforms.shards.sharding import Layout
+
+DESCRIPTION = """\
+Say when pages change: at which hours of the day and on which weekdays, how long after their last change, and
+how often in which groups. A crawl log shows a change when it is found: "corrected" are the rates at which the
+log is most probable, "found" is how the log looks, "last-modified" and "sitemap" are by dates, "listed" by
+--changes. All figures have standard errors. DIR gets hours, weekdays, intervals and groups.parquet,
+results.json, rejected/, pictures and report.html.
+"""
+EXIT_HELP = "exit codes: 0 done; 1 failed; 2 options or inputs wrong; 4 too many rows rejected."
+INPUTS = {
+    "observations": "crawl log, as for recrawl nightly",
+    "changes": "all changes: url, changed_at[, digest]; in place of a crawl log, or to compare with it",
+    "sitemaps": "sitemaps: their lastmod is when a page says that it changed",
+    "pages": "page catalogue: url and columns for --by, --timezone_column and --correlate",
+}
+STEPS = (
+    ("ReadFiles", "reading the logs"),
+    ("FoldShard", "finding intervals"),
+    ("SumShard", "adding up"),
+    ("MakeProfiles", "making profiles"),
+    ("WriteDynamics", "writing results"),
+)
+OWN = (
+    *(f"{name}.parquet" for name in ("hours", "weekdays", "intervals", "groups")),
+    writing.RESULTS,
+    summary.PAGE,
+    *output_folder.pictures(summary.PICTURES),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the command."""
+    parser.description, parser.epilog = DESCRIPTION, EXIT_HELP
+    inputs = parser.add_argument_group("inputs (globs, comma-separated)")
+    for name, text in INPUTS.items():
+        inputs.add_argument(f"--{name}", metavar="FILES", help=text)
+    add = parser.add_argument
+    add("--by", nargs="+", metavar="COLUMN", help="groups: host, or columns of --pages, such as country")
+    add("--most_groups", metavar="N", default="8", help="of each column, groups with profiles of their own; "
+        "those in which most changes were found (default %(default)s)")  # fmt: skip
+    add("--timezone", metavar="ZONE", default="UTC", help="whose hours, e.g. Europe/Berlin (default UTC)")
+    add("--timezone_column", metavar="COLUMN", help="column of --pages that names the time zone of each page")
+    add("--correlate", metavar="COLUMN", help="column of --pages with a number, such as inflation: how the "
+        "rates of groups go with its means")  # fmt: skip
+    add("--max_rejected_fraction", metavar="X", default="0.01", help="share of rejected rows above which the "
+        "run fails (default %(default)s)")  # fmt: skip
+    add("--num_shards", metavar="N", default="16", help="units of distribution (default %(default)s)")
+    add_run_options(parser)
+    options_inputs.add_arguments(parser.add_argument_group("how files are read"))
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The checked options. Plain data."""
+
+    inputs: tuple[Input, ...]
+    output: str
+    wanted: Wanted
+    most_groups: int
+    timezone: str
+    max_rejected_fraction: float
+    num_shards: int
+    workers: int
+    plots: bool
+
+    @classmethod
+    def of(cls, parsed: argparse.Namespace) -> Settings:
+        """Check everything at once.
+
+        Raises
+        ------
+        OptionsError
+        """
+        check = Checks(parsed)
+        if not (parsed.observations or parsed.changes):
+            check.problems.append("--observations is missing: give a crawl log, or --changes")
+        by = check.words("by")
+        wanted = Wanted(by, parsed.timezone_column or "", parsed.correlate or "")
+        needed = [n for n in (*by, wanted.zone, wanted.value) if n and n != "host"]
+        if needed and not parsed.pages:
+            check.problems.append(f"--pages is missing: it has the columns {', '.join(needed)}")
+        try:
+            zone_of(parsed.timezone)
+        except ValueError as error:
+            check.problems.append(f"--timezone={error}: no such zone; give one like Europe/Berlin")
+        hows = options_inputs.hows(vars(parsed), check.problems)
+        share = parsed.max_rejected_fraction
+        made = cls(
+            tuple(Input(k, v, True, hows.get(k, How())) for k in INPUTS if (v := getattr(parsed, k))),
+            parsed.output.rstrip("/") or parsed.output,
+            wanted,
+            check.number("most_groups", 0, 100, "groups"),
+            parsed.timezone,
+            check.value(f"--max_rejected_fraction={share}", share, 0, 1, "share of rows"),
+            check.number("num_shards", 1, 99_999, "shards"),
+            check.workers,
+            not parsed.no_plots,
+        )
+        if check.problems:
+            raise OptionsError(check.problems)
+        return made
+
+    def published(self) -> dict[str, Any]:
+        """What decides the results."""
+        return {
+            "inputs": {i.kind: i.patterns for i in self.inputs},
+            **asdict(self.wanted),
+            "most_groups": self.most_groups,
+            "timezone": self.timezone,
+            "max_rejected_fraction": self.max_rejected_fraction,
+        }
+
+
+check = Settings.of
+
+
+def _numbers(shown: Shown) -> range:
+    return range(len(shown.groups))
+
+
+def build_pipeline(pipeline: beam.Pipeline, settings: Settings, attempt: Attempt) -> None:
+    """Wire the job: rows to intervals by shard, these to sums, sums to profiles, all to files."""
+    shards, wanted = settings.num_shards, settings.wanted
+    read = pipeline | "Read" >> ReadInputs(settings.inputs, Previous(), Layout(shards, {}), 1 << 18)
+    by_shard = read[ReadInputs.ROWS] | "GroupShards" >> beam.GroupByKey()
+    folded = outputs(by_shard, "FoldShard", FoldShard(wanted), AsSingleton(read[ReadInputs.METADATA]))
+    shown = AsSingleton(
+        folded["counted"]
+        | "GatherGroups" >> beam.GroupByKey()
+        | "ChooseGroups" >> beam.ParDo(ChooseGroups(settings.most_groups)).with_output_types(Shown)
+    )
+    summed = outputs(folded["tables"], "SumShard", SumShard(settings.timezone), shown)
+    part = AsSingleton(summed["parts"] | "AddParts" >> CombineShards(AddParts(), shards))
+    profiles = (
+        pipeline
+        | "Once" >> beam.Create([None])
+        | "NameGroups" >> beam.FlatMap(lambda _, chosen: _numbers(chosen), shown).with_output_types(int)
+        | "SpreadGroups" >> beam.Reshuffle()
+        | "MakeProfiles"
+        >> beam.ParDo(writing.MakeProfiles(wanted.by), part, shown).with_output_types(ShardTables)
+    )
+    counts = (read[ReadInputs.COUNTS], folded["counts"], summed["counts"]) | "Counts" >> beam.Flatten()
+    rejected = read[ReadInputs.REJECTED] | "WriteRejected" >> WriteRejected(attempt, shards)
+    write = writing.WriteDynamics(
+        settings.output, wanted.by, settings.published(), settings.max_rejected_fraction
+    )
+    _ = (
+        pipeline
+        | "End" >> beam.Create([None])
+        | "WriteDynamics"
+        >> beam.ParDo(
+            write, AsList(profiles), AsList(summed["moments"]), AsList(counts), AsList(rejected)
+        ).with_output_types(FileInfo)
+    )
+
+
+def run_pipeline(settings: Settings, beam_arguments: Sequence[str] = ()) -> None:
+    """Run to the end.
+
+    Raises
+    ------
+    OptionsError, InputError, policies.numerics.errors.RecrawlError, submitting.RunnerError
+    """
+    for found in settings.inputs:
+        if found.kind == "changes":
+            plan_files(found.patterns, found.kind, True)
+        else:
+            check_inputs(found.kind, found.patterns, True, how=found.how)
+    output_folder.check(settings.output)
+    old = FileSystems.match([FileSystems.join(settings.output, "rejected", "shard-*")])[0].metadata_list
+    output_folder.clear(settings.output, [*OWN, *(f.path for f in old)])
+    attempt = Attempt(uuid.uuid4().hex, settings.output, settings.output)
+    attempt.claim()
+    try:
+        with report.progress(sys.stderr, STEPS):
+            run_here(
+                lambda pipeline: build_pipeline(pipeline, settings, attempt),
+                beam_arguments,
+                settings.workers,
+                settings.output,
+            )
+    finally:
+        with suppress(OSError):
+            FileSystems.delete([attempt.mark])
+
+
+def run(parsed: argparse.Namespace, beam_arguments: Sequence[str] = ()) -> int:
+    """Run the command; returns the exit code."""
+    settings = Settings.of(parsed)
+    run_pipeline(settings, beam_arguments)
+    found = summary.Results.read(settings.output)
+    print(summary.text(found, settings.output))
+    if settings.plots:
+        show_pictures(settings.output, lambda: summary.pictures(found))
+    summary.write_page(found, settings.output)
+    return 0
