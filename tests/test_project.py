@@ -129,6 +129,7 @@ PAGES = {
     "convert": "formats.md",
     "discover": "discovery_job.md",
     "explain": "explain.md",
+    "dynamics": "dynamics.md",
     "export": "exports.md",
     "show": "explain.md",
     "inspect": "formats.md",
