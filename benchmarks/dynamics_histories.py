@@ -28,7 +28,7 @@ from transforms.batches.schemas import TIME
 US_PER_DAY = 86_400_000_000
 HISTORIES: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
     "prices_tcg": ("polled", "2026-03-01", "2026-06-15", ("finish", "rarity")),
-    "api_pypistats": ("batch", "2024-03-01", "2024-08-01", ("host",)),
+    "api_pypistats": ("listed", "2024-03-01", "2024-08-01", ("host",)),
     "pages_news_de": ("polled", "2025-12-29", "2026-01-04", ("host",)),
     "docs_sitemap": ("polled", "2026-02-01", "2026-07-01", ("host", "lang")),
     "pages_swiss": ("listed", "2024-01-01", "2025-01-01", ("monitor",)),
@@ -66,12 +66,7 @@ def inputs(name: str, out: Path, sparse: int, seed: int) -> list[str]:
     if how == "listed":
         pq.write_table(changes.filter(pa.array((at >= begin_us) & (at < end_us))), out / "window.parquet")
         return [f"--changes={out}/window.parquet", *options]
-    if how == "batch":  # every poll changed several pages
-        when, many = np.unique(at, return_counts=True)
-        polls = when[many >= 5]
-        of_page: dict[str, IntArray] = {}
-    else:
-        polls, of_page = _polls(folder)
+    polls, of_page = _polls(folder)
     log = _log(changes, at, polls, of_page, (begin_us, end_us), sparse, seed)
     pq.write_table(log, out / "log.parquet")
     found = [f"--observations={out}/log.parquet", *options]
@@ -79,9 +74,12 @@ def inputs(name: str, out: Path, sparse: int, seed: int) -> list[str]:
         rows = [
             r for r in read_rows(folder / "lastmod.tsv.gz") if begin_us <= int(r["seen_time"]) * 1e6 < end_us
         ]
-        claims = {"url": [f"https://{r['page_id']}" for r in rows], "lastmod": [r["lastmod"] for r in rows]}
-        pq.write_table(pa.table(claims), out / "sitemaps.parquet")
-        found.append(f"--sitemaps={out}/sitemaps.parquet")
+        entries = (
+            f"<url><loc>https://{r['page_id']}</loc><lastmod>{r['lastmod']}</lastmod></url>\n" for r in rows
+        )
+        head = '<?xml version="1.0"?>\n<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">\n'
+        (out / "sitemap.xml").write_text(f"{head}{''.join(entries)}</urlset>\n")
+        found.append(f"--sitemaps={out}/sitemap.xml")
     return found
 
 

@@ -23,14 +23,15 @@ FORBIDDEN = {
 ROOMS = {
     "policies": (
         "numerics", "clocks", "history", "estimation", "objectives", "signals", "signalled", "optimum",
-        "judging", "sequencing", "greedy", "rules", "discovery", "dynamics", "simulation",
+        "judging", "sequencing", "greedy", "rules", "discovery", "dynamics", "simulation", "on_request",
     ),
     "transforms": (
         "batches", "files", "rows", "dialects", "shards", "kept", "intake", "night", "discovery", "dynamics",
         "replay", "finished",
     ),
     "pipelines": (
-        "pictures", "command", "nightly", "store", "look", "corpus", "experiments", "discovery", "dynamics", "door",
+        "pictures", "command", "nightly", "store", "look", "corpus", "experiments", "discovery", "dynamics",
+        "door",
     ),
 }  # fmt: skip
 """The rooms of each layer, from the ground up: a room uses itself and those before it, and no other."""

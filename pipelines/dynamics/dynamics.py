@@ -19,6 +19,7 @@ from pipelines.command.errors import OptionsError
 from pipelines.dynamics import summary
 from pipelines.experiments.experiment import Checks, add_run_options, run_here, show_pictures
 from pipelines.nightly import report
+from policies.clocks.kept import LONGEST_US
 from transforms.batches.coders import ShardTables
 from transforms.batches.combining import CombineShards
 from transforms.batches.steps import outputs
@@ -49,6 +50,7 @@ INPUTS = {
     "sitemaps": "sitemaps: their lastmod is when a page says that it changed",
     "pages": "page catalogue: url and columns for --by, --timezone_column and --correlate",
 }
+ANY_LENGTH_US = 1 << 62
 STEPS = (
     ("ReadFiles", "reading the logs"),
     ("FoldShard", "finding intervals"),
@@ -157,6 +159,8 @@ def _numbers(shown: Shown) -> range:
 def build_pipeline(pipeline: beam.Pipeline, settings: Settings, attempt: Attempt) -> None:
     """Wire the job: rows to intervals by shard, these to sums, sums to profiles, all to files."""
     shards, wanted = settings.num_shards, settings.wanted
+    listed = not any(i.kind == "observations" for i in settings.inputs)
+    longest_us = ANY_LENGTH_US if listed else LONGEST_US
     read = pipeline | "Read" >> ReadInputs(settings.inputs, Previous(), Layout(shards, {}), 1 << 18)
     by_shard = read[ReadInputs.ROWS] | "GroupShards" >> beam.GroupByKey()
     folded = outputs(by_shard, "FoldShard", FoldShard(wanted), AsSingleton(read[ReadInputs.METADATA]))
@@ -165,7 +169,7 @@ def build_pipeline(pipeline: beam.Pipeline, settings: Settings, attempt: Attempt
         | "GatherGroups" >> beam.GroupByKey()
         | "ChooseGroups" >> beam.ParDo(ChooseGroups(settings.most_groups)).with_output_types(Shown)
     )
-    summed = outputs(folded["tables"], "SumShard", SumShard(settings.timezone), shown)
+    summed = outputs(folded["tables"], "SumShard", SumShard(settings.timezone, longest_us), shown)
     part = AsSingleton(summed["parts"] | "AddParts" >> CombineShards(AddParts(), shards))
     profiles = (
         pipeline

@@ -135,6 +135,11 @@ def _waits(table: pa.Table) -> list[str]:
             f"waits       {name} ({rows[0]['changes']:,}): half are over by {middle['to_hours']:.3g} h; "
             f"{'peaks at ' + ', '.join(peaks) if peaks else 'no peak beyond errors'}"
         )
+    finest = next(iter(shown.values()))[0]["resolution_hours"]
+    lines.append(
+        f"            half of the changes were found {finest:.3g} h or more after a crawl that had not seen"
+    )
+    lines.append("            them: below that, waits are a guess")
     return lines
 
 

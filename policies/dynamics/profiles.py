@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from policies.clocks.learning import SHRINK, Spells, fit
+from policies.clocks.profile import US_PER_HOUR
 from policies.dynamics.lengths import WAIT_EDGES_HOURS, week_lengths_days
 from policies.dynamics.sums import LISTED, SETS, SITEMAP, UNIT, Looks, Sums, set_of, waits_of
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
@@ -240,6 +241,8 @@ class Waits:
     peak : (bins,) bool
         Whether waits are denser there than on both sides, beyond errors.
     changes : int
+    resolution_hours : float
+        Half of the changes were found after as long without a crawl: shorter waits are hardly told apart.
     """
 
     estimate: str
@@ -248,6 +251,7 @@ class Waits:
     error: FloatArray
     peak: BoolArray
     changes: int
+    resolution_hours: float
 
     @property
     def per_hour(self) -> FloatArray:
@@ -281,11 +285,12 @@ def waits(sums: Sums, group: int) -> Iterator[Waits]:
     left = -alive[:, None] * np.tri(last, k=-1) * passing
     error = cut.errors(np.vstack([left[:-1] - left[1:], left[-1:]]))
     bounds = np.append(edges[:last], np.inf)
-    yield Waits(CORRECTED, bounds, share, error, _peaks(share, error, bounds), n)
+    finest = float(np.median(kept.to_us - kept.from_us) / US_PER_HOUR)
+    yield Waits(CORRECTED, bounds, share, error, _peaks(share, error, bounds), n, finest)
     counts = sums.waits[group].astype(np.float64)
     counts = np.append(counts[: last - 1], counts[last - 1 :].sum())
     share, error = counts / n, np.sqrt(counts) / n
-    yield Waits(FOUND, bounds, share, error, _peaks(share, error, bounds), n)
+    yield Waits(FOUND, bounds, share, error, _peaks(share, error, bounds), n, finest)
 
 
 def _peaks(share: FloatArray, error: FloatArray, edges: FloatArray) -> BoolArray:

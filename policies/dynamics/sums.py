@@ -142,14 +142,18 @@ class Sums:
         zeros: list[Any] = [np.zeros(shape, np.int64) for shape in shapes]
         return cls(*[*zeros, Sample.empty(), Sample.empty()])
 
-    def add(self, looks: Looks, group: IntArray) -> Sums:
-        """With more intervals, each of the group of that number; those of -1 are of none."""
+    def add(self, looks: Looks, group: IntArray, longest_us: int = LONGEST_US) -> Sums:
+        """With more intervals, each of the group of that number; those of -1 are of none.
+
+        Longer ones than `longest_us` count for waits only. No limit may be set where the length depends on
+        when the page changed, as in a list of changes.
+        """
         mine = np.flatnonzero(group >= 0)
         for low in range(0, len(mine), _CHUNK):
             rows = mine[low : low + _CHUNK]
-            self._count(looks.take(rows), group[rows])
+            self._count(looks.take(rows), group[rows], longest_us)
         some = mine[looks.changed[mine]]
-        short, again = some[_short(looks)[some]], some[looks.last_to_us[some] != NO_TIME]
+        short, again = some[_short(looks, longest_us)[some]], some[looks.last_to_us[some] != NO_TIME]
         return replace(
             self,
             of_hours=self.of_hours.add(group[short], looks.take(short)),
@@ -169,8 +173,8 @@ class Sums:
             both[name] = mine.add(its.group, its.looks) if isinstance(mine, Sample) else mine + its
         return Sums(**both)
 
-    def _count(self, looks: Looks, group: IntArray) -> None:
-        day, hour, short = set_of(looks.to_us), week_hour(looks.to_us), _short(looks)
+    def _count(self, looks: Looks, group: IntArray, longest_us: int) -> None:
+        day, hour, short = set_of(looks.to_us), week_hour(looks.to_us), _short(looks, longest_us)
         np.add.at(self.crawls, (group, day, hour), 1)
         some = np.flatnonzero(looks.changed)
         np.add.at(self.found, (group[some], day[some], hour[some]), 1)
@@ -193,8 +197,8 @@ class Sums:
         _add(self.waited, group[still], day[still], waits_of(looks.take(still)))
 
 
-def _short(looks: Looks) -> BoolArray:
-    found: BoolArray = looks.to_us - looks.from_us <= LONGEST_US
+def _short(looks: Looks, longest_us: int) -> BoolArray:
+    found: BoolArray = looks.to_us - looks.from_us <= longest_us
     return found
 
 

@@ -112,23 +112,25 @@ class SumShard(Step):
     ----------
     zone : str
         Of pages that the catalogue names none for.
+    longest_us : int
+        See `Sums.add`.
     """
 
     OUTPUTS: ClassVar = {"parts": Part, "moments": pa.RecordBatch, "counts": dict[str, int]}
 
-    def __init__(self, zone: str) -> None:
-        self._zone = zone
+    def __init__(self, zone: str, longest_us: int) -> None:
+        self._zone, self._longest_us = zone, longest_us
 
     def process(self, shard: ShardTables, shown: Shown) -> Iterator[Any]:
         counts = Counts()
-        part, moments = sum_shard(shard.tables, shown, self._zone, counts)
+        part, moments = sum_shard(shard.tables, shown, self._zone, self._longest_us, counts)
         yield part
         yield beam.pvalue.TaggedOutput("moments", moments)
         yield beam.pvalue.TaggedOutput("counts", counts.publish())
 
 
 def sum_shard(
-    found: dict[str, pa.RecordBatch], shown: Shown, zone: str, counts: Counts
+    found: dict[str, pa.RecordBatch], shown: Shown, zone: str, longest_us: int, counts: Counts
 ) -> tuple[Part, pa.RecordBatch]:
     """The part of one shard, and the moments of its groups."""
     pages, n = found["pages"], found["pages"].num_rows
@@ -168,7 +170,7 @@ def sum_shard(
             pc.fill_null(pc.index_in(keys, pa.array(names, pa.string())), -1).to_numpy().astype(np.int64)
         )
         group = np.where(at_name >= 0, at_name + first, -1)
-        sums = sums.add(looks, group[page])
+        sums = sums.add(looks, group[page], longest_us)
         for one in np.unique(who).tolist():
             told = who == one
             sums.tell(one, at[told] + zones.shift_us(of[told], at[told]), group[of[told]])

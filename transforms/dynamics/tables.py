@@ -87,6 +87,7 @@ WAITS = pa.schema(
         ("share_per_hour", pa.float64()),
         ("peak", pa.bool_()),
         ("changes", pa.int64()),
+        ("resolution_hours", pa.float64()),
     ]
 )
 GROUPS = pa.schema(

@@ -69,6 +69,7 @@ def made(part: Part, number: int, by: str, name: str) -> dict[str, pa.RecordBatc
             "share_per_hour": found.per_hour,
             "peak": found.peak,
             "changes": np.full(bins, found.changes),
+            "resolution_hours": np.full(bins, found.resolution_hours),
         }
         waits.append(_table(columns, tables.WAITS))
     whole = {"hours": hours, "weekdays": weekdays, "intervals": waits}

@@ -100,9 +100,7 @@ def test_neither_shards_nor_the_order_of_rows_move_a_figure(site, tmp_path):
 
 
 def test_a_list_of_changes_alone_is_a_perfect_log(site, tmp_path):
-    tables, about, _ = _run(
-        site, tmp_path / "out", f"--changes={site}/changes.jsonl", "--timezone=Europe/Berlin"
-    )
+    tables, _, _ = _run(site, tmp_path / "out", f"--changes={site}/changes.jsonl", "--timezone=Europe/Berlin")
     hours = _shares(tables["hours"], "corrected")
     # Of New York 2:30 is 8:30 in Berlin; two of the pages' clocks, half of the changes each.
     assert hours[[2, 8]] == pytest.approx([0.5, 0.5], abs=0.12) and hours[[2, 8]].sum() > 0.95

@@ -1,0 +1,171 @@
+"""Rules that decide whether a request triggers a crawl."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from policies.estimation.estimators import predict_unchanged
+from policies.numerics.typing_ import FloatArray, IntArray
+from policies.on_request.value import crawl_value
+
+QUANTILES = 100
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a night has learned of n pages from the crawls that were made.
+
+    Attributes
+    ----------
+    change_rate_per_day, information : (n,) float64
+    found_per_day : (n,) float64
+        Changes found for each day watched, mixed with those of the page's group as one day.
+    group_rate_per_day : (n,) float64
+        Mean of the page's group.
+    request_rate_per_day : (n,) float64
+    """
+
+    change_rate_per_day: FloatArray
+    information: FloatArray
+    found_per_day: FloatArray
+    group_rate_per_day: FloatArray
+    request_rate_per_day: FloatArray
+
+
+class Strategy(ABC):
+    """Probabilities of crawls by requests, at a level of spending."""
+
+    def night(self, known: Known) -> None:
+        """Take over what a night has learned."""
+        self.known = known
+
+    @abstractmethod
+    def chance(self, page: IntArray, since_days: FloatArray) -> FloatArray:
+        """Probability that a request triggers a crawl: (k,) float64.
+
+        Parameters
+        ----------
+        page : (k,) int64
+            Asked for; each once.
+        since_days : (k,) float64
+            Ages of their copies.
+        """
+
+
+class Uniform(Strategy):
+    """All requests alike."""
+
+    def __init__(self, level: float) -> None:
+        self._level = min(level, 1.0)
+
+    def chance(self, page: IntArray, since_days: FloatArray) -> FloatArray:
+        return np.full(len(page), self._level)
+
+
+@dataclass
+class ByQuantile(Strategy):
+    """``min(1, gamma i / n)`` for the quantile i of n of a score (Han et al. 2019, equation 1).
+
+    Quantiles are those of the requests since the night before.
+    """
+
+    gamma: float
+    score: Callable[[Known, IntArray, FloatArray], FloatArray]
+    _edges: FloatArray = field(default_factory=lambda: np.zeros(0))
+    _today: list[FloatArray] = field(default_factory=list)
+
+    def night(self, known: Known) -> None:
+        super().night(known)
+        if self._today:
+            marks = np.arange(1, QUANTILES) / QUANTILES
+            self._edges = np.quantile(np.concatenate(self._today), marks)
+        self._today = []
+
+    def chance(self, page: IntArray, since_days: FloatArray) -> FloatArray:
+        score = self.score(self.known, page, since_days)
+        self._today.append(score)
+        if not len(self._edges):
+            return np.full(len(page), min(0.5 * self.gamma, 1.0))
+        # Of equal scores the middle of their quantiles.
+        ends = (np.searchsorted(self._edges, score, side=side) for side in ("left", "right"))
+        quantile = (sum(ends) / 2.0 + 1.0) / QUANTILES
+        result: FloatArray = np.minimum(1.0, self.gamma * quantile)
+        return result
+
+
+class ByValue(Strategy):
+    """A crawl where its value reaches a multiplier, see `policies.on_request.value`."""
+
+    def __init__(self, multiplier: float) -> None:
+        self._multiplier = multiplier
+
+    def chance(self, page: IntArray, since_days: FloatArray) -> FloatArray:
+        asked, rate = self.known.request_rate_per_day[page], self.known.change_rate_per_day[page]
+        value = crawl_value(asked, rate, self.known.information[page], since_days)
+        return (value >= self._multiplier).astype(np.float64)
+
+
+def changed_since(known: Known, page: IntArray, since_days: FloatArray) -> FloatArray:
+    """Probability of a change since the last crawl."""
+    still = predict_unchanged(known.change_rate_per_day[page], known.information[page], since_days)
+    return 1.0 - still
+
+
+def found_frequency(known: Known, page: IntArray, since_days: FloatArray) -> FloatArray:
+    """Changes found for each day, whenever the last crawl was."""
+    return known.found_per_day[page]
+
+
+def group_frequency(known: Known, page: IntArray, since_days: FloatArray) -> FloatArray:
+    """The rate of the page's group: no history of its own."""
+    return known.group_rate_per_day[page]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A strategy by name.
+
+    Attributes
+    ----------
+    what : str
+        In a line.
+    levels : tuple of float
+        Gammas, multipliers or probabilities, from little to much spending.
+    make : callable
+        From a level.
+    """
+
+    what: str
+    levels: tuple[float, ...]
+    make: Callable[[float], Strategy]
+
+    GAMMAS: ClassVar[tuple[float, ...]] = (0.04, 0.1, 0.2, 0.3, 0.5, 0.8, 1.2, 1.6, 2.5, 5.0)
+    MULTIPLIERS: ClassVar[tuple[float, ...]] = (
+        1000.0, 300.0, 100.0, 50.0, 20.0, 10.0, 5.0, 2.0, 1.0, 0.5, 0.2, 0.1, 0.03, 0.01,
+    )  # fmt: skip
+
+
+def _by_quantile(score: Callable[[Known, IntArray, FloatArray], FloatArray], what: str) -> Rule:
+    return Rule(what, Rule.GAMMAS, lambda gamma: ByQuantile(gamma, score))
+
+
+UNIFORM = "uniform"
+RULES: dict[str, Rule] = {
+    UNIFORM: Rule(
+        "all requests alike",
+        (0.0, 0.02, 0.04, 0.06, 0.08, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0),
+        Uniform,
+    ),
+    "frequency": _by_quantile(found_frequency, "quantile rule on the frequency of changes found"),
+    "metadata": _by_quantile(group_frequency, "quantile rule on the rate of the page's group"),
+    "recrawl": _by_quantile(
+        changed_since, "quantile rule on our probability of a change since the last crawl"
+    ),
+    "value": Rule("threshold on the value of the crawl", Rule.MULTIPLIERS, ByValue),
+}
+"""Strategies by name."""
