@@ -1,6 +1,7 @@
 """`recrawl dynamics` on real histories: the table and the pictures of docs/dynamics.md.
 
     python -m benchmarks.dynamics_histories [NAME ...] [--out FOLDER] [--sparse N] [--seed N]
+    python -m benchmarks.dynamics_histories --pictures docs/pictures [--out FOLDER] [--sparse N]
 
 Histories whose polls are known become a crawl log with a row a page and poll; others are lists of changes.
 With --sparse a poll log is thinned: each page is seen at one poll in so many, drawn. What the thinned log
@@ -16,13 +17,15 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.backtest_histories import convert
 from benchmarks.histories import read_polls, read_rows, url_of
 from benchmarks.replay_estimators import shared_folder
 from pipelines.door import cli
-from policies.numerics.typing_ import IntArray
+from pipelines.pictures.plots import Panel, Picture, Series, draw
+from policies.numerics.typing_ import FloatArray, IntArray
 from transforms.batches.schemas import TIME
 
 US_PER_DAY = 86_400_000_000
@@ -126,6 +129,36 @@ def _log(
     return pa.table(named | {"digest": pa.array(np.concatenate(version))})
 
 
+def picture(out: Path, sparse: int) -> Picture:
+    """Hours of prices_tcg by a thinned log and by all polls, and waits between its changes."""
+    name = "prices_tcg"
+    hours = [
+        (f"{estimate}, {what}", _all(out / folder / "hours.parquet", estimate))
+        for folder, what in ((f"{name}-{sparse}-0", f"one poll in {sparse}"), (name, "all polls"))
+        for estimate in ("corrected", "found")
+    ]
+    lines = [Series(label, r["hour"], r["share"], r["share_error"]) for label, r in hours]
+    waits = []
+    for label in ("corrected", "found"):
+        r = _all(out / name / "intervals.parquet", label)
+        some = (r["share"] > 1e-6) & np.isfinite(r["to_hours"]) & (r["to_hours"] > 12.0)
+        middle = np.sqrt(r["from_hours"] * r["to_hours"])
+        waits.append(Series(f"{label}, all polls", middle[some], r["share_per_hour"][some]))
+    panels = [
+        Panel("Hours of changes", "hour of the day (New York)", "share of changes", lines),
+        Panel("Waits", "hours from a change to the next", "share of waits per hour", waits, True, True),
+    ]
+    return Picture("dynamics", "When prices change (prices_tcg)", panels)
+
+
+def _all(path: Path, estimate: str) -> dict[str, FloatArray]:
+    """Rows of all pages by one estimate."""
+    table = pq.read_table(path)
+    mask = pc.and_(pc.equal(table["by"], "all"), pc.equal(table["estimate"], estimate))
+    rows = table.filter(mask)
+    return {n: rows[n].to_numpy() for n in rows.schema.names if n not in ("by", "group", "estimate", "peak")}
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one after the other."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -133,7 +166,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     p.add_argument("--out", type=Path, default=Path("build/dynamics"))
     p.add_argument("--sparse", type=int, default=1)
     p.add_argument("--seed", type=int, default=0)
+    p.add_argument("--pictures", type=Path, help="only draw what these runs have left, into this folder")
     parsed = p.parse_args(sys.argv[1:] if argv is None else argv)
+    if parsed.pictures:
+        for file, content in draw(picture(parsed.out, parsed.sparse), ["png"]).items():
+            (parsed.pictures / file).write_bytes(content)
+        return 0
     for name in parsed.names:
         if not (shared_folder() / "data" / name / "events.tsv.gz").exists():
             print(f"skipped: no {name} in {shared_folder()}; set RECRAWL_SHARED")

@@ -20,6 +20,9 @@ from transforms.files.sinks import read_json, write_file
 PICTURES: Final = ("hours", "intervals", "groups")
 PAGE: Final = "report.html"
 WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+TOLD_HOURS = 0.1
+"""Waits are known where crawls come as soon as this after changes."""
+
 MOST_ROWS, MOST_LINES = 12, 6
 _DROPPED = {
     "failed": "fetches without an answer",
@@ -136,10 +139,11 @@ def _waits(table: pa.Table) -> list[str]:
             f"{'peaks at ' + ', '.join(peaks) if peaks else 'no peak beyond errors'}"
         )
     finest = next(iter(shown.values()))[0]["resolution_hours"]
-    lines.append(
-        f"            half of the changes were found {finest:.3g} h or more after a crawl that had not seen"
-    )
-    lines.append("            them: below that, waits are a guess")
+    if finest > TOLD_HOURS:
+        lines.append(
+            f"            half of the changes were found {finest:.3g} h or more after the crawl "
+            "before: below that, waits are a guess"
+        )
     return lines
 
 

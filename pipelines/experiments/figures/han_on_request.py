@@ -29,16 +29,16 @@ SHOWN: Final = (0.0, 0.02, 0.04, 0.06, 0.08, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
 PAPER_SAVED: Final = {"seen": 0.27, "unseen": 0.17}
 _PAPER: Final = "Han et al. 2019, Predictive Crawling for Commercial Web Content, Figure {}"
 _SETTING: Final = (
-    f"Their data is private: price offers are drawn with the reported patterns (see reproduce han-table-5). "
-    f"Requests come by Poisson processes, {REQUESTS_PER_DAY:g} a day and offer on average, as uneven as "
-    f"impressions; all copies are fresh at first. {TRAINED_DAYS} days of hourly crawls of three quarters of "
-    f"the offers, those that are seen, come before; of the unseen ones nothing is known. {LEAD_DAYS} days are "
-    f"not scored, then there are {PERIODS} periods of {PERIOD_DAYS} days. What a strategy does not crawl it "
-    "does not learn from. frequency, metadata and recrawl go by equation 1, on the frequency of changes "
-    "found, the mean rate of like offers (country and category), and our probability of a change since the "
-    "last crawl; value crawls where the value of the crawl reaches a multiplier. Their neural networks are "
-    "not among them. A period in which a strategy does not reach the target counts as nothing saved. "
-    "`accuracy` is freshness at requests."
+    "Their data is private: price offers are drawn with the reported patterns (see han-table-5). Requests "
+    f"come by Poisson processes, {REQUESTS_PER_DAY:g} a day and offer on average, as uneven as impressions; "
+    f"all copies are fresh at first. {TRAINED_DAYS} days of hourly crawls of three quarters of the offers, "
+    "those that are seen, come before; of the unseen ones nothing is known. The first "
+    f"{LEAD_DAYS} days are not scored, then come {PERIODS} periods of {PERIOD_DAYS} days. What a strategy "
+    "does not crawl it does not learn from. frequency, metadata and recrawl go by equation 1, on the "
+    "frequency of changes found, the mean rate of like offers (country and category), and our probability "
+    "of a change since the last crawl; value crawls where the value of the crawl reaches a multiplier. Their "
+    "neural networks are not among them. A period in which a strategy does not reach the target counts as "
+    "nothing saved. `accuracy` is freshness at requests."
 )
 
 
@@ -235,8 +235,8 @@ def _claims(found: dict[tuple[str, str], list[Saving]]) -> list[Claim]:
 
     claims = [
         Claim(
-            f"The best strategy saves {100 * PAPER_SAVED[kind]:.0f} % of the crawls or more on {kind} offers, at "
-            "every freshness",
+            f"The best strategy saves {100 * PAPER_SAVED[kind]:.0f} % of the crawls or more on {kind} "
+            "offers, at every freshness",
             min(s.low for s in found[policy, kind]) >= PAPER_SAVED[kind],
             said(policy, kind) + " (the lower ends of the intervals decide)",
             f"as much as {100 * PAPER_SAVED[kind]:.0f} %, DNN (metadata + frequency)",
