@@ -17,7 +17,7 @@ from apache_beam.pvalue import AsList, AsSingleton
 from pipelines.command import options_inputs, output_folder
 from pipelines.command.errors import OptionsError
 from pipelines.command.version import __version__
-from pipelines.experiments import backtest_report
+from pipelines.experiments import backtest_report, on_request
 from pipelines.experiments.experiment import (
     Checks,
     add_run_options,
@@ -29,6 +29,7 @@ from pipelines.experiments.experiment import (
 from pipelines.experiments.result_schemas import days_table, results_table
 from pipelines.nightly import report
 from pipelines.nightly.options import format_instant
+from policies.on_request.strategies import RULES
 from transforms.batches import schemas
 from transforms.batches.steps import Step
 from transforms.files.blocks import How
@@ -106,6 +107,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RATE",
         help="crawls per page and day (default: parts of the log's own rate, or of the changes' rate)",
     )
+    on_request.add_arguments(parser)
     add_choices(parser, DEFAULT_POLICIES)
 
 
@@ -202,6 +204,8 @@ class Settings:
     against: str
     workers: int
     plots: bool
+    on_request: bool = False
+    requests_per_page_day: float = 0.0
 
     @classmethod
     def of(cls, parsed: argparse.Namespace) -> Settings:
@@ -217,8 +221,16 @@ class Settings:
             check.problems.append("--observations and --changes: give one of them, what is to be replayed")
         hows = options_inputs.hows(vars(parsed), check.problems)
         inputs = tuple(Input(k, v, True, hows.get(k, How())) for k in KINDS if (v := getattr(parsed, k)))
+        asked = getattr(parsed, "on_request", False)
+        if asked and list(parsed.policies) == list(DEFAULT_POLICIES):
+            parsed.policies = list(RULES)
+        asked_per_day = getattr(parsed, "requests_per_page_day", "0")
         budgets: tuple[float, ...] = ()
-        if hasattr(parsed, "budgets"):
+        if asked and parsed.budgets:
+            check.problems.append(
+                "--budgets: the rules of --on_request have levels of their own; leave it out"
+            )
+        elif hasattr(parsed, "budgets"):
             budgets = check.values("budgets", 1e-6, 1e4, "crawls per page and day")
         replay = ReplaySettings(
             check.instant("start"),
@@ -232,7 +244,7 @@ class Settings:
             replay,
             check.value(f"--sample={parsed.sample}", parsed.sample, 1e-9, 1.0, "share of pages"),
             budgets,
-            check.names("policies", POLICIES),
+            check.names("policies", RULES if asked else POLICIES),
             check.names("weights", WEIGHTS),
             check.number("draws", 1, 1000, "draws"),
             check.number("repetitions", 1, 1000, "repetitions"),
@@ -240,8 +252,12 @@ class Settings:
             parsed.against or "",
             check.workers,
             not parsed.no_plots,
+            asked,
+            check.value(f"--requests_per_page_day={asked_per_day}", asked_per_day, 0, 1e6, "requests"),
         )
-        if settings.against and settings.against not in settings.policies:
+        if asked and settings.against:
+            check.problems.append("--against: --on_request compares with uniform crawling; leave it out")
+        elif settings.against and settings.against not in settings.policies:
             check.problems.append(
                 f"--against={settings.against}: not among --policies: add it there, or give another "
                 f"--against{near(settings.against, settings.policies)}"
@@ -350,7 +366,8 @@ class _Fits:
                     f"--budgets={budget:g}: less than one crawl in the scored nights; give at least "
                     f"{ROOM / paid:.2g}"
                 )
-        _against(settings, replayed)
+        if not settings.on_request:
+            _against(settings, replayed)
 
 
 def make_trials(settings: Settings, replayed: Replayed) -> Iterator[Trial]:
@@ -472,7 +489,9 @@ def compared_with(folder: str) -> str:
 def run(parsed: argparse.Namespace, beam_arguments: Sequence[str] = ()) -> int:
     """Run the command; returns the exit code."""
     settings = Settings.of(parsed)
-    run_pipeline(settings, beam_arguments)
+    run_pipeline(settings, beam_arguments, **(on_request.parts(settings) if settings.on_request else {}))
+    if settings.on_request:
+        return on_request.show(settings.output, settings.plots)
     against = compared_with(settings.output)
     print(backtest_report.report(settings.output, against))
     if settings.plots:

@@ -31,7 +31,7 @@ class Asked:
     Attributes
     ----------
     history : ChangeHistory
-        Requests are those of its window, which begins with a copy of each page.
+        Requests are those of its window. Of each page there is a copy from its start, or its appearance, on.
     group : (n,) int64
         By which pages borrow from each other.
     teaches : (n,) bool
@@ -67,7 +67,7 @@ class Asked:
         every_us: int = US_PER_DAY // 24,
         from_us: int | None = None,
     ) -> Asked:
-        """Prepare requests, (k,) pages and times; those outside the window are left out.
+        """Prepare requests, (k,) pages and times; those outside the window, or of no page yet, are left out.
 
         Parameters
         ----------
@@ -80,7 +80,7 @@ class Asked:
             Pages that were watched, every `every_us` from `from_us` on, before the window.
         """
         n, start, end = len(history), history.start_us, history.end_us
-        inside = (at_us >= start) & (at_us < end)
+        inside = (at_us >= np.maximum(start, history.first_us[page])) & (at_us < end)
         page, at_us = page[inside], at_us[inside]
         day = (at_us - start) // US_PER_DAY
         order = np.lexsort((at_us, page, day))
@@ -100,8 +100,8 @@ class Asked:
             moments = np.arange(start if from_us is None else from_us, start, every_us)
             seen, at = np.repeat(trained, len(moments)), np.tile(moments, len(trained))
             state = _fold(state, history, seen, at)
-        everything = np.arange(n)
-        state = _fold(state, history, everything, np.full(n, start))
+        there = np.flatnonzero(history.first_us <= start)
+        state = _fold(state, history, there, np.full(len(there), start))
         taught = np.ones(n, np.bool_) if teaches is None else teaches
         return cls(history, group, taught, page, at_us, history.version(page, at_us), waves, state)
 
@@ -135,7 +135,8 @@ def follow(asked: Asked, strategy: Strategy, seed: int) -> Outcome:
     n = len(history)
     key = np.array([seed, 0x0E5], dtype=np.uint64)
     draw = np.random.Generator(np.random.Philox(key=key)).random(len(asked.page))
-    last_us = np.full(n, history.start_us)
+    born_us = np.maximum(history.first_us, history.start_us)
+    last_us = born_us.copy()
     copy = history.version(np.arange(n), last_us)
     fresh, crawled = np.zeros((2, len(asked.page)), np.bool_)
     nights = _Nights(asked.group, asked.teaches)
@@ -152,8 +153,11 @@ def follow(asked: Asked, strategy: Strategy, seed: int) -> Outcome:
         rows = slice(int(waves[0]), int(waves[-1]))
         made = crawled[rows]
         nights.count(asked.page[rows])
-        if made.any():
-            state = _fold(state, history, asked.page[rows][made], asked.at_us[rows][made])
+        begin = history.start_us + day * US_PER_DAY
+        new = np.flatnonzero((born_us > begin) & (born_us <= begin + US_PER_DAY))
+        page = np.concatenate([new, asked.page[rows][made]])
+        if len(page):
+            state = _fold(state, history, page, np.concatenate([born_us[new], asked.at_us[rows][made]]))
     return Outcome(fresh, crawled)
 
 

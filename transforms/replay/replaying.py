@@ -33,7 +33,7 @@ from transforms.files.blocks import Split
 from transforms.intake.reading import Input, count_rejected
 from transforms.intake.sources import ROWS, plan_files, read_split
 from transforms.night.folding import observations_of
-from transforms.replay.worlds import SignalLog, World, name_pages
+from transforms.replay.worlds import RequestLog, SignalLog, World, name_pages
 from transforms.rows.normalise import REPLAYED
 from transforms.shards.catalogue import metadata_columns
 
@@ -436,6 +436,7 @@ def _with_catalogue(
     """With what the catalogue and the requests say of the pages."""
     weights: dict[str, FloatArray] = {}
     metadata: dict[str, pa.Array] = {}
+    log: RequestLog | None = None
     listed, asked = _table(kinds, "pages"), _table(kinds, "requests")
     if listed is not None:
         row = pc.index_in(world.url, listed.column("url").combine_chunks())
@@ -451,6 +452,7 @@ def _with_catalogue(
         known = pc.is_valid(page)
         asked, of = asked.filter(known), page.filter(known).to_numpy().astype(np.int64)
         days = asked.column("day").to_numpy()
+        log = _request_log(asked, of)
         for name in ("clicks", "impressions"):
             count = asked.column(name).to_numpy() * schemas.COUNT_UNIT
             total = np.bincount(of, count, len(world)) if len(of) else np.zeros(len(world))
@@ -468,4 +470,16 @@ def _with_catalogue(
         world.signals,
         metadata,
         weights,
+        log,
     )
+
+
+def _request_log(asked: pa.Table, page: IntArray) -> RequestLog:
+    """Requests by their hours, or days, in an order that depends on neither files nor shards."""
+    hour = pc.fill_null(asked.column("hour"), -1).to_numpy().astype(np.int64)
+    from_us = asked.column("day").to_numpy().astype(np.int64) * US_PER_DAY
+    from_us += np.maximum(hour, 0) * (US_PER_DAY // 24)
+    span_us = np.where(hour < 0, US_PER_DAY, US_PER_DAY // 24)
+    clicks = asked.column("clicks").to_numpy() * schemas.COUNT_UNIT
+    order = np.lexsort((clicks, span_us, from_us, page))
+    return RequestLog(*(v[order] for v in (page, from_us, span_us, clicks)))

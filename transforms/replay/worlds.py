@@ -71,6 +71,34 @@ class SignalLog:
 
 
 @dataclass(frozen=True)
+class RequestLog:
+    """Requests, as many as a row counts, some time in its span.
+
+    Attributes
+    ----------
+    page : (k,) int64
+    from_us, span_us : (k,) int64, microseconds
+        An hour, or a day where the hour is not known.
+    clicks : (k,) float64
+    """
+
+    page: IntArray
+    from_us: IntArray
+    span_us: IntArray
+    clicks: FloatArray
+
+    def instants(self, seed: int) -> tuple[IntArray, IntArray]:
+        """Pages and times of all requests: evenly over their spans, from a drawn moment on."""
+        count = np.rint(self.clicks).astype(np.int64)
+        row = np.repeat(np.arange(len(count)), count)
+        rank = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+        key = np.array([seed, 0xA5C], dtype=np.uint64)
+        phase = np.random.Generator(np.random.Philox(key=key)).random(len(count))
+        part = (rank + phase[row]) / count[row]
+        return self.page[row], self.from_us[row] + (part * self.span_us[row]).astype(np.int64)
+
+
+@dataclass(frozen=True)
 class World:
     """Pages, their changes and signals in a window.
 
@@ -88,6 +116,7 @@ class World:
         Columns of the catalogue, by which pages may borrow from each other.
     weights : dict of str to (n,) float64
         What pages weigh, by name: clicks, impressions, importance.
+    asked : RequestLog, optional
     """
 
     history: ChangeHistory
@@ -99,6 +128,7 @@ class World:
     signals: SignalLog = field(default_factory=SignalLog.empty)
     metadata: Mapping[str, pa.Array] = field(default_factory=dict)
     weights: Mapping[str, FloatArray] = field(default_factory=dict)
+    asked: RequestLog | None = None
 
     def __len__(self) -> int:
         return len(self.url_hash)
