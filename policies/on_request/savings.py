@@ -76,5 +76,7 @@ def savings_by_period(
         target = np.interp(SHARES, uniform[0][order, p], uniform[1][order, p])
         # Both by the same rule: what uniform crawling needs for its own freshness.
         base = needed(uniform[0][:, p], uniform[1][:, p], target)
-        out[:, p] = 1.0 - needed(strategy[0][:, p], strategy[1][:, p], target) / base
+        mine = needed(strategy[0][:, p], strategy[1][:, p], target)
+        # Where all is fresh without any crawl nothing can be saved.
+        out[:, p] = 1.0 - np.divide(mine, base, out=np.ones(len(base)), where=base > 0.0)
     return out
