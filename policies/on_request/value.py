@@ -22,8 +22,10 @@ import numpy as np
 
 from policies.numerics.typing_ import FloatArray
 
-_STEPS = 60
-_LONGEST = 1e6
+_LOG_CHANGES = np.log(1e-9), np.log(1e6)
+"""Between which numbers of changes that are to be expected an age is looked for."""
+
+_HALVINGS = 12
 _LEAST_RATE = 1e-12
 
 
@@ -58,22 +60,31 @@ def worth_from_days(
     request_rate_per_day: FloatArray,
     change_rate_per_day: FloatArray,
     information: FloatArray,
-    multiplier: float,
+    multiplier: float | FloatArray,
 ) -> FloatArray:
     """Age of the copy from which a crawl at a request is worth the multiplier: (n,), inf where it never is.
 
     Parameters
     ----------
     request_rate_per_day, change_rate_per_day, information : (n,) float64
-    multiplier : float
+    multiplier : float or (n,) float64
         Requests that one more crawl gains elsewhere.
     """
-    known = request_rate_per_day, change_rate_per_day, information
-    high = np.full(len(change_rate_per_day), _LONGEST)
-    never = crawl_value(*known, high) < multiplier
-    low = np.zeros(len(high))
-    for _ in range(_STEPS):
+    rate = np.maximum(change_rate_per_day, _LEAST_RATE)
+    price = np.broadcast_to(multiplier, rate.shape)
+    found = np.full(len(rate), np.inf)
+    # No copy is worth more than all requests until the next change.
+    rows = np.flatnonzero(request_rate_per_day > price * rate)
+    asked, rate, shape, price = (v[rows] for v in (request_rate_per_day, rate, information, price))
+    low, high = (np.full(len(rows), end) for end in _LOG_CHANGES)
+    worth_low, worth_high = (crawl_value(asked, rate, shape, np.exp(x) / rate) - price for x in (low, high))
+    for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
-        enough = crawl_value(*known, middle) >= multiplier
-        high, low = np.where(enough, middle, high), np.where(enough, low, middle)
-    return np.where(never, np.inf, high)
+        worth = crawl_value(asked, rate, shape, np.exp(middle) / rate) - price
+        above = worth >= 0.0
+        high, worth_high = np.where(above, middle, high), np.where(above, worth, worth_high)
+        low, worth_low = np.where(above, low, middle), np.where(above, worth_low, worth)
+    some = worth_high >= 0.0
+    part = np.clip(worth_low[some] / np.minimum(worth_low[some] - worth_high[some], -1e-300), 0.0, 1.0)
+    found[rows[some]] = np.exp(low[some] + part * (high[some] - low[some])) / rate[some]
+    return found

@@ -70,3 +70,11 @@ class Weight(Statistic):
     """What a page weighs, once that is estimated."""
 
     PAGES = (pa.field("weight", pa.float64()),)
+
+
+class OnRequest(Statistic):
+    """From which age of its copy, hours, a request of a page is worth a crawl, once rates are decided; see
+    `transforms.night.request_crawls`.
+    """
+
+    PAGES = (pa.field("crawl_on_request", pa.float64()),)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from policies.numerics.typing_ import IntArray
 from transforms.batches import schemas
 from transforms.kept.clocks import ShardClocks
-from transforms.kept.flags import Alike, Alternating, Volatile, Weight
+from transforms.kept.flags import Alike, Alternating, OnRequest, Volatile, Weight
 from transforms.kept.lastmods import ShardLastmods
 from transforms.kept.predictions import ShardPredictions
 from transforms.kept.protocol import Statistic
@@ -36,6 +36,7 @@ STATISTICS: tuple[type[Statistic], ...] = (
     ShardRequests,
     ShardRequestHours,
     ShardClocks,
+    OnRequest,
 )
 
 

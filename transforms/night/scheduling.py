@@ -35,11 +35,12 @@ from transforms.night.clock_hours import ClockHours, explored_tonight
 from transforms.night.dividing import Night, Quotas, limited_giants, limited_units, pages_of
 from transforms.night.group_tables import GroupTable
 from transforms.night.learning import Learned, estimate_shard, is_new, solver_tables
+from transforms.night.request_crawls import request_crawls
 from transforms.night.shard_report import ShardReport
 from transforms.night.sharing import ByHost, share_limits
 from transforms.night.signal_slots import SignalClocks, dues, signal_columns
 from transforms.night.signal_use import follow_useful
-from transforms.night.solving import freshness_without, tables_to_block
+from transforms.night.solving import freshness_without, one_rate, tables_to_block
 from transforms.night.trust_report import hosts_batch, trust_sums
 from transforms.shards.catalogue import DAY_US, META, UNLIMITED_SLOTS
 
@@ -75,7 +76,7 @@ class SequenceCrawls(Step):
     ) -> Iterator[Any]:
         estimated = estimate_shard(folded, learned, groups, self._clock)
         shard = ScheduledShard(
-            self._night, estimated, result, plan, shares, without, learned.sums[ShardSilence]
+            self._night, estimated, result, plan, shares, without, learned.sums[ShardSilence], learned.weight
         )
         for folder, batch in shard.files():
             yield ShardTables(folded.shard, {folder: batch})
@@ -97,7 +98,9 @@ class ScheduledShard:
         shares: ByHost | None = None,
         without: search.SearchResult | None = None,
         heard: Heard | None = None,
+        weight_by: str = "",
     ) -> None:
+        self._weight_by, self._result = weight_by, result
         self._night, self._shard, self._heard = night, estimated.shard, heard or Heard()
         self._pages, self._hosts = estimated.tables["pages"], estimated.tables["hosts"]
         objective = objectives.get(night.objective)
@@ -126,7 +129,7 @@ class ScheduledShard:
             # The same crawls without a look at the signals are the least that there is.
             self._fresh[policy.row] = np.maximum(policy.freshness - lost, self._fresh[policy.row])
         self._silence = silence_of(self._pages, self._heard)
-        self._uniform = objective.freshness(_one_rate(block, result), change)
+        self._uniform = objective.freshness(one_rate(block, result), change)
         for fresh in (self._fresh, self._uniform, self._fresh_without):
             if fresh is not None:
                 fresh[self._silence.unclaimed] = 0.0
@@ -302,6 +305,10 @@ class ScheduledShard:
         limit[(self._silence.wait_days > 0.0) & (limit == "cap")] = "silent"
         limit[self._is_new] = "new"
         stderr = estimators.standard_error(self._change, table.column("information").to_numpy())
+        never = by_flag | (self._silence.wait_days > 0.0) | ((limit == "cap") & (self._rate <= 0.0))
+        if self._clocks is not None:
+            never[self._clocks.row] = True
+        price = self._weight_by, self._result, self._allocation
         columns = {
             "url": table.column("url"),
             "host": self._host(),
@@ -320,6 +327,7 @@ class ScheduledShard:
             "boundary": pa.array((intervals > 0) & ((changes == 0) | (changes == intervals))),
             **clock_hours.page_clocks(self._hours, len(self._rate)),
             **signal_columns(self._clocks, self._change),
+            **request_crawls(*price, table, self._weight, never),
         }
         schema = statistics.pages_schema().remove_metadata()
         for name in table.schema.names:
@@ -483,15 +491,6 @@ class ScheduledShard:
         return tuple(
             (int(host_hash[r]), self._hosts.column("host")[int(r)].as_py(), int(sizes[r])) for r in rows
         )
-
-
-def _one_rate(block: search.PageBlock, result: search.SearchResult) -> FloatArray:
-    """Crawl rates (n,) per day if all pages had one, but for those that their hosts' limits hold below it."""
-    rate = np.full(len(block.change_rate_per_day), result.allocated_per_day / max(result.pages, 1))
-    if block.host_start is not None and block.host_limit_per_day is not None:
-        size = np.diff(block.host_start)
-        rate = np.minimum(rate, np.repeat(block.host_limit_per_day / np.maximum(size, 1), size))
-    return rate
 
 
 def _number(column: pa.Array) -> pa.Array:

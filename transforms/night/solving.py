@@ -164,3 +164,12 @@ def freshness_without(block: search.PageBlock, without: search.SearchResult) -> 
     plain, objective = replace(block, signals=None), objectives.get(without.objective)
     rate = search.allocate(plain, objective, without).crawl_rate_per_day
     return objective.freshness(rate, plain.change_rate_per_day)
+
+
+def one_rate(block: search.PageBlock, result: search.SearchResult) -> FloatArray:
+    """Crawl rates (n,) per day if all pages had one, but for those that their hosts' limits hold below it."""
+    rate = np.full(len(block.change_rate_per_day), result.allocated_per_day / max(result.pages, 1))
+    if block.host_start is not None and block.host_limit_per_day is not None:
+        size = np.diff(block.host_start)
+        rate = np.minimum(rate, np.repeat(block.host_limit_per_day / np.maximum(size, 1), size))
+    return rate
