@@ -67,7 +67,7 @@ def play(asked: Asked, budget_per_day: float, share: float) -> tuple[float, floa
         late = np.array([due - begin for due, _ in slots])
         order = np.argsort(late, kind="stable")[: int(owed)]
         slots = sorted(slots[i] for i in order)
-        owed -= planned_slots
+        owed = owed - planned_slots if share > 0.0 else min(owed - len(slots), 2.0 * planned)
         left = min(left, budget_per_day) + share * budget_per_day
         if share > 0.0:
             left += planned_slots - len(slots)

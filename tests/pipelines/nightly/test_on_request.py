@@ -46,11 +46,11 @@ def test_at_that_age_a_crawl_is_worth_the_multiplier(night):
 
 
 def test_it_comes_about_when_the_page_is_crawled_anyway(night):
-    """A little earlier where the rate is known: a request is a chance that may not come again soon."""
+    """Later where little is known of the rate: a page may be one that hardly changes."""
     rows = [r for url in PAGES if (r := night.page(url))["n_changes"] >= 6 and r["limit"] == "none"]
     gap = np.array([24.0 / r["crawl_rate_per_day"] for r in rows])
     early = np.array([r["crawl_on_request"] for r in rows], np.float64) / gap
-    assert len(rows) > 5 and (early > 0.5).all() and (early < 1.2).all()
+    assert len(rows) > 5 and 0.8 < np.median(early) < 1.2 and early.min() > 0.5
 
 
 def test_pages_that_weigh_no_requests_have_none(tmp_path):
