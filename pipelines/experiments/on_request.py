@@ -172,12 +172,11 @@ def report(folder: str) -> str:
     lines = aligned([heads, *([name, *cells] for name, cells in by_policy.items())])
     if any(r["periods"] > r["periods_reached"] for r in rows):
         lines.append("* not reached in some periods, which count as nothing saved")
-    curves = [["freshness at requests, crawls for each", "", ""]]
+    curves = []
     for name, points in _curves(folder).items():
-        curves.append(
-            [name, ", ".join(f"{f:.3f} at {r:.2f}" for r, f in points[:: max(1, len(points) // 5)]), ""]
-        )
-    return "\n".join([*lines, "", *aligned(curves)])
+        some = points[:: max(1, len(points) // 5)]
+        curves.append([name, ", ".join(f"{fresh:.3f} at {spent:.2f}" for spent, fresh in some)])
+    return "\n".join([*lines, "", "freshness at requests, by crawls for each", *aligned(curves)])
 
 
 def _curves(folder: str) -> dict[str, list[tuple[float, float]]]:

@@ -10,6 +10,7 @@ from pipelines.experiments.figures.records import Claim, Made, Table
 
 PAPER = [f"busa-fekete-{n}" for n in (3, 4, 5, 6, 7, 8, 10, 11, 12, 13, 14)]
 HAN = ["han-table-5", "han-table-6", "han-figure-4", "han-figure-5", "han-figure-6"]
+HAN_2019 = ["han-2019-figure-10", "han-2019-figure-11"]
 SCHULAM = ["schulam-2", "schulam-3", "schulam-4"]
 SMALL = ("--pages", "25,40", "--repetitions", "2", "--until", "4", "--workers", "1")
 
@@ -17,7 +18,7 @@ SMALL = ("--pages", "25,40", "--repetitions", "2", "--until", "4", "--workers", 
 def test_list_names_every_figure(capsys):
     assert cli.main(["reproduce", "list"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[1:]] == PAPER + HAN + SCHULAM
+    assert [line.split()[0] for line in lines[1:]] == PAPER + HAN_2019 + HAN + SCHULAM
     assert "100,200,500,750,1000,10000" in next(line for line in lines if line.startswith("busa-fekete-6 "))
 
 
