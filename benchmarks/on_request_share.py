@@ -21,7 +21,7 @@ from pipelines.experiments.figures.han_on_request import LEAD_DAYS, world
 from policies.history.page_state import US_PER_DAY
 from policies.numerics.special import p2
 from policies.numerics.typing_ import FloatArray
-from policies.on_request.replay import Asked, _fold, _Nights
+from policies.on_request.replay import Asked, Nights, fold_crawls
 from policies.on_request.value import worth_from_days
 from policies.rules.rate_policies import Parameters, rates
 
@@ -39,7 +39,7 @@ def multiplier(rate: FloatArray, change: FloatArray, weight: FloatArray) -> floa
 def play(asked: Asked, budget_per_day: float, share: float) -> tuple[float, float, float]:
     """Freshness at requests, crawls a day, and the part of these that requests triggered."""
     history, state, n = asked.history, asked.before, len(asked.history)
-    nights, factor = _Nights(asked.group, asked.teaches), 1.0
+    nights, factor = Nights(asked.group, asked.teaches), 1.0
     last = np.full(n, history.start_us)
     copy = history.version(np.arange(n), last)
     fresh, many, made, triggered, left, owed = 0, 0, 0, 0, 0.0, 0.0
@@ -102,7 +102,7 @@ def play(asked: Asked, budget_per_day: float, share: float) -> tuple[float, floa
         nights.count(asked.page[rows])
         if crawls:
             page, at = (np.array(c, np.int64) for c in zip(*crawls, strict=True))
-            state = _fold(state, history, page, at)
+            state = fold_crawls(state, history, page, at)
     days = len(asked.waves) - LEAD_DAYS
     return fresh / many, made / days, triggered / days
 

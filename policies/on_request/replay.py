@@ -99,14 +99,15 @@ class Asked:
         if trained is not None and len(trained):
             moments = np.arange(start if from_us is None else from_us, start, every_us)
             seen, at = np.repeat(trained, len(moments)), np.tile(moments, len(trained))
-            state = _fold(state, history, seen, at)
+            state = fold_crawls(state, history, seen, at)
         there = np.flatnonzero(history.first_us <= start)
-        state = _fold(state, history, there, np.full(len(there), start))
+        state = fold_crawls(state, history, there, np.full(len(there), start))
         taught = np.ones(n, np.bool_) if teaches is None else teaches
         return cls(history, group, taught, page, at_us, history.version(page, at_us), waves, state)
 
 
-def _fold(state: PageState, history: ChangeHistory, page: IntArray, at_us: IntArray) -> PageState:
+def fold_crawls(state: PageState, history: ChangeHistory, page: IntArray, at_us: IntArray) -> PageState:
+    """The state with what crawls, (k,) pages and times, find."""
     digest = (history.version(page, at_us) + 1).astype(np.uint64)
     rows = Observations(page, at_us, digest=digest)
     last = int(at_us.max(initial=0))
@@ -139,7 +140,7 @@ def follow(asked: Asked, strategy: Strategy, seed: int) -> Outcome:
     last_us = born_us.copy()
     copy = history.version(np.arange(n), last_us)
     fresh, crawled = np.zeros((2, len(asked.page)), np.bool_)
-    nights = _Nights(asked.group, asked.teaches)
+    nights = Nights(asked.group, asked.teaches)
     for day, waves in enumerate(asked.waves):
         strategy.night(nights.learn(state, day))
         for low, high in zip(waves[:-1].tolist(), waves[1:].tolist(), strict=True):
@@ -157,11 +158,11 @@ def follow(asked: Asked, strategy: Strategy, seed: int) -> Outcome:
         new = np.flatnonzero((born_us > begin) & (born_us <= begin + US_PER_DAY))
         page = np.concatenate([new, asked.page[rows][made]])
         if len(page):
-            state = _fold(state, history, page, np.concatenate([born_us[new], asked.at_us[rows][made]]))
+            state = fold_crawls(state, history, page, np.concatenate([born_us[new], asked.at_us[rows][made]]))
     return Outcome(fresh, crawled)
 
 
-class _Nights:
+class Nights:
     """What nights learn from crawls and requests."""
 
     def __init__(self, group: IntArray, teaches: BoolArray) -> None:
