@@ -85,7 +85,7 @@ def text(found: Results, folder: str) -> str:
     lines += [f"not used    {counts[name]:,} {what}" for name, what in _DROPPED.items() if counts.get(name)]
     for row in whole:
         lines.append(
-            f"rate        {row['rate_per_day']:.4g} ± {row['rate_error']:.2g} changes a page and day; found: "
+            f"rate        {_rate(row)} changes a page and day; found: "
             f"{row['found_per_day']:.4g} a day, {row['found_per_crawl']:.3g} a crawl"
         )
         if row["saturated_pages"]:
@@ -155,14 +155,20 @@ def _between(row: dict[str, Any]) -> str:
     return f"{low:.3g} to {high:.3g} h"
 
 
+def _rate(row: dict[str, Any]) -> str:
+    """Of a row of groups; of one page there is no error."""
+    return f"{row['rate_per_day']:.4g} ± " + (
+        "?" if row["rate_error"] is None else f"{row['rate_error']:.2g}"
+    )
+
+
 def _groups(table: pa.Table, compared: dict[str, Any]) -> list[str]:
     rows = table.filter(pc.equal(table["by"], compared["by"])).sort_by([("changes_found", "descending")])
     listed = [[compared["by"], "pages", "changes a page and day", "found a crawl"]]
     for row in rows.slice(0, MOST_ROWS).to_pylist():
-        rate = f"{row['rate_per_day']:.4g} ± " + (
-            "?" if row["rate_error"] is None else f"{row['rate_error']:.2g}"
+        listed.append(
+            [row["group"] or "(none)", f"{row['pages']:,}", _rate(row), f"{row['found_per_crawl']:.3g}"]
         )
-        listed.append([row["group"] or "(none)", f"{row['pages']:,}", rate, f"{row['found_per_crawl']:.3g}"])
     lines = aligned(listed)
     if rows.num_rows > MOST_ROWS:
         lines.append(f"and {rows.num_rows - MOST_ROWS:,} more in groups.parquet")

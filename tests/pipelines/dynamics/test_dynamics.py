@@ -109,6 +109,20 @@ def test_a_list_of_changes_alone_is_a_perfect_log(site, tmp_path):
     assert any(r["from_hours"] < 24 < r["to_hours"] for r in peaks)
 
 
+def test_logs_that_say_nothing_give_empty_tables_and_one_page_has_no_error(tmp_path):
+    write_rows(tmp_path / "once.jsonl", [seen("https://a.test/", at(1.0)), seen("https://b.test/", at(2.0))])
+    tables, about, said = _run(
+        tmp_path, tmp_path / "once", f"--observations={tmp_path}/once.jsonl", "--by=host"
+    )
+    assert not any(tables.values()) and said.count("too few changes") == 3
+    assert about["counters"]["pages_without_intervals"] == 2
+    changes = [{"url": "https://a.test/", "changed_at": at(day)} for day in (1, 3)]
+    write_rows(tmp_path / "changes.jsonl", changes)
+    tables, _, said = _run(tmp_path, tmp_path / "two", f"--changes={tmp_path}/changes.jsonl")
+    (row,) = tables["groups"]
+    assert row["rate_error"] is None and row["changes_found"] == 1 and "± ? changes" in said
+
+
 @pytest.mark.parametrize(
     ("options", "said", "code"),
     [
