@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from policies.history.page_state import US_PER_DAY
 from policies.numerics.typing_ import FloatArray, IntArray
 from policies.on_request.replay import Asked, by_period, drawn_requests, follow
 from policies.on_request.strategies import RULES
@@ -95,8 +94,3 @@ def answer(world: World, question: Question, warm_up: float, per_page_day: float
         resources.append(spent.crawls / many)
         freshness.append(spent.fresh / many)
     return Answer(question, edges[:-1], spent.requests, np.array(resources), np.array(freshness))
-
-
-def shortest(world: World, warm_up: float) -> float:
-    """Length of a period, days."""
-    return (world.end_us - scored_from(world, warm_up)) / PERIODS / US_PER_DAY

@@ -87,6 +87,11 @@ class RequestLog:
     span_us: IntArray
     clicks: FloatArray
 
+    def of_pages(self, kept: BoolArray) -> RequestLog:
+        """Of some pages only, (n,) bool, numbered anew in their old order."""
+        mine, number = kept[self.page], np.cumsum(kept) - 1
+        return RequestLog(number[self.page[mine]], self.from_us[mine], self.span_us[mine], self.clicks[mine])
+
     def instants(self, seed: int) -> tuple[IntArray, IntArray]:
         """Pages and times of all requests: evenly over their spans, from a drawn moment on."""
         count = np.rint(self.clicks).astype(np.int64)
@@ -182,6 +187,7 @@ class World:
             signals=replace(log, page=number[log.page]),
             metadata={name: column.filter(mask) for name, column in self.metadata.items()},
             weights={name: weight[kept] for name, weight in self.weights.items()},
+            asked=None if self.asked is None else self.asked.of_pages(kept),
         )
 
 
