@@ -38,12 +38,12 @@ WATCHED_US = 14 * US_PER_DAY
 
 NEW_HOST_US = 32 * US_PER_DAY
 
-_KEPT_PER_PAGE, _KEPT_AT_LEAST, _KEPT_AT_MOST = 1, 128, 1024
+_KEPT_PER_PAGE, _KEPT_AT_LEAST, _KEPT_AT_MOST = 2, 128, 1024
 # Of a page at most: most hosts are small, and too few intervals to learn from are not worth their bytes.
 _KEPT_OF_A_PAGE = 8
 
 TURNS = 4
-"""Nights from one look at a host's clock to the next; four times as many where a month showed none."""
+"""Nights from one look at a host's clock to the next; twice as many where a month showed none."""
 
 EXPLORED, EXPLORED_MORE, EXPLORED_YOUNG = 0.08, 0.16, 0.25
 NEARLY_ALL = 0.9
@@ -97,7 +97,7 @@ class ShardClocks(Statistic):
         self._was, self._gain = _read_profiles(night.table("state_clock_profiles"), self._host_hash())
         # Of a long log all at once. From then on clocks change slowly, and to learn them takes time.
         nights = night.settings.as_of_us // night.settings.hosts.horizon_us
-        turn = (self._host_hash() + np.uint64(nights)) % np.uint64(4 * TURNS)
+        turn = (self._host_hash() + np.uint64(nights)) % np.uint64(2 * TURNS)
         young = of_host > night.settings.as_of_us - NEW_HOST_US
         young[self._was.group] = young[self._promising()] = True
         self._due: BoolArray = (turn == 0) | ((turn % TURNS == 0) & young) | (night.state is None)
