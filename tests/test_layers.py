@@ -30,7 +30,7 @@ ROOMS = {
         "replay", "finished",
     ),
     "pipelines": (
-        "pictures", "command", "nightly", "store", "look", "corpus", "experiments", "discovery", "dynamics",
+        "pictures", "command", "nightly", "discovery", "store", "look", "corpus", "experiments", "dynamics",
         "door",
     ),
 }  # fmt: skip

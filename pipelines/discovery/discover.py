@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import apache_beam as beam
@@ -21,10 +21,11 @@ from pipelines.command.exit_codes import EXIT_EMPTY, EXIT_OK
 from pipelines.command.options_inputs import named_columns
 from pipelines.command.version import __version__
 from pipelines.discovery.summary import summary
-from pipelines.experiments.experiment import Checks
 from pipelines.nightly import nightly, report, submitting
+from pipelines.nightly.checks import Checks
 from pipelines.nightly.options import DAY_MICROSECONDS, LEAST_BUDGET, format_instant
 from pipelines.nightly.views import Options
+from policies.discovery.pricing import Recrawling
 from transforms import dialects
 from transforms.batches.combining import Combine
 from transforms.batches.errors import InputError
@@ -105,16 +106,21 @@ _WORK = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
     parser.description, parser.epilog = DESCRIPTION, EXIT_HELP
-    inputs = parser.add_argument_group("inputs (globs, comma-separated; Parquet, Avro, JSON Lines, CSV, .gz)")
-    for name, metavar, text in _INPUTS:
-        default = dialects.AUTO if name == "links_format" else None
-        inputs.add_argument(f"--{name}", metavar=metavar, help=text, default=default)
-    inputs.add_argument("--off_site", action="store_true", help="links to other sites are targets, too")
+    add_options(parser)
     outputs = parser.add_argument_group("output")
     outputs.add_argument("--output", metavar="DIR", required=True, help="folder for the results")
     outputs.add_argument(
         "--overwrite", action="store_true", help="remove the files of an old run before this one"
     )
+
+
+def add_options(parser: Any) -> None:
+    """Those that say what is read and decided."""
+    inputs = parser.add_argument_group("inputs (globs, comma-separated; Parquet, Avro, JSON Lines, CSV, .gz)")
+    for name, metavar, text in _INPUTS:
+        default = dialects.AUTO if name == "links_format" else None
+        inputs.add_argument(f"--{name}", metavar=metavar, help=text, default=default)
+    inputs.add_argument("--off_site", action="store_true", help="links to other sites are targets, too")
     for title, options in (
         ("budget and schedule", _PLAN),
         ("execution (and Beam's own options, e.g. --runner)", _WORK),
@@ -145,6 +151,10 @@ class Settings:
     max_rejected_fraction: float
     num_shards: int | None
     rows_per_batch: int
+    recrawling: Recrawling | None = None
+    """Of the night that the budget is shared with at one price."""
+    why: str = ""
+    """What decided the budget."""
 
     @classmethod
     def of(cls, parsed: argparse.Namespace) -> Settings:
@@ -215,7 +225,8 @@ class Settings:
 
     def refreshes(self, previous: Previous) -> tuple[int, float]:
         """Whole refreshes of the horizon, and the rest."""
-        exact = self.budget_per_day * self.horizon_us / DAY_MICROSECONDS + previous.carry
+        carry = previous.carry if self.recrawling is None else 0.0
+        exact = self.budget_per_day * self.horizon_us / DAY_MICROSECONDS + carry
         whole = int(exact + 1e-9)
         return whole, max(exact - whole, 0.0)
 
@@ -228,11 +239,12 @@ class Settings:
             "as_of": format_instant(self.as_of_us),
             "as_of_us": self.as_of_us,
             "num_shards": num_shards,
+            "recrawling": asdict(self.recrawling) if self.recrawling else None,
             **{
                 name: getattr(self, name)
                 for name in (
                     "budget_per_day", "horizon_us", "host_max_per_day", "host_min_gap_seconds", "least_hours",
-                    "capacity", "off_site", "max_rejected_fraction",
+                    "capacity", "off_site", "max_rejected_fraction", "why",
                 )
             },
         }  # fmt: skip
@@ -274,6 +286,7 @@ def build_pipeline(
         settings.least_hours,
         settings.capacity,
         only_listed,
+        settings.recrawling,
     )
     hosts = HostDefaults(settings.host_max_per_day, settings.host_min_gap_seconds, settings.horizon_us)
     limits = Limits(settings.as_of_us, hosts, only_listed)

@@ -18,16 +18,10 @@ from pipelines.command import options_inputs, output_folder
 from pipelines.command.errors import OptionsError
 from pipelines.command.version import __version__
 from pipelines.experiments import backtest_report, on_request
-from pipelines.experiments.experiment import (
-    Checks,
-    add_run_options,
-    near,
-    run_here,
-    show_pictures,
-    write_table,
-)
+from pipelines.experiments.experiment import add_run_options, run_here, show_pictures, write_table
 from pipelines.experiments.result_schemas import days_table, results_table
 from pipelines.nightly import report
+from pipelines.nightly.checks import Checks, near
 from pipelines.nightly.options import format_instant
 from policies.on_request.strategies import RULES
 from transforms.batches import schemas

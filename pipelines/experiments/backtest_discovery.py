@@ -18,8 +18,9 @@ from pipelines.command.errors import OptionsError
 from pipelines.command.options_inputs import named_columns
 from pipelines.command.version import __version__
 from pipelines.experiments import discovery_report
-from pipelines.experiments.experiment import Checks, add_run_options, run_here, show_pictures, write_table
+from pipelines.experiments.experiment import add_run_options, run_here, show_pictures, write_table
 from pipelines.nightly import report
+from pipelines.nightly.checks import Checks
 from pipelines.nightly.options import format_instant
 from policies.discovery.presences import US_PER_HOUR
 from transforms import dialects

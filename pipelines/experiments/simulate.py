@@ -18,16 +18,10 @@ from pipelines.command import output_folder
 from pipelines.command.errors import OptionsError
 from pipelines.command.version import __version__
 from pipelines.experiments import simulate_report
-from pipelines.experiments.experiment import (
-    Checks,
-    add_run_options,
-    near,
-    run_here,
-    show_pictures,
-    write_table,
-)
+from pipelines.experiments.experiment import add_run_options, run_here, show_pictures, write_table
 from pipelines.experiments.result_schemas import OVER_TIME, SIMULATION
 from pipelines.nightly import report
+from pipelines.nightly.checks import Checks, near
 from policies.simulation.drawn import (
     CLICKS,
     EQUAL,

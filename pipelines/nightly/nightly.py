@@ -19,6 +19,7 @@ from pipelines.command.errors import OptionsError
 from pipelines.command.output_folder import LEDGER
 from pipelines.command.version import __version__
 from pipelines.nightly import submitting
+from pipelines.nightly.discovered import Discovered
 from pipelines.nightly.options import DAY_MICROSECONDS, LOCAL_RUNNERS, Settings
 from pipelines.nightly.views import Options
 from policies.history.page_state import Forgetting
@@ -101,12 +102,13 @@ def fold_settings(settings: Settings, layout: Layout, previous: Previous) -> Fol
     )
 
 
-def inputs_of(settings: Settings) -> list[Input]:
+def inputs_of(settings: Settings, discovered: Discovered) -> list[Input]:
     """The inputs that the options name."""
-    named = ((kind, getattr(settings, kind)) for kind in KINDS)
-    return [
+    named = ((kind, getattr(settings, kind)) for kind in KINDS if kind != "pages")
+    found = [
         Input(kind, patterns, True, settings.how.get(kind, How())) for kind, patterns in named if patterns
     ]
+    return [*found, *discovered.inputs(settings.pages)]
 
 
 def build_pipeline(
@@ -139,13 +141,14 @@ def build_pipeline(
     if previous is None:
         previous = previous_of(settings)
     settings.follow(previous.manifest)
+    discovered = Discovered.of(settings)
     shards, objective, budget = settings.num_shards, settings.objective, settings.budget_per_day
     attempt = attempt or Attempt("", settings.output, settings.output)
     layout = layout or Layout(shards, {})
     night, chosen = night_of(settings, layout), fold_settings(settings, layout, previous)
 
     read = pipeline | "ReadInputs" >> ReadInputs(
-        inputs_of(settings), previous, layout, settings.rows_per_batch
+        inputs_of(settings, discovered), previous, layout, settings.rows_per_batch
     )
     by_shard = read[ReadInputs.ROWS] | "GroupByShard" >> beam.GroupByKey()
     folded = outputs(by_shard, "FoldHistory", FoldHistory(chosen), AsSingleton(read[ReadInputs.METADATA]))
@@ -179,7 +182,8 @@ def build_pipeline(
         | "GatherCounts" >> beam.Flatten()
         | "AddCounts" >> Combine(AddCounts())
     )
-    commit = WriteManifest(attempt, __version__, settings.published(), guards_of(settings, previous), layout)
+    guards, said = guards_of(settings, previous), discovered.said()
+    commit = WriteManifest(attempt, __version__, settings.published(), guards, layout, said)
     told = AsList(files), AsSingleton(counters), AsList(reports), solved, priors, slots, without
     manifest = (
         pipeline
@@ -267,7 +271,7 @@ def previous_of(settings: Settings) -> Previous:
     return find_previous(settings.state, settings.as_of_us, half_lives)
 
 
-def refuse_to_overwrite(settings: Settings, previous: Previous) -> None:
+def refuse_to_overwrite(settings: Settings, previous: Previous, inputs: list[Input]) -> None:
     """Stop where an input lies in a folder that is emptied or replaced.
 
     Raises
@@ -275,9 +279,7 @@ def refuse_to_overwrite(settings: Settings, previous: Previous) -> None:
     OptionsError
     """
     folders = tuple(os.path.join(_real(settings.output), name, "") for name in OUTPUTS)
-    read = {
-        i.kind: [f.path for f in match_files(i.patterns, i.kind, i.required)] for i in inputs_of(settings)
-    }
+    read = {i.kind: [f.path for f in match_files(i.patterns, i.kind, i.required)] for i in inputs}
     read["state"] = [file[1] for file in previous.files]
     problems = [
         f"--{option}: {path} lies in --output={settings.output}: the night would delete what it reads; give "
@@ -316,10 +318,11 @@ def run(argv: Sequence[str] | None = None, wait: bool = True) -> Any:
     settings = Settings(options)
     finish_replacing(settings.output)
     previous = previous_of(settings)
-    for found in inputs_of(settings):  # before anything is written
+    inputs = inputs_of(settings, Discovered.of(settings))
+    for found in inputs:  # before anything is written
         check_inputs(found.kind, found.patterns, found.required, how=found.how)
-    refuse_to_overwrite(settings, previous)
-    layout = choose_layout(inputs_of(settings), previous, settings.num_shards, settings.split_hosts_above)
+    refuse_to_overwrite(settings, previous, inputs)
+    layout = choose_layout(inputs, previous, settings.num_shards, settings.split_hosts_above)
     try:
         pipeline = beam.Pipeline(runner=local_runner(options), options=options)
     except ValueError as e:

@@ -70,6 +70,11 @@ class NightlyOptions(PipelineOptions):
             help="the state/ folder of the previous night; slots/ and manifest.json beside it are used when "
             "they are there",
         )
+        inputs.add_argument(
+            "--discovery",
+            help="the --output of a finished `recrawl discover`: the targets that it has found are pages, "
+            "and the refreshes that it has planned are crawls of this night",
+        )
         outputs = parser.add_argument_group("outputs")
         outputs.add_argument(
             "--output",
@@ -305,9 +310,11 @@ class Settings:
         self.sitemaps: str | None = values["sitemaps"]
         self.sitemap_pages: bool = bool(values["sitemap_pages"])
         self.state: str | None = values["state"]
+        self.discovery: str | None = values["discovery"]
         self.output: str = (values["output"] or "").rstrip("/") or (values["output"] or "")[:1]
         self.overwrite: bool = bool(values["overwrite"])
-        knows_pages = self.pages or self.state or (self.sitemaps and self.sitemap_pages)
+        listed = self.pages or self.discovery or (self.sitemaps and self.sitemap_pages)
+        knows_pages = listed or self.state
         for name, what, there in (
             ("observations", "the crawl log, e.g. --observations='logs/*.parquet'", knows_pages),
             ("output", "the folder for tonight's results", False),
@@ -315,9 +322,9 @@ class Settings:
             if not values[name] and not there:
                 check.problems.append(f"--{name} is missing: give {what}")
         self.how = options_inputs.hows(values, check.problems)
-        for name in (*KINDS, "state", "output"):
+        for name in (*KINDS, "state", "discovery", "output"):
             check.paths(name)
-        for name in ("state", "output"):
+        for name in ("state", "discovery", "output"):
             check.plain(name)
         if values["flink_rest"]:
             try:
@@ -390,7 +397,7 @@ class Settings:
     def _resolve(self, problems: list[str]) -> None:
         """Make paths absolute: workers elsewhere work in other folders. The manifest has them as given."""
         here = os.path.join(os.getcwd(), "")
-        for name in (*KINDS, "state", "output"):
+        for name in (*KINDS, "state", "discovery", "output"):
             paths = split_patterns(getattr(self, name) or "")
             found = ",".join(p if os.path.isabs(p) or "://" in p else here + p for p in paths)
             if paths and found != ",".join(paths):

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from datetime import date
 from typing import Any, TextIO
 
+from pipelines.nightly.discovered import said_of
 from transforms.batches.tally import counted
 from transforms.intake.log_ages import days_old
 from transforms.kept.statistics import said as said_of_pages
@@ -463,6 +464,8 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float | None = None)
         row("signals buy", _bought(signals))
     if clocks := _clocks(manifest):
         row("clocks", clocks)
+    if manifest.get("discovery"):
+        row("discovery", said_of(manifest))
     at_limit = counters.get("hosts_at_limit", 0)
     named = ", ".join(h["host"] for h in manifest["hosts_at_limit"][:5])
     if (

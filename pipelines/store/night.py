@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import io
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -18,15 +16,14 @@ from pipelines.command.errors import OptionsError
 from pipelines.command.exit_codes import EXIT_RUN_OUT
 from pipelines.command.output_folder import LEDGER
 from pipelines.nightly import nightly, report, submitting
-from pipelines.nightly.options import (
-    DAY_MICROSECONDS,
-    NightlyOptions,
-    Settings,
-    format_instant,
-    parse_instant,
-)
+from pipelines.nightly.options import DAY_MICROSECONDS, Settings, format_instant, parse_instant
 from pipelines.store import partitions
+from pipelines.store.finding import Finding
 from pipelines.store.night_gaps import long_after, too_early
+from pipelines.store.night_options import DEFAULT_KEEP as DEFAULT_KEEP
+from pipelines.store.night_options import DEFAULT_LATE_DAYS as DEFAULT_LATE_DAYS
+from pipelines.store.night_options import OWNED, split
+from pipelines.store.night_options import add_arguments as add_arguments
 from pipelines.store.partitions import LOGS, Before, Choice, Ledger
 from pipelines.store.store import Night, Store, StoreError, ends_at, latest_of, name_problems, night_id
 from transforms.batches.tally import counted
@@ -39,11 +36,6 @@ EXIT_HELP = (
     "is running on this store; 7 the schedule in force has run out, of --status. After 1, 2, 4, 5 and 6 the "
     "schedule of the night before stays in force."
 )
-_OWNED = {
-    "output": "the store has a folder for every night",
-    "state": "the state is that of the last committed night of the store",
-}
-DEFAULT_KEEP, DEFAULT_LATE_DAYS = 14, 2
 # A scheduler's clock may be ahead of this machine's by so much.
 CLOCK_ERROR_US = 300_000_000
 # Whole nights make a day, so that logs by day belong to as many.
@@ -53,59 +45,6 @@ _EVERY = ("1", "2", "3", "4", "6", "8", "12", "24")
 def now() -> float:
     """Seconds since 1970. The one clock: it says which night is due, never what is computed."""
     return time.time()
-
-
-class _Passing:
-    """A parser that takes the options of the nightly job but those that the store owns."""
-
-    def __init__(self, parser: Any) -> None:
-        self._parser = parser
-
-    def add_argument(self, *names: str, **settings: Any) -> None:
-        if names[0].removeprefix("--") in _OWNED:
-            return
-        if names[0] == "--as_of":
-            settings["help"] = "the night's instant (default: the last one of --every, UTC)"
-        if names[0] == "--horizon_hours":
-            settings |= {"default": None, "help": "hours that the schedule covers (default: --every)"}
-        self._parser.add_argument(*names, **settings)
-
-    def add_argument_group(self, *names: str, **settings: Any) -> _Passing:
-        return _Passing(self._parser.add_argument_group(*names, **settings))
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of `recrawl night`."""
-    _add_own(parser.add_argument_group("store"))
-    NightlyOptions._add_argparse_args(_Passing(parser))  # type: ignore[arg-type]
-
-
-def _add_own(group: Any) -> None:
-    group.add_argument("--store", help="folder of all nights (required)")
-    group.add_argument(
-        "--keep",
-        default=str(DEFAULT_KEEP),
-        help="committed nights that are kept, the newest ones (default: %(default)s)",
-    )
-    group.add_argument(
-        "--late_days",
-        default=str(DEFAULT_LATE_DAYS),
-        help="days before the last night whose {date} partitions are looked at once more for new files "
-        "(default: %(default)s)",
-    )
-    group.add_argument(
-        "--every",
-        default="24h",
-        help="how often a night is run, counted from midnight UTC: 1h, 2h, 3h, 4h, 6h, 8h, 12h or 24h "
-        "(default: %(default)s)",
-    )
-    group.add_argument(
-        "--options_file",
-        action="append",
-        help="file with options, '--name value' or '--name=value' a line, # starts a comment; the command "
-        "line wins",
-    )
-    group.add_argument("--status", action="store_true", help="print the nights of the store and do nothing")
 
 
 @dataclass(frozen=True)
@@ -126,6 +65,8 @@ class NightOptions:
     passed : list of str
     names_night : bool
         Whether `--as_of` is given.
+    finding : Finding or None
+        The discovery job, where it shares the budget.
     """
 
     store: Store
@@ -137,6 +78,7 @@ class NightOptions:
     horizon_hours: str
     passed: list[str]
     names_night: bool
+    finding: Finding | None = None
 
     @property
     def name(self) -> str:
@@ -148,18 +90,10 @@ class NightOptions:
 
     def arguments(self, logs: dict[str, str], state: str | None, *more: str) -> list[str]:
         """Command line of the nightly job."""
-        values = {"as_of": self.as_of, "output": self.store.folder(self.name), "state": state, **logs}
+        read = {kind: files for kind, files in logs.items() if kind != "links"}
+        values = {"as_of": self.as_of, "output": self.store.folder(self.name), "state": state, **read}
         values["horizon_hours"] = self.horizon_hours
         return [*self.passed, *more, *(f"--{name}={value}" for name, value in values.items() if value)]
-
-
-def split(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-    """What the wrapper takes of a command line, and the rest."""
-    own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    _add_own(own)
-    for name in ("as_of", "horizon_hours", *LOGS, *_OWNED):
-        own.add_argument(f"--{name}")
-    return own.parse_known_args(list(argv))
 
 
 def parse(argv: Sequence[str]) -> NightOptions:
@@ -172,7 +106,7 @@ def parse(argv: Sequence[str]) -> NightOptions:
     """
     values, passed = split(argv)
     problems = [
-        f"--{name} is not an option of night: {why}" for name, why in _OWNED.items() if getattr(values, name)
+        f"--{name} is not an option of night: {why}" for name, why in OWNED.items() if getattr(values, name)
     ]
     if not values.store:
         problems.append("--store is missing: give the folder of all nights, e.g. --store=/var/lib/recrawl")
@@ -210,14 +144,17 @@ def parse(argv: Sequence[str]) -> NightOptions:
         problems += partitions.check_placeholders(kind, patterns)
     store = Store(values.store or ".", now)
     horizon_hours = values.horizon_hours or hours
+    finding = Finding.of(values, problems)
     options = NightOptions(
-        store, as_of_us, every_us, *counts.values(), logs, horizon_hours, passed, bool(values.as_of)
+        store, as_of_us, every_us, *counts.values(), logs, horizon_hours, passed, bool(values.as_of), finding
     )
     if not values.status:
         arguments = options.arguments(logs, None)
         arguments += [f"--as_of={values.as_of}"] if values.as_of else []
         try:
             Settings(PipelineOptions(arguments))
+            if finding is not None and not problems:
+                finding.settings(arguments, logs.get("links"), None, {})
         except OptionsError as error:
             # Of its folder for tonight, what is wrong with the store is said already.
             problems += [p for p in error.problems if not p.startswith(f"--output={options.store.root}")]
@@ -301,7 +238,7 @@ def changed_options(options: NightOptions, last: Night) -> str:
     settings.follow(last.manifest())
     given = settings.published()
     # The wrapper chooses those of every night.
-    chosen = {"as_of", "as_of_us", "state", "allow_shrink", *LOGS}
+    chosen = {"as_of", "as_of_us", "state", "discovery", "allow_shrink", *LOGS}
     shown = {"budget_per_day": "budget"}
     return ", ".join(
         f"--{shown.get(name, name)} {given[name]} (was {before[name]})"
@@ -365,6 +302,9 @@ def _run_due(options: NightOptions, last: Night | None, say: Callable[[str], Non
     started = time.monotonic()
     # What cron mails is what stands on standard error: only what a person should look at.
     with report.progress(sys.stderr if sys.stderr.isatty() else sys.stdout):
+        if options.finding is not None:
+            found_in = options.finding.run(arguments, logs.get("links"), store.nights())
+            arguments += [f"--discovery={found_in}"] if found_in else []
         nightly.run(arguments)
     tonight = Night(options.name, folder, options.as_of_us)
     if not FileSystems.exists(FileSystems.join(folder, "manifest.json")):

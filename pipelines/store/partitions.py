@@ -16,13 +16,14 @@ from transforms.files.inputs import InputFile, identity, list_files, match_files
 from transforms.files.unpacking import local_path
 from transforms.intake.log_ages import day_text
 
-LOGS = ("observations", "requests", "signals", "sitemaps")
+LOGS = ("observations", "requests", "signals", "sitemaps", "links")
 # Which counter of the manifest says how many rows of a log were left for a later night.
 _LEFT = {
     "observations": "after_as_of",
     "requests": "requests_after_as_of",
     "signals": "signals_after_as_of",
     "sitemaps": "future_lastmod",
+    "links": "links_after_as_of",
 }
 _PLACEHOLDER = re.compile(r"\{(\w*)\}")
 _GLOBS = {"date": "????-??-??", "year": "????", "month": "??", "day": "??"}
@@ -186,11 +187,17 @@ class Before:
 
     def left_rows(self, kind: str) -> bool:
         """Whether it left rows of a log that are later than its instant."""
-        return bool(self.manifest.get("counters", {}).get(_LEFT[kind], 0))
+        return bool(self._of(kind).get("counters", {}).get(_LEFT[kind], 0))
 
     def read(self, kind: str) -> frozenset[str]:
         """The files of a log that it was given, as its job says."""
-        return frozenset(split_patterns(self.manifest["options"].get(kind) or ""))
+        options = self._of(kind).get("options", {})
+        return frozenset(split_patterns(options.get("inputs", {}).get("links_seen", options.get(kind)) or ""))
+
+    def _of(self, kind: str) -> dict[str, Any]:
+        """What its manifest says of the job that reads a log."""
+        found: dict[str, Any] = self.manifest.get("discovery") or {} if kind == "links" else self.manifest
+        return found
 
 
 @dataclass(frozen=True)

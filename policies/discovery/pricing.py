@@ -199,6 +199,33 @@ def _slices(n: int) -> list[slice]:
 
 
 @dataclass(frozen=True)
+class Recrawling:
+    """What recrawls ask for, where they share a budget with refreshes at one price.
+
+    A refresh that finds one link more, now rather than later, is worth what the first crawl of a new page is.
+    Crawls are taken to be asked for in inverse proportion to their price, about the price and the number of
+    the night before: where these are right already, nothing moves, whatever the proportion is.
+
+    Attributes
+    ----------
+    crawls : float
+        Of pages, in the span.
+    multiplier : float
+        Their price: what one more crawl is worth, as the night values freshness.
+    new_page_worth : float
+        Of the first crawl of a new page, in the same unit.
+    """
+
+    crawls: float
+    multiplier: float
+    new_page_worth: float
+
+    def asked(self, price: FloatArray | float) -> FloatArray:
+        """Crawls at prices of a refresh, in new links: float64."""
+        return np.asarray(self.crawls * self.multiplier / (price * np.float64(self.new_page_worth)))
+
+
+@dataclass(frozen=True)
 class Bracket:
     """Where the price is: at `low` there are more refreshes than the budget has, at `high` not."""
 

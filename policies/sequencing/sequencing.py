@@ -26,14 +26,14 @@ from policies.sequencing.windows import Windows, jobs, repeated, solve_theta, wi
 
 __all__ = ["REASONS", "Sequence", "ShardPages", "sequence"]
 
-REASONS = ("empty", "due", "overdue", "new", "signal", "hour")
+REASONS = ("empty", "due", "overdue", "new", "signal", "hour", "discover")
 """Names of the codes in `Sequence.reason`."""
 
 _TIGHT = 1.05
 _SIGNAL_SLOTS = 2.0  # for each page that is due for its signals
 _SLOTS_EARLY = 8
 
-REASON_EMPTY, REASON_DUE, REASON_OVERDUE, REASON_NEW, REASON_SIGNAL, REASON_HOUR = range(6)
+REASON_EMPTY, REASON_DUE, REASON_OVERDUE, REASON_NEW, REASON_SIGNAL, REASON_HOUR, REASON_DISCOVER = range(7)
 
 _FAR_SLOTS = 1e15  # later than any deadline of a known page
 

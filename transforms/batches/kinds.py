@@ -112,6 +112,8 @@ LINKS = Kind(
 SNAPSHOTS = Kind(
     "snapshots", schemas.SNAPSHOTS, (("source",), ("seen_at",)), ("status",), key="source", times=("seen_at",)
 )
+# What the discovery job plans, for a night.
+REFRESHES = Kind("refreshes", schemas.REFRESHES, (("url",), ("due_at",)), times=("due_at",))
 # Inputs of the discovery job.
 LINKS_SEEN = Kind(
     "links_seen",
@@ -122,4 +124,4 @@ LINKS_SEEN = Kind(
     times=("seen_at",),
 )
 SOURCES = Kind("sources", schemas.SOURCES, (("url",),))
-REPLAYED = KINDS | {kind.name: kind for kind in (CHANGES, LINKS, SNAPSHOTS, LINKS_SEEN, SOURCES)}
+REPLAYED = KINDS | {kind.name: kind for kind in (CHANGES, LINKS, SNAPSHOTS, REFRESHES, LINKS_SEEN, SOURCES)}

@@ -86,6 +86,8 @@ LINKS_SEEN = named_schema(
     ],
 )
 SOURCES = named_schema("sources", [("url", pa.string())])
+# Which pages to fetch for their links, and when.
+REFRESHES = named_schema("refreshes", [("url", pa.string()), ("due_at", TIME)])
 # Metadata columns of the catalogue follow these, as strings.
 PAGES = named_schema(
     "pages",

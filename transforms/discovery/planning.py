@@ -16,7 +16,7 @@ from apache_beam.pvalue import AsList, AsSingleton
 from policies.clocks.instants import keep_gaps
 from policies.discovery import prior as priors
 from policies.discovery.lifetimes import CLASS_HOURS
-from policies.discovery.pricing import ROUNDS, Bracket, Chosen, Clock, Waiting, choose, instants
+from policies.discovery.pricing import ROUNDS, Bracket, Chosen, Clock, Recrawling, Waiting, choose, instants
 from policies.discovery.prior import Prior
 from policies.discovery.shared import Common, common
 from policies.discovery.sums import Sums
@@ -30,6 +30,8 @@ from transforms.discovery.sources import DAY_US, listed_only, whole_shared
 from transforms.rows.link_rows import page_texts
 
 HOUR_US = 3_600_000_000
+LEAST_RECRAWLS = 0.1
+"""Of a budget that recrawls share with refreshes at one price."""
 Part = tuple[int, Any]
 """What a shard tells: its number, and arrays."""
 
@@ -42,12 +44,14 @@ class Plan:
     ----------
     as_of_us, horizon_us : int
     refreshes : int
-        In the horizon.
+        In the horizon; with `recrawling` crawls of both kinds.
     least_hours : float
         Between two refreshes of a source.
     capacity : float
         How many times its even share of the refreshes any time may have.
     only_listed : bool
+    recrawling : Recrawling, optional
+        What else shares the budget.
     """
 
     as_of_us: int
@@ -56,6 +60,14 @@ class Plan:
     least_hours: float
     capacity: float
     only_listed: bool
+    recrawling: Recrawling | None = None
+
+    def other(self, price: FloatArray | float) -> IntArray:
+        """Crawls that are no refreshes, at prices: int64. A tenth of all is theirs in any case."""
+        if self.recrawling is None:
+            return np.zeros(np.shape(price), np.int64)
+        asked = np.clip(self.recrawling.asked(price), LEAST_RECRAWLS * self.refreshes, self.refreshes)
+        return np.ceil(asked).astype(np.int64)
 
 
 def in_order(parts: Sequence[Part]) -> list[Any]:
@@ -159,7 +171,8 @@ def counts_part(
 
 
 def narrow(_: Any, parts: Sequence[Part], bracket: Bracket, plan: Plan) -> Bracket:
-    return bracket.narrowed(np.sum(in_order(parts), axis=0), plan.refreshes)
+    totals = np.sum(in_order(parts), axis=0) + plan.other(bracket.prices())
+    return bracket.narrowed(totals, plan.refreshes)
 
 
 @dataclass(frozen=True)
@@ -184,7 +197,7 @@ def settle(_: Any, parts: Sequence[Part], bracket: Bracket, plan: Plan) -> Price
     """Share out what the price leaves, to shards in turn. `parts` are counts at the ends of the bracket."""
     found = sorted((shard, int(c[0]), int(c[-1])) for shard, c in parts)
     total = sum(high for *_, high in found)
-    left, extra = max(plan.refreshes - total, 0), {}
+    left, extra = max(plan.refreshes - int(plan.other(bracket.high)) - total, 0), {}
     for shard, low, high in found:
         extra[shard] = min(left, low - high)
         left -= extra[shard]

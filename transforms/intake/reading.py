@@ -33,7 +33,7 @@ from transforms.shards.catalogue import metadata_columns
 from transforms.shards.sharding import Layout, ShardBuffer
 
 # Kinds whose rows are pages by their URL; the previous night's rows and hosts have no URL to hash.
-ROW_KINDS = ("observations", "requests", "signals", "sitemaps", "pages", "changes")
+ROW_KINDS = ("observations", "requests", "signals", "sitemaps", "pages", "changes", "refreshes")
 # Formats that count the same visits, each in its way.
 COUNTED_BY = {"access_log": "web_log", "w3c": "web_log", "search_console": "search_console"}
 

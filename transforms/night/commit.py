@@ -34,6 +34,7 @@ from transforms.night.input_warnings import (
     useless_warning,
 )
 from transforms.night.learning import Learned
+from transforms.night.refreshes import discovery_of, new_page_worth
 from transforms.night.scheduling import MAX_NAMED_HOSTS
 from transforms.night.shard_report import ShardReport
 from transforms.night.trust_report import TrustSums, flood_warnings, silent_warnings
@@ -271,10 +272,16 @@ class WriteManifest(Step):
     """
 
     def __init__(
-        self, attempt: Attempt, version: str, options: dict[str, Any], guards: Guards, layout: Layout
+        self,
+        attempt: Attempt,
+        version: str,
+        options: dict[str, Any],
+        guards: Guards,
+        layout: Layout,
+        discovered: dict[str, Any] | None = None,
     ) -> None:
         self._attempt, self._version, self._options, self._guards = attempt, version, options, guards
-        self._layout, self._folder = layout, attempt.folder
+        self._layout, self._folder, self._discovered = layout, attempt.folder, discovered
 
     def process(
         self,
@@ -295,6 +302,11 @@ class WriteManifest(Step):
         damaged = damaged_sources(self._folder, files) if damaged_files(counters) else []
         check_shrink(counters, learned.rows_by_day, self._guards, damaged)
         manifest = make_manifest(counters, reports, result, learned, quotas, without)
+        worth = new_page_worth(reports, self._guards.previous)
+        manifest |= {
+            "new_page_worth": worth,
+            "discovery": discovery_of(self._discovered, manifest, worth),
+        }
         yesterday = account(
             learned.sums[ShardPredictions], counters, self._guards.previous, self._guards.as_of_us
         )
@@ -319,7 +331,8 @@ class WriteManifest(Step):
             + asked_warnings(counters, learned.weight)
             + lost_warnings(counters, self._guards.max_rejected_fraction)
             + drift_warnings(yesterday)
-            + plan_warnings(manifest),
+            + plan_warnings(manifest)
+            + [f"discovery: {text}" for text in (self._discovered or {}).get("warnings", [])],
             "large_hosts": large_hosts(reports, counters.get("pages_known", 0), self._layout),
             "split_hosts": self._layout.as_json(),
             "usual_log_day": usual_day(learned.rows_by_day),

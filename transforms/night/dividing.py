@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import apache_beam as beam
 import numpy as np
@@ -48,15 +48,19 @@ class Quotas:
         For tomorrow.
     giants : dict of int to GiantSlots
         Slots of giant hosts that have a limit or a gap, by the host's hash.
+    fixed : int
+        Crawls that are decided without slots, see `transforms.night.refreshes`; those of such giant hosts
+        take slots of their host.
     """
 
     slots: IntArray
     carry: Carry
     giants: Mapping[int, GiantSlots] = field(default_factory=dict)
+    fixed: int = 0
 
     @property
     def total(self) -> int:
-        return int(self.slots.sum()) + sum(g.slots.total for g in self.giants.values())
+        return self.fixed + int(self.slots.sum()) + sum(g.slots.total for g in self.giants.values())
 
 
 @dataclass(frozen=True)
@@ -110,12 +114,16 @@ class GiantPart:
 
 @dataclass(frozen=True)
 class ShardTotal:
-    """Crawls per day of the pages of a shard, those of its limited giant hosts apart; `n_pages` are all."""
+    """Crawls per day of the pages of a shard, those of its limited giant hosts apart; `n_pages` are all.
+
+    They are beside `fixed` crawls of the night.
+    """
 
     shard: int
     rate_per_day: float
     giants: tuple[GiantPart, ...] = ()
     n_pages: int | None = None
+    fixed: int = 0
 
 
 def divide_slots(totals: Iterable[ShardTotal], night: Night, carry: Carry) -> Quotas:
@@ -129,7 +137,9 @@ def divide_slots(totals: Iterable[ShardTotal], night: Night, carry: Carry) -> Qu
     rate = np.zeros(night.num_shards)
     parts: dict[int, dict[int, GiantPart]] = {}
     n_pages: float = 0
+    fixed = 0
     for total in totals:
+        fixed += total.fixed
         n_pages += math.inf if total.n_pages is None else total.n_pages
         rate[total.shard] = total.rate_per_day
         for part in total.giants:
@@ -169,7 +179,7 @@ def divide_slots(totals: Iterable[ShardTotal], night: Night, carry: Carry) -> Qu
             "not fit into memory; lower --budget or --horizon_hours, limit pages or hosts, or give more "
             "--num_shards"
         )
-    return Quotas(given, Carry(tuple(left.tolist()), carried, owed), split)
+    return Quotas(given, Carry(tuple(left.tolist()), carried, owed), split, fixed)
 
 
 def _served_share(parts: Iterable[GiantPart]) -> float:
@@ -232,9 +242,9 @@ def pages_of(start: IntArray, rows: IntArray) -> IntArray:
 
 
 def shard_total(
-    folded_hosts: pa.RecordBatch, rate_per_day: FloatArray, shard: int, layout: Layout
+    folded_hosts: pa.RecordBatch, rate_per_day: FloatArray, shard: int, layout: Layout, fixed: IntArray
 ) -> ShardTotal:
-    """What `divide_slots` needs to know of a shard with giant hosts."""
+    """What `divide_slots` needs to know of a shard with giant hosts; `fixed` are pages of such crawls."""
     start = np.concatenate([[0], np.cumsum(folded_hosts.column("n_pages").to_numpy(), dtype=np.int64)])
     rest = np.ones(len(rate_per_day), np.bool_)
     parts = []
@@ -247,7 +257,8 @@ def shard_total(
         last_us = int(microseconds(hosts.column("last_slot_at")).max())
         rate = float(rate_per_day[pages].sum())
         parts.append(GiantPart(unit, rate, n_pages, n_new, most, gap_us, last_us))
-    return ShardTotal(shard, float(rate_per_day[rest].sum()), tuple(parts), len(rate_per_day))
+    n_fixed = int(rest[fixed].sum())
+    return ShardTotal(shard, float(rate_per_day[rest].sum()), tuple(parts), len(rate_per_day), n_fixed)
 
 
 class _ShardTotal(Step):
@@ -256,13 +267,17 @@ class _ShardTotal(Step):
 
     def process(self, tables: ShardTables, result: search.SearchResult) -> Iterator[ShardTotal]:
         block, objective = tables_to_block(tables), objectives.get(self._night.objective)
-        hosts = tables.tables.get("hosts")
+        hosts, fixed = tables.tables.get("hosts"), np.zeros(0, np.int64)
+        if (refreshes := tables.tables.get("refreshes")) is not None:
+            fixed = refreshes.column("page").to_numpy()
         if hosts is None or not (self._night.layout.parts or "unit_hash" in hosts.schema.names):
             rate_per_day = search.shard_total_per_day(block, objective, result)
-            yield ShardTotal(tables.shard, rate_per_day, n_pages=len(block))
-            return
-        rate = search.allocate(block, objective, result).crawl_rate_per_day
-        yield shard_total(hosts, rate, tables.shard, self._night.layout)
+            total = ShardTotal(tables.shard, rate_per_day, n_pages=len(block), fixed=len(fixed))
+        else:
+            rate = search.allocate(block, objective, result).crawl_rate_per_day
+            total = shard_total(hosts, rate, tables.shard, self._night.layout, fixed)
+        beside = total.rate_per_day - total.fixed * (DAY_US / self._night.horizon_us)
+        yield replace(total, rate_per_day=max(beside, 0.0)) if total.fixed else total
 
 
 class DivideSlots(beam.PTransform):

@@ -27,6 +27,7 @@ from transforms.kept.fold_settings import FoldSettings
 from transforms.kept.predictions import ShardPredictions
 from transforms.kept.protocol import ShardNight
 from transforms.kept.state import history_columns, microseconds, read_history, times
+from transforms.night.refreshes import join_refreshes, with_floors
 from transforms.night.sampling import Overview, pages_per_giant, sample_shard
 from transforms.shards.catalogue import DAY_US, join_catalogue, join_hosts, named_hosts
 from transforms.shards.coding import code_pages
@@ -118,7 +119,8 @@ class ShardFold:
         self._night = night = ShardNight(settings, self.counts, by_kind)
         old = night.table("state")
         observations = self._seen_so_far(by_kind.pop("observations", []), settings.as_of_us)
-        listed = [*by_kind.get("pages", []), *(by_kind.get("sitemaps", []) if settings.sitemap_pages else [])]
+        listed = [*by_kind.get("pages", []), *by_kind.get("refreshes", [])]
+        listed += by_kind.get("sitemaps", []) if settings.sitemap_pages else []
         self.pages, old_code, seen_code = code_pages(old, [*observations, *listed])
         night.pages, rows = self.pages, observations_of(seen_code, observations)
         night.rows, night.listed = rows, seen_code[len(rows) :]
@@ -223,6 +225,11 @@ class ShardFold:
         for name, share in zip(EXPLORED_KINDS, (clocks.explored(), *clocks.explored_young()), strict=True):
             hosts = hosts.append_column(name, pa.array(share))
         listed["group_hash"] = clocks.grouped(listed["group_hash"])
+        refreshes = None
+        if (rows := night.table("refreshes")) is not None:
+            cap = listed["cap_per_day"].to_numpy()
+            refreshes = join_refreshes(pages, rows, hosts, cap, settings, self.counts)
+            listed = with_floors(listed, refreshes, settings.hosts.horizon_us / DAY_US)
         columns = {
             "url": pages.url,
             "url_hash": pa.array(pages.url_hash),
@@ -238,6 +245,8 @@ class ShardFold:
             **listed,
         }
         more: dict[str, pa.RecordBatch] = {}
+        if refreshes is not None:
+            more["refreshes"] = refreshes
         for one in night.kept.values():
             columns |= one.columns(night)
             more |= one.tables(night)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import apache_beam as beam
@@ -264,7 +264,13 @@ def solver_tables(estimated: ShardTables, with_hosts: bool) -> ShardTables:
         new = is_new(estimated.tables["pages"])
         host = estimated.tables["pages"].column("host_code").to_numpy()
         more["n_new"] = pa.array(np.bincount(host[new], minlength=hosts.num_rows))
-    return block_to_tables(estimated.shard, solver_block(estimated), more)
+    made = block_to_tables(estimated.shard, solver_block(estimated), more)
+    return replace(made, tables=made.tables | _refreshes(estimated))
+
+
+def _refreshes(tables: ShardTables) -> dict[str, pa.RecordBatch]:
+    """The table that says which crawls are decided, where there is one."""
+    return {name: tables.tables[name] for name in ("refreshes",) if name in tables.tables}
 
 
 def estimate_shard(
@@ -286,14 +292,14 @@ def estimate_shard(
     rate, information = _change_rates(pages, evidence, hosts, learned.change, groups)
     tonight = Tonight.of(folded.tables)
     speed = np.ones(pages.num_rows)
-    more: dict[str, pa.RecordBatch] = {}
+    more = _refreshes(folded)
     signalled = np.zeros(0, np.int64)
     if learned.trust is not None:
         found = estimate_signals(folded, rate, learned.trust, clock.as_of_day * DAY_US)
         if found is not None:
             signalled = found.row
             rate[found.row], information[found.row] = found.change_rate_per_day, found.information
-            more = {"signals": found.pages, "trust": found.trust, "forecasts": found.forecasts}
+            more |= {"signals": found.pages, "trust": found.trust, "forecasts": found.forecasts}
     by_clock = rate.copy()
     if tonight is not None:
         speed = pages.column("clock_speed").to_numpy().copy()

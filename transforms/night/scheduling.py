@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from policies.estimation import estimators
-from policies.greedy import greedy
 from policies.greedy.value_curves import ValueCurves
 from policies.history import volatile
 from policies.history.page_state import NO_TIME
@@ -20,7 +19,8 @@ from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
 from policies.objectives import objectives
 from policies.optimum import search
 from policies.optimum.signalled_delay import lost_waiting
-from policies.sequencing import giants, quotas, sequencing
+from policies.sequencing import sequencing
+from policies.sequencing.fixed_crawls import left_rates
 from transforms.batches import schemas
 from transforms.batches.coders import ShardTables
 from transforms.batches.steps import Step
@@ -32,9 +32,11 @@ from transforms.kept.silence import ShardSilence, silence_of, silence_sums
 from transforms.kept.state import microseconds, times
 from transforms.night import clock_hours
 from transforms.night.clock_hours import ClockHours, explored_tonight
-from transforms.night.dividing import Night, Quotas, limited_giants, limited_units, pages_of
+from transforms.night.dividing import Night, Quotas, limited_giants
 from transforms.night.group_tables import GroupTable
 from transforms.night.learning import Learned, estimate_shard, is_new, solver_tables
+from transforms.night.ordering import Ordering
+from transforms.night.refreshes import Fixed
 from transforms.night.request_crawls import request_crawls
 from transforms.night.shard_report import ShardReport
 from transforms.night.sharing import ByHost, share_limits
@@ -150,9 +152,17 @@ class ScheduledShard:
             age = self._hours.since_days(age)
         self._value = objective.crawl_value(change, weight, age)
         self._by_signal: BoolArray | None = None
+        fixed = Fixed.of(estimated.tables)
+        self._refreshes, self._awaits = fixed, self._is_new & (fixed.count == 0)
         self._curves: ValueCurves | None = None
         self._most: IntArray | None = None
-        self._floor, self._cap = block.floor_per_day, block.cap_per_day
+        floor, cap = block.floor_per_day, block.cap_per_day
+        if len(fixed.page):
+            # What is refreshed is crawled beyond that only as far as its rate asks for more.
+            self._tonight = left_rates(self._tonight, fixed.count, days)
+            self._since_days = np.where(fixed.count > 0, 0.0, self._since_days)
+            floor = None if floor is None else np.maximum(floor - fixed.count / days, 0.0)
+            cap = np.where(fixed.count > 0, self._tonight, np.inf if cap is None else cap)
         if night.sequencer == "greedy":
             asked = block.change_rate_per_day, block.request_rate_per_day
             self._curves = ValueCurves.of(objective, *asked, self._since_days)
@@ -164,13 +174,17 @@ class ScheduledShard:
                 signals = self._clocks.signals_since(last, crawled)
                 self._curves = self._curves.with_signals(self._clocks.row, self._clocks.pages, signals)
             self._follow_signals(self._clocks, last, crawled, plan)
-        self._sequence = self._sequence_all(plan)
+        ordering = Ordering(night, self._shard_pages(), self._hosts, self._curves, floor, cap)
+        self._sequence, fixed = ordering.sequence(plan, self._shard, fixed)
+        self._left_out = len(self._refreshes.page) - len(fixed.page)
+        apart = limited_giants(self._hosts, night.layout) if plan.giants else []
         if self._hours is not None:
-            fixed = self._is_new | np.isin(np.arange(len(change)), self._explored)
-            apart = limited_giants(self._hosts, night.layout) if plan.giants else []
+            stays = self._is_new | np.isin(np.arange(len(change)), self._explored)
             self._sequence = self._hours.place(
-                self._sequence, self._pages, self._hosts, fixed, apart, night.hour_capacity
+                self._sequence, self._pages, self._hosts, stays, apart, night.hour_capacity
             )
+        self._sequence = fixed.into(self._sequence, self._pages, self._hosts, apart, night)
+        if self._hours is not None:
             self._by_hours = self._hours.freshen(self._fresh, weight, self._sequence, last)
 
     def _host_start(self) -> IntArray:
@@ -221,34 +235,6 @@ class ScheduledShard:
             return np.zeros(self._pages.num_rows, np.bool_)
         return self._pages.column(name).to_numpy(zero_copy_only=False)
 
-    def _sequence_all(self, plan: Quotas) -> sequencing.Sequence:
-        horizon_us, pages = self._night.horizon_us, self._shard_pages()
-        offsets = quotas.slot_offsets_us(plan.slots, self._shard, horizon_us)
-        rows = limited_giants(self._hosts, self._night.layout) if plan.giants else np.zeros(0, np.int64)
-        if not len(rows):
-            return self._in_order(pages, offsets, np.arange(len(self._rate)))
-        start = np.concatenate([[0], np.cumsum(self._hosts.column("n_pages").to_numpy(), dtype=np.int64)])
-        parts = []
-        whole = np.ones(len(start) - 1, np.bool_)
-        whole[rows] = False
-        rest = np.flatnonzero(np.repeat(whole, np.diff(start)))
-        parts.append((rest, self._in_order(pages.of_hosts(whole), offsets, rest)))
-        for unit, some in limited_units(self._hosts, self._night.layout).items():
-            giant, mine = plan.giants[unit], pages_of(start, some)
-            own = giant.slots.offsets_us(giant.shards.index(self._shard))
-            parts.append((mine, self._in_order(pages.rows(mine), own, mine)))
-        return giants.merge_sequences(parts, len(self._rate))
-
-    def _in_order(
-        self, pages: sequencing.ShardPages, offsets: IntArray, rows: IntArray
-    ) -> sequencing.Sequence:
-        """The night of some pages of the shard; `rows` tells which."""
-        horizon_us = self._night.horizon_us
-        if self._curves is None:
-            return sequencing.sequence(pages, offsets, horizon_us)
-        floor, cap = (None if v is None else v[rows] for v in (self._floor, self._cap))
-        return greedy.sequence(pages, self._curves.take(rows), offsets, horizon_us, floor, cap)
-
     def _shard_pages(self) -> sequencing.ShardPages:
         hosts = self._hosts
         max_slots, gap = hosts.column("max_slots").to_numpy(), hosts.column("gap_us").to_numpy()
@@ -256,6 +242,10 @@ class ScheduledShard:
             max_slots = np.minimum(max_slots, self._most)
         limited = bool(((max_slots < UNLIMITED_SLOTS) | (gap > 0)).any())
         starts = free_at = None
+        if limited and len(self._refreshes.page):
+            host = self._pages.column("host_code").to_numpy().astype(np.int64)
+            room = self._refreshes.room(hosts, host, self._night.as_of_us, self._night.horizon_us)
+            max_slots = np.minimum(max_slots, room)
         whole = self._whole is not None and bool(self._whole.any())
         if limited or whole:
             starts = self._host_start()
@@ -265,7 +255,7 @@ class ScheduledShard:
         return sequencing.ShardPages(
             crawl_rate_per_day=self._tonight,
             days_since_last=self._since_days,
-            is_new=self._is_new,
+            is_new=self._awaits,
             crawl_value=self._value,
             tie=self._pages.column("url_hash").to_numpy(),
             host_start=starts,
@@ -446,6 +436,7 @@ class ScheduledShard:
         for kind in statistics.STATISTICS:
             for name, n in kind.count(self._pages).items():
                 counts.add(name, n)
+        counts.add("refreshes_over_limit", self._left_out)
         clock_hours.count_clocks(self._hours, counts)
         counts.add("slots_to_learn_clocks", int(np.isin(used, self._explored).sum()))
         counts.add("hosts_bursting", 0 if self._whole is None else int(self._whole.sum()))
@@ -477,6 +468,7 @@ class ScheduledShard:
             trust_sums(self._hosts, self._trust, self._night.layout.parts),
             silence_sums(self._pages, self._hosts, self._silence, self._heard),
             self._by_hours,
+            float(self._value[self._is_new].sum()),
         )
 
     def _reported_here(self) -> BoolArray:

@@ -15,6 +15,7 @@ class ShardReport:
     `crawled_weight` and `crawled_fresh_weight` are of pages with a crawl rate above 0.
     `large_hosts` has hash, name and pages of the largest hosts of the shard and of all parts of split ones.
     `fresh_weight_by_hours` is what there is more because crawls have their hours.
+    `new_value` is what crawls of the pages that were never crawled are worth, one of each.
     `fresh_weight_without` is what there would be without signals; None where they are not used.
     """
 
@@ -31,3 +32,4 @@ class ShardReport:
     trust: TrustSums = field(default_factory=TrustSums)
     silence: SilenceSums = field(default_factory=SilenceSums)
     fresh_weight_by_hours: float = 0.0
+    new_value: float = 0.0

@@ -336,6 +336,11 @@ def _changes(block: RawRows, table: HostTable | None) -> Made:
     }, keys
 
 
+def _refreshes(block: RawRows, table: HostTable | None) -> Made:
+    url, keys = _url(block, table)
+    return {"url": url, "due_at": read_time(block, "due_at")}, keys
+
+
 def _sitemaps(block: RawRows, table: HostTable | None) -> Made:
     url, keys = _url(block, table)
     texts = block.column("lastmod")
@@ -400,6 +405,7 @@ _READERS = {
     "requests": _requests,
     "signals": _signals,
     "changes": _changes,
+    "refreshes": _refreshes,
     "sitemaps": _sitemaps,
     "pages": _pages,
     "hosts": _hosts,
