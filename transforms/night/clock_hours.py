@@ -220,8 +220,11 @@ class ClockHours:
         return codes
 
     def since_days(self, plain: FloatArray) -> FloatArray:
-        """Days that at tonight's speed would have been as long as the time since the last try, (n,)."""
-        found = np.where(plain > 0.0, self.turn / self.speed, plain)
+        """Days that at tonight's speed would have been as long as the time since the last try, (n,).
+
+        Without any try it is as long as in `plain`.
+        """
+        found = np.where((plain > 0.0) & np.isfinite(plain), self.turn / self.speed, plain)
         due = self.crawl_rate_per_day > 0.0
         waits = 1.0 / np.where(due, self.crawl_rate_per_day, 1.0)
         return np.where(self.by_age, np.where(due, waits * (1.0 + 1e-9), plain), found)

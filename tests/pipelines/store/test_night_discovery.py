@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ def apart(rows: list[dict[str, Any]]) -> timedelta:
     times: dict[str, list[Any]] = {}
     for row in sorted(rows, key=lambda r: r["due_at"]):
         times.setdefault(row["host"], []).append(row["due_at"])
-    return min(b - a for t in times.values() for a, b in zip(t, t[1:], strict=False))
+    return min(b - a for t in times.values() for a, b in pairwise(t))
 
 
 def test_a_share_of_the_budget_refreshes_sources_and_totals_are_exact(tmp_path):
@@ -87,7 +88,7 @@ def test_targets_are_new_pages_of_the_night_that_finds_them(tmp_path):
     assert store.run(midnight(1), discover_share=0.1).code == 0
     done = store.run(midnight(2), discover_share=0.1)
     found = {r["url"]: r for r in done.rows("pages") if r.get("found_by")}
-    new = {article(h, 1, 100 * hour) for h in range(HOSTS) for hour in range(0, 22)}
+    new = {article(h, 1, 100 * hour) for h in range(HOSTS) for hour in range(22)}
     assert set(found) == new
     one = found[article(2, 1, 300)]
     assert (one["found_by"], one["found_at"][:19]) == (FRONT.format(2), "2026-06-02 04:00:00")
@@ -122,7 +123,7 @@ def test_a_gap_for_all_hosts_holds_between_refreshes_and_crawls(tmp_path):
 
 
 def test_a_page_that_is_a_source_is_not_crawled_twice(tmp_path):
-    """The front is a page of the crawl log as well, which changes at every visit: its refreshes are enough."""
+    """The front is a page of the crawl log as well, which changes at every visit."""
     store = world(tmp_path)
     rows = [row for h in range(HOSTS) for row in crawls(FRONT.format(h), "ABCDEFGH", every_days=0.12)]
     store.log("logs/fronts.jsonl", rows, at(1))
