@@ -135,6 +135,7 @@ PAGES = {
     "inspect": "formats.md",
     "backtest": "backtest.md",
     "backtest-discovery": "discovery.md",
+    "night": "discovery_job.md",
     "frontier": "backtest.md",
     "simulate": "simulate.md",
     "reproduce": "reproduction.md",

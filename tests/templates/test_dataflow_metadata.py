@@ -62,6 +62,7 @@ EXAMPLES: dict[str, tuple[list[str], list[str]]] = {
         ["gs://nights/2026-06-30/state", "gs://nights/2026-06-30/state/"],
         ["gs://nights", "gs://nights/", "state", "gs://nights/a,gs://nights/b"],
     ),
+    "discovery": (["gs://nights/found-02"], ["found-02", "gs://nights"]),
     "output": (["gs://nights/2026-07-01"], ["gs://nights", "gs://nights/", "out", "gs://Nights/a"]),
     "output_format": (["parquet", "avro", "jsonl"], ["csv", "Parquet", "parquet,avro"]),
     "budget": (["50000", "0.5", "1e6", "0"], ["-1", "50,000", "many", "1_000", "inf", "nan"]),
