@@ -25,7 +25,7 @@ from pipelines.nightly import nightly, report, submitting
 from pipelines.nightly.checks import Checks
 from pipelines.nightly.options import DAY_MICROSECONDS, LEAST_BUDGET, format_instant
 from pipelines.nightly.views import Options
-from policies.discovery.pricing import Recrawling
+from policies.discovery.pricing import POLICIES, Recrawling
 from transforms import dialects
 from transforms.batches.combining import Combine
 from transforms.batches.errors import InputError
@@ -93,6 +93,7 @@ _PLAN = (
     ("host_min_gap_seconds", "S", "least seconds between two refreshes of a host; --hosts may only make it "
         "longer", "0"),
     ("least_hours", "H", "least hours between two refreshes of a source", "0.25"),
+    ("policy", "NAME", f"how a refresh is valued: {', '.join(POLICIES)}", POLICIES[0]),
     ("capacity", "X", "how many times its even share of the refreshes any time may have", "2"),
 )  # fmt: skip
 _WORK = (
@@ -151,6 +152,7 @@ class Settings:
     max_rejected_fraction: float
     num_shards: int | None
     rows_per_batch: int
+    policy: str
     recrawling: Recrawling | None = None
     """Of the night that the budget is shared with at one price."""
     why: str = ""
@@ -183,6 +185,8 @@ class Settings:
             most = value("host_max_per_day", 0, 1e15, "refreshes a day and host")
         shards = None if parsed.num_shards is None else check.number("num_shards", 1, 99_999, "shards")
         output = parsed.output.rstrip("/") or parsed.output[:1]
+        if parsed.policy not in POLICIES:
+            check.problems.append(f"--policy={parsed.policy}: expected one of {', '.join(POLICIES)}")
         made = cls(
             tuple(inputs),
             parsed.state,
@@ -199,6 +203,7 @@ class Settings:
             value("max_rejected_fraction", 0, 1, "share of rows"),
             shards,
             check.number("rows_per_batch", 1, 10**8, "rows"),
+            parsed.policy,
         )
         if parsed.state and (parsed.state.rstrip("/") + "/").startswith(output + "/"):
             check.problems.append(
@@ -244,7 +249,7 @@ class Settings:
                 name: getattr(self, name)
                 for name in (
                     "budget_per_day", "horizon_us", "host_max_per_day", "host_min_gap_seconds", "least_hours",
-                    "capacity", "off_site", "max_rejected_fraction", "why",
+                    "capacity", "off_site", "max_rejected_fraction", "policy", "why",
                 )
             },
         }  # fmt: skip
@@ -287,6 +292,7 @@ def build_pipeline(
         settings.capacity,
         only_listed,
         settings.recrawling,
+        settings.policy,
     )
     hosts = HostDefaults(settings.host_max_per_day, settings.host_min_gap_seconds, settings.horizon_us)
     limits = Limits(settings.as_of_us, hosts, only_listed)

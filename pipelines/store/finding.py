@@ -13,11 +13,12 @@ from typing import Any
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from pipelines.command.errors import OptionsError
 from pipelines.discovery import discover
 from pipelines.nightly.options import DAY_MICROSECONDS, NightlyOptions, Settings
 from pipelines.store.night_options import FOR_DISCOVERY
 from pipelines.store.store import Night
-from policies.discovery.pricing import Recrawling
+from policies.discovery.pricing import IN_TURN, Recrawling
 from transforms.files.replacing import MANIFEST
 
 FOLDER = "discovery"
@@ -106,6 +107,10 @@ class Finding:
         OptionsError
         """
         night = Settings(PipelineOptions(list(arguments)))
+        if night.host_groups:
+            raise OptionsError(
+                ["--host_groups: discovery knows hosts alone; leave it or --discover_share out"]
+            )
         parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
         NightlyOptions._add_argparse_args(parser)
         shared, beam = parser.parse_known_args(list(arguments))
@@ -124,6 +129,8 @@ class Finding:
         made = discover.Settings.of(
             own.parse_args([*words, f"--output={_folder(night.output)}", "--overwrite"])
         )
+        if recrawling is not None and made.policy == IN_TURN:
+            raise OptionsError([f"--policy={IN_TURN} has no price: give --discover_share a part, not auto"])
         inputs = tuple(replace(i, how=night.how["hosts"]) if i.kind == "hosts" else i for i in made.inputs)
         if not (links or before) and not any(i.kind == "sources" for i in inputs):
             inputs = ()

@@ -8,17 +8,20 @@ the price rises, and is a whole number, so counts of shards add up exactly howev
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from policies.discovery.lifetimes import CLASS_HOURS, discounted, worth_of_now
+from policies.discovery.lifetimes import CLASS_HOURS, discounted, expected_there, worth_of_now
 from policies.discovery.planner import LASTING, WORTH_HOURS
 from policies.numerics.typing_ import FloatArray, IntArray, UIntArray
 
 LEAST_PRICE: Final = 1e-15
 MOST_PRICE: Final = 1e12
+WAITING_HOURS: Final = 12.0
+"""After which a link is worth 1 / e to the policy that waits."""
 PRICES: Final = 17
 """Tried in a round."""
 ROUNDS: Final = 5
@@ -30,19 +33,28 @@ _BISECTIONS: Final = 60
 _ONE: Final = np.eye(len(CLASS_HOURS))
 
 
-def _of_classes(class_hours: FloatArray) -> FloatArray:
+def _of_classes(index: Callable[..., FloatArray], class_hours: FloatArray) -> FloatArray:
     """Worth of a refresh of a source of one class, at the hours of the grid: (c, g)."""
     return np.stack(
-        [
-            worth_of_now(np.broadcast_to(one, (len(_GRID_HOURS), len(one))), _GRID_HOURS, class_hours)
-            for one in _ONE
-        ]
+        [index(np.broadcast_to(one, (len(_GRID_HOURS), len(one))), _GRID_HOURS, class_hours) for one in _ONE]
     )
 
 
-_WORTH: Final = (1.0 - LASTING) * _of_classes(discounted(CLASS_HOURS, WORTH_HOURS)) + LASTING * _of_classes(
-    CLASS_HOURS
-)
+_FOUND: Final = _of_classes(expected_there, CLASS_HOURS)
+_INDEX: Final = {
+    "recrawl": (1.0 - LASTING) * _of_classes(worth_of_now, discounted(CLASS_HOURS, WORTH_HOURS))
+    + LASTING * _of_classes(worth_of_now, CLASS_HOURS),
+    "waiting": _of_classes(worth_of_now, discounted(CLASS_HOURS, WAITING_HOURS)),
+    "elapsed": _FOUND,
+    "elapsed-sampled": _FOUND,
+    "round-robin": np.broadcast_to(_GRID_HOURS, _FOUND.shape),
+}
+"""By policy the worth of a refresh of a source with one new link an hour, by class of lifetime."""
+POLICIES: Final = tuple(_INDEX)
+IN_TURN: Final = "round-robin"
+"""Of `POLICIES` that to which a refresh is worth the hours since the last one, whatever the source."""
+SAMPLED: Final = "elapsed-sampled"
+"""That of which rates are drawn."""
 
 
 class Clock:
@@ -89,6 +101,8 @@ class Waiting:
         Between two refreshes of a source.
     span : float
         Hours of the clock that are planned.
+    policy : str
+        One of `POLICIES`.
     """
 
     per_hour: FloatArray
@@ -97,6 +111,7 @@ class Waiting:
     at_least: FloatArray
     least_hours: float
     span: float
+    policy: str = POLICIES[0]
 
     def __len__(self) -> int:
         return len(self.per_hour)
@@ -104,14 +119,15 @@ class Waiting:
     def take(self, rows: IntArray) -> Waiting:
         """Some of them."""
         some = (self.per_hour[rows], self.share[rows], self.since[rows], self.at_least[rows])
-        return Waiting(*some, self.least_hours, self.span)
+        return Waiting(*some, self.least_hours, self.span, self.policy)
 
     def curve(self, rows: slice) -> FloatArray:
         """Worth of a refresh, new links, at the hours of the grid: (m, g)."""
         # Class by class: a product of matrices may round by the number of its rows.
         made = np.zeros((len(self.per_hour[rows]), len(_GRID_HOURS)))
         part = np.empty_like(made)
-        for column, worth in zip((self.share[rows] * self.per_hour[rows, None]).T, _WORTH, strict=True):
+        shown = self.share[rows] * self.per_hour[rows, None]
+        for column, worth in zip(shown.T, _INDEX[self.policy], strict=True):
             np.multiply(column[:, None], worth, out=part)
             made += part
         return made

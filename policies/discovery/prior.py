@@ -18,11 +18,12 @@ import numpy as np
 from policies.discovery.answers import Answers
 from policies.discovery.items import Items
 from policies.discovery.lifetimes import PRIOR_LINKS
+from policies.discovery.picking import gammas, uniforms
 from policies.discovery.planner import OPTIMISM
 from policies.discovery.shared import UNIT, Common
 from policies.discovery.sums import NEVER_S, Sums
 from policies.discovery.yields import shape_of
-from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
+from policies.numerics.typing_ import BoolArray, FloatArray, IntArray, UIntArray
 
 RETURNS = 3.0
 """Links for which all hosts count in what first returns to a host bring."""
@@ -116,6 +117,20 @@ def rates(
     shape = prior.shape + sums.new.astype(np.float64)
     rate = prior.shape / mean + exposure
     return shape / rate, (shape + OPTIMISM * np.sqrt(shape)) / rate
+
+
+def drawn(sums: Sums, prior: Prior, mean: FloatArray, key: UIntArray, step: int) -> FloatArray:
+    """New links an hour, drawn from what is known of each source as Thompson sampling does: (n,) float64.
+
+    Parameters
+    ----------
+    mean : (n,) float64
+        Of `rates`.
+    key : (n,) uint64
+        Of sources; with `step` they decide what is drawn.
+    """
+    shape = prior.shape + sums.new.astype(np.float64)
+    return gammas(shape, shape / mean, uniforms(key, np.zeros(len(key), np.uint64), step, 0))
 
 
 def early_rates(host_new: IntArray, host_exposure: IntArray, common: Common) -> FloatArray:

@@ -16,7 +16,19 @@ from apache_beam.pvalue import AsList, AsSingleton
 from policies.clocks.instants import keep_gaps
 from policies.discovery import prior as priors
 from policies.discovery.lifetimes import CLASS_HOURS
-from policies.discovery.pricing import ROUNDS, Bracket, Chosen, Clock, Recrawling, Waiting, choose, instants
+from policies.discovery.pricing import (
+    IN_TURN,
+    POLICIES,
+    ROUNDS,
+    SAMPLED,
+    Bracket,
+    Chosen,
+    Clock,
+    Recrawling,
+    Waiting,
+    choose,
+    instants,
+)
 from policies.discovery.prior import Prior
 from policies.discovery.shared import Common, common
 from policies.discovery.sums import Sums
@@ -52,6 +64,8 @@ class Plan:
     only_listed : bool
     recrawling : Recrawling, optional
         What else shares the budget.
+    policy : str
+        Of `policies.discovery.pricing.POLICIES`.
     """
 
     as_of_us: int
@@ -61,6 +75,7 @@ class Plan:
     capacity: float
     only_listed: bool
     recrawling: Recrawling | None = None
+    policy: str = POLICIES[0]
 
     def other(self, price: FloatArray | float) -> IntArray:
         """Crawls that are no refreshes, at prices: int64. A tenth of all is theirs in any case."""
@@ -152,13 +167,21 @@ def ready(shard: ShardTables, plan: Plan, learned: Learned) -> Ready:
     )
     now, end = (np.array([us / HOUR_US]) for us in (plan.as_of_us, plan.as_of_us + plan.horizon_us))
     start = clock.reading(now)[0]
-    thought = thought * priors.answering(sums, float(now[0] + end[0]) / 2.0)
+    key = page_texts(batch.column("url"))[1]
+    if plan.policy == IN_TURN:
+        thought = np.ones(len(sums))
+    else:
+        if plan.policy == SAMPLED:
+            thought = priors.drawn(sums, learned.prior, mean, key, plan.as_of_us)
+        elif plan.policy != POLICIES[0]:
+            thought = mean
+        thought = thought * priors.answering(sums, float(now[0] + end[0]) / 2.0)
     thought[~listed_only(batch, plan.only_listed)] = 0.0
     since = np.where(sums.seen_s >= 0, start - clock.reading(sums.seen_s / 3600.0), np.inf)
     at_least = priors.until_asked_again(sums, float(now[0]), plan.least_hours)
-    waiting = Waiting(thought, share, since, at_least, plan.least_hours, float(clock.reading(end)[0] - start))
+    span = float(clock.reading(end)[0] - start)
+    waiting = Waiting(thought, share, since, at_least, plan.least_hours, span, plan.policy)
     starts = np.append(0, np.cumsum(count))
-    key = page_texts(batch.column("url"))[1]
     return Ready(sums, waiting, mean, share, key, host, starts, hosts.column("most").to_numpy())
 
 

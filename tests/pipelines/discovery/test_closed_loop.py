@@ -18,7 +18,9 @@ from tests.pipelines.discovery.logs import HOUR, discover, iso, read, rows_of, s
 WARM_UP_HOURS = 24.0
 
 
-def followed(history: Presences, k: int, hours: int, folder: Path) -> tuple[IntArray, IntArray]:
+def followed(
+    history: Presences, k: int, hours: int, folder: Path, *options: str
+) -> tuple[IntArray, IntArray]:
     """When a crawler that follows the job finds each target, and its refreshes, by step.
 
     A job every so many hours plans as many; it reads what the crawler has seen since.
@@ -26,7 +28,7 @@ def followed(history: Presences, k: int, hours: int, folder: Path) -> tuple[IntA
     found, refreshes = np.full(history.targets, history.steps), np.zeros(history.steps, np.int64)
     number = {source_url(s): s for s in range(history.sources)}
     (folder / "sources.csv").write_text("\n".join(["url", *number]))
-    words = [f"--budget={24 * k}", f"--horizon_hours={hours}", "--num_shards=2", "--least_hours=1"]
+    words = [f"--budget={24 * k}", f"--horizon_hours={hours}", "--num_shards=2", "--least_hours=1", *options]
     more: list[str] = []
     for step in range(0, history.steps, hours):
         out = folder / f"night{step}"

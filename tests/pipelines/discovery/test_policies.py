@@ -1,0 +1,72 @@
+"""Policies of `recrawl discover`: each does what it says, with the same bytes on every run."""
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from policies.discovery import drawn, metrics
+from policies.discovery.pricing import IN_TURN, POLICIES, SAMPLED
+from policies.discovery.replay import Run, replay
+from policies.discovery.rules import RoundRobin
+from tests.pipelines.discovery.logs import contents, discover, iso, manifest, read, rows_of
+from tests.pipelines.discovery.test_closed_loop import WARM_UP_HOURS, followed
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
+    """Three days of 20 sources, fetched hourly, and when they end."""
+    history = drawn.draw(5, 0, 20, 72)
+    table = rows_of(history, np.arange(len(history.poll_us)))
+    path = tmp_path_factory.mktemp("log") / "links.parquet"
+    pq.write_table(table, path)
+    return path, int(np.asarray(table["seen_at"].cast(pa.int64())).max()) // 1_000_000 + 1
+
+
+def planned(log: tuple[Path, int], out: Path, policy: str, *words: str, later_s: int = 0) -> Counter[str]:
+    """Refreshes of each source in a day."""
+    path, end = log
+    given = (f"--links={path}", f"--as_of={iso(end + later_s)}", "--budget=100", "--num_shards=3")
+    assert discover(out, *given, f"--policy={policy}", *words) == 0
+    assert manifest(out)["options"]["policy"] == policy
+    return Counter(row["url"] for row in read(out, "schedule"))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_policy_plans_the_budget_and_the_same_bytes_on_every_run(
+    policy: str, log: tuple[Path, int], tmp_path: Path
+) -> None:
+    count = planned(log, tmp_path / "a", policy)
+    assert count.total() == 100
+    planned(log, tmp_path / "b", policy, "--rows_per_batch=1000")
+    assert contents(tmp_path / "a", "schedule", "sources") == contents(tmp_path / "b", "schedule", "sources")
+
+
+def test_in_turn_all_sources_come_as_often(log: tuple[Path, int], tmp_path: Path) -> None:
+    count = planned(log, tmp_path / "out", IN_TURN)
+    assert set(count.values()) == {5}
+    assert max(planned(log, tmp_path / "other", POLICIES[0]).values()) > 10
+
+
+def test_draws_are_others_in_another_night(log: tuple[Path, int], tmp_path: Path) -> None:
+    one, other = (planned(log, tmp_path / str(s), SAMPLED, later_s=s) for s in (0, 1))
+    assert one != other
+    mean = [planned(log, tmp_path / f"mean{s}", "elapsed", later_s=s) for s in (0, 1)]
+    assert sum((mean[0] - mean[1]).values()) <= 2 < sum((one - other).values())
+
+
+def test_the_job_in_turn_finds_what_a_crawler_in_turn_does(tmp_path: Path) -> None:
+    history = drawn.draw(11, 0, 40, 120)
+    items = history.items(np.array([3]), np.array([0], np.uint64))
+    in_turn = metrics.judge(history, replay(history, RoundRobin(items), 1), WARM_UP_HOURS)
+    found, refreshes = followed(history, 3, 24, tmp_path, f"--policy={IN_TURN}")
+    job = metrics.judge(history, Run(found[None], refreshes[None, None]), WARM_UP_HOURS)
+    assert job.coverage[0, 0] == pytest.approx(in_turn.coverage[0, 0], abs=0.03)
+
+
+def test_an_unknown_policy_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert discover(tmp_path, "--links=x.csv", "--as_of=2026-01-01", "--budget=1", "--policy=thompson") == 2
+    assert "--policy=thompson: expected one of recrawl, waiting" in capsys.readouterr().err
