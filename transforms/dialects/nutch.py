@@ -210,6 +210,21 @@ def _dates(texts: pa.ChunkedArray, zone: ZoneInfo | None, path: str) -> NDArray[
     return values[encoded.indices.fill_null(len(values) - 1).to_numpy()]
 
 
+def utc_dates(texts: pa.Array, path: str) -> NDArray[np.float64]:
+    """Seconds since 1970 of dates that must be UTC, NaN where one is none.
+
+    Raises
+    ------
+    InputError
+        For a date of another zone.
+    """
+    for text in texts_of(texts.unique()):
+        parts = text.split()
+        if len(parts) == 6 and parts[1] in _MONTHS and parts[4] not in _ZONES:
+            raise InputError(f"{path}: {text!r} is a local time; dump again with TZ=UTC in the environment")
+    return _dates(pa.chunked_array([texts]), None, path)
+
+
 @lru_cache(1 << 16)
 def _date(text: str, zone: ZoneInfo | None, path: str) -> float:
     parts = text.split()

@@ -37,6 +37,7 @@ SITEMAPS = (".xml", ".txt", ".rss", ".atom", ".rdf")
 # robots.txt.
 ALSO = {"observations": (".cdx", ".cdxj", ".log"), "requests": (".log", ".zip"), "hosts": (".txt",)}
 ALSO["files"] = tuple(sorted({*SITEMAPS, *(ending for endings in ALSO.values() for ending in endings)}))
+ALSO["links"] = ALSO["links_seen"] = (".log", ".wat")
 # Of a log that goes on in a new file: crawl.log.20260701000000, access.log-20260701.gz, access_log.1.
 _ROTATED = re.compile(r".+[._]log[.-](?:cp)?\d[\w-]*(?:\.gz)?", re.IGNORECASE)
 # Of what Hadoop writes, such as dumps of Nutch.

@@ -1,0 +1,113 @@
+"""Sitemaps and feeds as sources: a list of fetches, each with the file that it got.
+
+A sitemap does not say where and when it was fetched, so a list does: `source`, `seen_at`, `file` and
+perhaps `status`, as CSV or JSON Lines. Each entry of the file is a link of its source. Paths are as seen
+from the folder of the list.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from apache_beam.io.filesystems import FileSystems
+
+from transforms.batches.errors import InputError
+from transforms.batches.kinds import Kind
+from transforms.dialects import Dialect, Source
+from transforms.dialects.json_rows import parse
+from transforms.dialects.sitemaps import read_sitemap
+from transforms.dialects.textformats import line_blocks, read_csv
+from transforms.files.blocks import Block, RawBlock
+from transforms.files.unpacking import heads, is_gzip
+from transforms.rows.normalise import rejected_rows
+
+NAMES = ("source", "seen_at", "file", "status")
+_KIND = Kind("links_seen", pa.schema([]), (("source",), ("seen_at",), ("file",)), ("status",), key="source")
+_JSON = pa.schema([(name, pa.string()) for name in NAMES])
+
+
+def looks_like(path: str, text: bytes) -> bool:
+    first = _unmarked(text).partition(b"\n")[0].strip().removesuffix(b",")
+    names: Any = first.decode("utf-8", "replace").split("\t" if path.endswith(".tsv") else ",")
+    if first.startswith(b"{"):
+        try:
+            names = json.loads(first)
+        except (ValueError, RecursionError):
+            return False
+    names = {name.strip() for name in names}
+    return {"source", "seen_at", "file"} <= names and "target" not in names
+
+
+def _unmarked(text: bytes) -> bytes:
+    return text.removeprefix(b"\xef\xbb\xbf").lstrip(b"[, \r\n")
+
+
+def read(source: Source) -> Iterator[Block]:
+    """A row an entry of each file; one without a target for a file that has none, or for a failed fetch."""
+    for item in _lists(source):
+        if isinstance(item, pa.RecordBatch):
+            yield item
+            continue
+        columns = {n: item.batch.column(n).to_pylist() for n in NAMES if n in item.batch.schema.names}
+        numbers = item.row() if callable(item.row) else item.row + np.arange(item.batch.num_rows)
+        for row, number in enumerate(numbers.tolist()):
+            yield from _fetch(source, {n: values[row] for n, values in columns.items()}, number)
+
+
+def _lists(source: Source) -> Iterator[Block]:
+    _, text = heads(source.path)
+    if not _unmarked(text).startswith(b"{"):
+        yield from read_csv(source.path, source.gzip, _KIND, None)
+        return
+    for item in line_blocks(source.path, source.gzip):
+        if isinstance(item, pa.RecordBatch):
+            yield item
+            continue
+        found = parse(*item, _JSON, source.path)
+        if found.rejected is not None:
+            yield found.rejected
+        for batch in found.table.combine_chunks().to_batches():
+            yield RawBlock(batch, lambda line=found.line: line)  # type: ignore[misc]
+
+
+def _fetch(source: Source, fetch: dict[str, Any], number: int) -> Iterator[Block]:
+    targets: list[pa.Array] = []
+    whole, status = True, str(fetch.get("status") or 200)
+    if status.startswith("2"):
+        if not fetch["file"]:
+            yield rejected_rows(source.path, [number], "no_file", [str(fetch["source"])])
+            return
+        folder = FileSystems.split(source.path)[0]
+        path = fetch["file"] if "://" in fetch["file"] else FileSystems.join(folder, fetch["file"])
+        try:
+            packed = is_gzip(heads(path)[0])
+        except InputError as error:
+            yield rejected_rows(source.path, [number], "no_file", [str(error)])
+            return
+        for item in read_sitemap(path, packed, source.notes):
+            if isinstance(item, pa.RecordBatch):
+                whole = False
+                yield item
+            else:
+                targets.append(item.batch.column("url"))
+        if not whole and not targets:
+            return
+    target = pa.concat_arrays(targets) if targets else pa.nulls(1, pa.string())
+    n = len(target)
+    given = {name: pa.array([fetch.get(name)] * n, pa.string()) for name in ("source", "seen_at", "status")}
+    batch = pa.RecordBatch.from_pydict(
+        {
+            **given,
+            "target": target,
+            "partial": pa.array(np.full(n, not whole)),
+        }
+    )
+    numbers = np.full(n, number)
+    yield RawBlock(batch, lambda: numbers)
+
+
+DIALECT = Dialect("files", "links_seen", "fetches of sitemaps and feeds, with their files", looks_like, read)
