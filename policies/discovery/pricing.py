@@ -157,7 +157,7 @@ class Waiting:
         return made
 
     def _invert(self, curve: FloatArray, price: FloatArray) -> FloatArray:
-        above = (curve < price[:, None]).sum(axis=1)
+        above = (curve < price[:, None]).view(np.uint8).sum(axis=1, dtype=np.uint8).astype(np.int64)
         high = np.clip(above, 1, len(_GRID_HOURS) - 1)
         every = np.arange(len(curve))
         y0, y1 = (np.log(np.maximum(curve[every, at], 1e-300)) for at in (high - 1, high))
@@ -254,12 +254,18 @@ class Bracket:
         made[0], made[-1] = self.low, self.high
         return made
 
-    def narrowed(self, totals: IntArray, refreshes: int) -> Bracket:
-        """By the refreshes at `prices()`. Where the lowest price is too high for the budget, both are it."""
-        prices = self.prices()
+    def around(self, totals: IntArray, refreshes: int) -> tuple[int, int]:
+        """The two of `prices()` between which the budget is; both the lowest where that is too high for it.
+
+        Parameters
+        ----------
+        totals : (p,) int64
+            Refreshes at the prices.
+        refreshes : int
+        """
         fits = np.flatnonzero(totals <= refreshes)
-        first = int(fits[0]) if len(fits) else len(prices) - 1
-        return Bracket(float(prices[max(first - 1, 0)]), float(prices[first]))
+        first = int(fits[0]) if len(fits) else len(totals) - 1
+        return max(first - 1, 0), first
 
 
 @dataclass(frozen=True)

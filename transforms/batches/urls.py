@@ -209,6 +209,12 @@ class Located:
         distinct = pc.unique(pa.array(self.host_hash)).to_pylist()
         return {key: self.table.host(key) for key in distinct if key}
 
+    def host_texts(self) -> pa.Array:
+        """The host of each URL, null where there is none: (n,) string."""
+        encoded = pa.array(self.host_hash).dictionary_encode()
+        texts = [self.table.host(key) if key else None for key in encoded.dictionary.to_pylist()]
+        return pa.array(texts, pa.string()).take(encoded.indices)
+
 
 def trim(array: pa.Array) -> pa.Array:
     """The texts without white space and control characters at their ends; the same array if none has any."""

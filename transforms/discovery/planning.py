@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import apache_beam as beam
@@ -32,7 +32,7 @@ from policies.discovery.pricing import (
 from policies.discovery.prior import Prior
 from policies.discovery.shared import Common, common
 from policies.discovery.sums import Sums
-from policies.numerics.typing_ import FloatArray, IntArray
+from policies.numerics.typing_ import FloatArray, IntArray, UIntArray
 from transforms.batches import schemas
 from transforms.batches.coders import ShardTables
 from transforms.batches.steps import Step, each, outputs
@@ -44,6 +44,8 @@ from transforms.rows.link_rows import page_texts
 HOUR_US = 3_600_000_000
 LEAST_RECRAWLS = 0.1
 """Of a budget that recrawls share with refreshes at one price."""
+ENOUGH = 100
+"""The search ends where its bracket has no more than this part of the refreshes in it."""
 Part = tuple[int, Any]
 """What a shard tells: its number, and arrays."""
 
@@ -87,7 +89,11 @@ class Plan:
 
 def in_order(parts: Sequence[Part]) -> list[Any]:
     """What shards tell, in their order, whoever was first."""
-    return [value for _, value in sorted(parts, key=lambda part: part[0])]
+    return [value for _, value in sorted(parts, key=_shard)]
+
+
+def _shard(part: Part) -> int:
+    return part[0]
 
 
 def shared_part(shard: ShardTables) -> Part:
@@ -142,7 +148,6 @@ class Ready:
     waiting: Waiting
     mean_per_hour: FloatArray
     share: FloatArray
-    key: np.ndarray
     host: IntArray
     host_start: IntArray
     most: IntArray
@@ -167,12 +172,11 @@ def ready(shard: ShardTables, plan: Plan, learned: Learned) -> Ready:
     )
     now, end = (np.array([us / HOUR_US]) for us in (plan.as_of_us, plan.as_of_us + plan.horizon_us))
     start = clock.reading(now)[0]
-    key = page_texts(batch.column("url"))[1]
     if plan.policy == IN_TURN:
         thought = np.ones(len(sums))
     else:
         if plan.policy == SAMPLED:
-            thought = priors.drawn(sums, learned.prior, mean, key, plan.as_of_us)
+            thought = priors.drawn(sums, learned.prior, mean, keys(shard), plan.as_of_us)
         elif plan.policy != POLICIES[0]:
             thought = mean
         thought = thought * priors.answering(sums, float(now[0] + end[0]) / 2.0)
@@ -182,20 +186,49 @@ def ready(shard: ShardTables, plan: Plan, learned: Learned) -> Ready:
     span = float(clock.reading(end)[0] - start)
     waiting = Waiting(thought, share, since, at_least, plan.least_hours, span, plan.policy)
     starts = np.append(0, np.cumsum(count))
-    return Ready(sums, waiting, mean, share, key, host, starts, hosts.column("most").to_numpy())
+    return Ready(sums, waiting, mean, share, host, starts, hosts.column("most").to_numpy())
 
 
-def counts_part(
-    shard: ShardTables, plan: Plan, learned: Learned, bracket: Bracket, ends: bool = False
-) -> Part:
-    """Refreshes of a shard at the prices of a bracket, or at its ends alone."""
-    made, prices = ready(shard, plan, learned), bracket.prices()
-    return shard.shard, made.waiting.totals(prices[[0, -1]] if ends else prices, made.host_start, made.most)
+def keys(shard: ShardTables) -> UIntArray:
+    """What tells sources from others, (n,) uint64."""
+    return page_texts(shard.tables["sources"].column("url"))[1]
 
 
-def narrow(_: Any, parts: Sequence[Part], bracket: Bracket, plan: Plan) -> Bracket:
-    totals = np.sum(in_order(parts), axis=0) + plan.other(bracket.prices())
-    return bracket.narrowed(totals, plan.refreshes)
+@dataclass(frozen=True)
+class Search:
+    """Where the search of the price stands.
+
+    Attributes
+    ----------
+    bracket : Bracket
+    ends : dict of int to (int, int)
+        Refreshes at its low and its high end, by shard.
+    done : bool
+        Whether it is narrow enough.
+    """
+
+    bracket: Bracket = field(default_factory=Bracket)
+    ends: dict[int, tuple[int, int]] = field(default_factory=dict)
+    done: bool = False
+
+
+def counts_part(shard: ShardTables, plan: Plan, learned: Learned, search: Search) -> Part:
+    """Refreshes of a shard at the prices of a bracket."""
+    if search.done:
+        return shard.shard, None
+    made = ready(shard, plan, learned)
+    return shard.shard, made.waiting.totals(search.bracket.prices(), made.host_start, made.most)
+
+
+def narrow(_: Any, parts: Sequence[Part], search: Search, plan: Plan) -> Search:
+    if search.done:
+        return search
+    bracket, prices = search.bracket, search.bracket.prices()
+    totals = np.sum(in_order(parts), axis=0) + plan.other(prices)
+    low, high = bracket.around(totals, plan.refreshes)
+    ends = {shard: (int(counts[low]), int(counts[high])) for shard, counts in sorted(parts, key=_shard)}
+    done = (totals[low] - totals[high]) * ENOUGH <= plan.refreshes
+    return Search(Bracket(float(prices[low]), float(prices[high])), ends, bool(done))
 
 
 @dataclass(frozen=True)
@@ -216,29 +249,24 @@ class Price:
     extra: dict[int, int]
 
 
-def settle(_: Any, parts: Sequence[Part], bracket: Bracket, plan: Plan) -> Price:
-    """Share out what the price leaves, to shards in turn. `parts` are counts at the ends of the bracket."""
-    found = sorted((shard, int(c[0]), int(c[-1])) for shard, c in parts)
-    total = sum(high for *_, high in found)
-    left, extra = max(plan.refreshes - int(plan.other(bracket.high)) - total, 0), {}
-    for shard, low, high in found:
+def settle(search: Search, plan: Plan) -> Price:
+    """Share out what the price leaves, to shards in turn."""
+    total = sum(high for _, high in search.ends.values())
+    left, extra = max(plan.refreshes - int(plan.other(search.bracket.high)) - total, 0), {}
+    for shard, (low, high) in search.ends.items():
         extra[shard] = min(left, low - high)
         left -= extra[shard]
-    return Price(bracket, total + sum(extra.values()), extra)
+    return Price(search.bracket, total + sum(extra.values()), extra)
 
 
 def search(shards: beam.PCollection, plan: Plan, learned: Any, start: beam.PCollection) -> beam.PCollection:
     """The price at which the refreshes of all shards are those of the budget: one `Price`."""
-    bracket = start | "First" >> each(lambda _: Bracket()).with_output_types(Bracket)
+    state = start | "First" >> each(lambda _: Search()).with_output_types(Search)
     for number in range(ROUNDS):
-        at = AsSingleton(bracket)
+        at = AsSingleton(state)
         parts = shards | f"Count{number}" >> each(counts_part, plan, learned, at).with_output_types(Part)
-        bracket = start | f"Narrow{number}" >> each(narrow, AsList(parts), at, plan).with_output_types(
-            Bracket
-        )
-    at = AsSingleton(bracket)
-    parts = shards | "CountLast" >> each(counts_part, plan, learned, at, True).with_output_types(Part)
-    return start | "Settle" >> each(settle, AsList(parts), at, plan).with_output_types(Price)
+        state = start | f"Narrow{number}" >> each(narrow, AsList(parts), at, plan).with_output_types(Search)
+    return state | "Settle" >> each(settle, plan).with_output_types(Price)
 
 
 class ScheduleSources(Step):
@@ -251,13 +279,12 @@ class ScheduleSources(Step):
 
     def process(self, shard: ShardTables, learned: Learned, price: Price) -> Iterator[Any]:
         plan = self._plan
-        made = ready(shard, plan, learned)
-        chosen = choose(
-            made.waiting, price.bracket, price.extra[shard.shard], made.key, made.host_start, made.most
-        )
-        row, reading = instants(made.waiting, chosen, made.key, plan.capacity)
+        made, key = ready(shard, plan, learned), keys(shard)
+        extra = price.extra[shard.shard]
+        chosen = choose(made.waiting, price.bracket, extra, key, made.host_start, made.most)
+        row, reading = instants(made.waiting, chosen, key, plan.capacity)
         due_us = _due(reading, plan, learned)
-        row, due_us = self._apart(row, due_us, made, shard.tables["hosts"])
+        row, due_us = self._apart(row, due_us, made, key, shard.tables["hosts"])
         worth = made.waiting.worth(made.waiting.since)
         files = {
             "schedule": _schedule(shard, row, due_us, made, chosen),
@@ -266,7 +293,7 @@ class ScheduleSources(Step):
         }
         counts = Counts()
         counts.add("refreshes", len(row))
-        counts.add("sources_refreshed", int((np.bincount(row, minlength=len(made.key)) > 0).sum()))
+        counts.add("sources_refreshed", int((np.bincount(row, minlength=len(key)) > 0).sum()))
         of_host = np.bincount(made.host[row], minlength=len(made.most))
         counts.add("hosts_at_limit", int(((of_host >= made.most) & (made.most < plan.refreshes)).sum()))
         counts.add("sources_never_seen", int((made.sums.seen_s < 0).sum()))
@@ -277,14 +304,16 @@ class ScheduleSources(Step):
         yield beam.pvalue.TaggedOutput("worth", (shard.shard, np.array([daily[planned].sum(), len(row)])))
         yield ShardTables(shard.shard, files)
 
-    def _apart(self, row: IntArray, due_us: IntArray, made: Ready, hosts: pa.RecordBatch) -> tuple[Any, Any]:
+    def _apart(
+        self, row: IntArray, due_us: IntArray, made: Ready, key: UIntArray, hosts: pa.RecordBatch
+    ) -> tuple[Any, Any]:
         """Keep the gaps of hosts; in order of time, then of hosts."""
         plan = self._plan
         gap, free = hosts.column("gap_us").to_numpy(), hosts.column("free_us").to_numpy()
         moment = due_us - plan.as_of_us
         moment = keep_gaps(made.host[row], moment, gap, free - plan.as_of_us, plan.horizon_us)
         due_us = moment + plan.as_of_us
-        order = np.lexsort((made.key[row], due_us))
+        order = np.lexsort((key[row], due_us))
         return row[order], due_us[order]
 
 

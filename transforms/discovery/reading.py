@@ -166,22 +166,20 @@ def _visits(
 def _found(
     batch: pa.RecordBatch, source_hash: np.ndarray, at_s: np.ndarray, rows: np.ndarray
 ) -> pa.RecordBatch:
-    target = batch.column("target_hash").to_numpy()[rows]
-    encoded = pa.array(target).dictionary_encode()
-    code, n = encoded.indices.to_numpy(), len(encoded.dictionary)
+    targets = batch.column("target")
+    code, n = targets.indices.to_numpy(zero_copy_only=False)[rows].astype(np.int64), len(targets.dictionary)
     first = np.full(n, np.iinfo(np.int64).max)
     np.minimum.at(first, code, at_s[rows])
     early = rows[at_s[rows] == first[code]]
-    some = batch.take(pa.array(early))
+    some = pa.array(early)
     return first_finders(
         pa.RecordBatch.from_arrays(
             [
-                some.column("target").cast(pa.string()),
-                some.column("target_hash"),
+                targets.take(some).cast(pa.string()),
+                batch.column("target_hash").take(some),
                 pa.array(at_s[early]),
-                some.column("source").cast(pa.string()),
                 pa.array(source_hash[early]),
-                some.column("host_hash"),
+                batch.column("host_hash").take(some),
             ],
             schema=tables.FOUND,
         )
@@ -206,12 +204,8 @@ def first_finders(found: pa.RecordBatch) -> pa.RecordBatch:
         at = found.column("at_s").to_numpy()[order]
         same &= at[1:] == at[:-1]
         if same.any():
-            rank = [
-                pc.rank(found.column(n), sort_keys="descending", tiebreaker="dense")
-                for n in ("source", "url")
-            ]
-            spelled = [r.to_numpy() for r in rank]
-            order = np.lexsort((*spelled, source, found.column("at_s").to_numpy(), target))
+            spelled = pc.rank(found.column("url"), sort_keys="descending", tiebreaker="dense").to_numpy()
+            order = np.lexsort((spelled, source, found.column("at_s").to_numpy(), target))
     ordered = target[order]
     first = np.append(True, ordered[1:] != ordered[:-1]) if len(order) else np.zeros(0, np.bool_)
     return found.take(pa.array(order[first]))

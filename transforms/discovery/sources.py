@@ -56,7 +56,7 @@ class FoldSources(Step):
     tables : ShardTables
         "sources" (`tables.STATE_SOURCES` with "links"), "hosts" (`tables.HOSTS`) and "shared", of the shard.
     files : ShardTables
-        The state of sources.
+        The state of sources, and `targets`.
     counts : dict of str to int
     """
 
@@ -72,7 +72,8 @@ class FoldSources(Step):
         shard, batches = element[0], list(element[1])
         state = read_references(batches)
         of = {
-            name: [b for b in batches if schemas.kind_of(b) == name] for name in ("visits", "listed", "hosts")
+            name: [b for b in batches if schemas.kind_of(b) == name]
+            for name in ("visits", "listed", "hosts", "new_targets")
         }
         del batches
         counts = Counts()
@@ -80,6 +81,7 @@ class FoldSources(Step):
         shown = read_shown(state["state/shown"])
         listed = tables.gathered(of["listed"], tables.LISTED)
         visits = merged(tables.gathered(of["visits"], tables.VISITS))
+        targets = self._targets(tables.gathered(of["new_targets"], tables.NEW_TARGETS), visits)
         visits = self._counting(visits, known, listed, counts)
         known = known.joined(listed, visits, self._limits.only_listed)
         n = len(known.url_hash)
@@ -97,6 +99,7 @@ class FoldSources(Step):
         shared_batch = _shared_batch(shared)
         rows = (shared.host_new > 0) | (shared.host_exposure > 0)
         files = {
+            "targets": targets,
             "state/sources": batch,
             "state/shown": shown_batch(shown),
             "state/shared": shared_batch,
@@ -114,6 +117,19 @@ class FoldSources(Step):
         yield beam.pvalue.TaggedOutput("files", ShardTables(shard, files))
         made = {"sources": batch.append_column("links", pa.array(sums.links)), "hosts": hosts}
         yield ShardTables(shard, {**made, "shared": shared_batch, "slots": state["slots"]})
+
+    def _targets(self, new: pa.RecordBatch, visits: RawVisits) -> pa.RecordBatch:
+        """The targets that visits of sources of the shard were the first to show."""
+        new = new.sort_by("target_hash")
+        # Of spellings of a source the last one counts, as everywhere.
+        spelled = pc.rank(visits.url, sort_keys="descending", tiebreaker="dense").to_numpy()
+        order = np.lexsort((spelled, visits.source_hash))
+        source = order[np.searchsorted(visits.source_hash[order], new.column("source_hash").to_numpy())]
+        at = pc.multiply(new.column("at_s"), 1_000_000).cast(schemas.TIME)
+        hosts = locate(new.column("url"), self._table).host_texts()
+        return pa.RecordBatch.from_arrays(
+            [new.column("url"), hosts, visits.url.take(pa.array(source)), at, at], schema=tables.TARGETS_OUT
+        )
 
     def _counting(
         self, visits: RawVisits, known: _Known, listed: pa.RecordBatch, counts: Counts

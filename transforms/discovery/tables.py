@@ -33,9 +33,19 @@ FOUND = named_schema(
         ("url", pa.string()),
         ("host_hash", pa.uint64()),
         ("at_s", pa.int64()),
-        ("source", pa.string()),
         ("source_hash", pa.uint64()),
         ("source_host_hash", pa.uint64()),
+    ],
+)
+# Targets that are new, for the shard of who showed them, which has their URLs: `host_hash` is that of it.
+NEW_TARGETS = named_schema(
+    "new_targets",
+    [
+        ("url", pa.string()),
+        ("target_hash", pa.uint64()),
+        ("at_s", pa.int64()),
+        ("source_hash", pa.uint64()),
+        ("host_hash", pa.uint64()),
     ],
 )
 LISTED = named_schema("listed", [("url", pa.string()), ("url_hash", pa.uint64()), ("host_hash", pa.uint64())])

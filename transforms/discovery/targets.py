@@ -16,7 +16,6 @@ from transforms.batches import schemas
 from transforms.batches.coders import SHUFFLED, ShardTables
 from transforms.batches.steps import Step
 from transforms.batches.tally import Counts
-from transforms.batches.urls import HostTable, locate
 from transforms.discovery import tables
 from transforms.discovery.previous import read_references
 from transforms.discovery.reading import first_finders
@@ -28,10 +27,10 @@ class FindTargets(Step):
 
     Outputs
     -------
-    found : (shard of the source's host, RecordBatch of `tables.VISITS`)
-        How many new targets each visit was the first to show.
+    found : (shard of the source's host, RecordBatch)
+        `tables.VISITS` with how many new targets each was the first to show, and `tables.NEW_TARGETS`.
     files : ShardTables
-        `state/known` and `targets`.
+        `state/known`.
     counts : dict of str to int
     """
 
@@ -43,9 +42,6 @@ class FindTargets(Step):
 
     def __init__(self, num_shards: int) -> None:
         self._num_shards = num_shards
-
-    def setup(self) -> None:
-        self._table = HostTable()
 
     def process(self, element: tuple[int, Iterable[pa.RecordBatch]]) -> Iterator[Any]:
         shard, batches = element[0], list(element[1])
@@ -62,33 +58,20 @@ class FindTargets(Step):
         counts.add("targets_known", len(merged))
         counts.add("targets_new", len(fresh))
         yield beam.pvalue.TaggedOutput("counts", counts.publish())
-        for to, part in partition(_visits(new), Layout(self._num_shards, {})):
-            yield to, part.replace_schema_metadata({**(part.schema.metadata or {}), **SHUFFLED})
-        files = {
-            "state/known": pa.RecordBatch.from_arrays([pa.array(merged)], schema=tables.STATE_KNOWN),
-            "targets": self._targets(new),
-        }
-        yield beam.pvalue.TaggedOutput("files", ShardTables(shard, files))
-
-    def _targets(self, new: pa.RecordBatch) -> pa.RecordBatch:
-        located = locate(new.column("url"), self._table)
-        hosts = pa.array(located.host_hash).dictionary_encode()
-        names = pa.array([self._table.host(h) for h in hosts.dictionary.to_pylist()], pa.string())
-        at_us = new.column("at_s").to_numpy() * 1_000_000
-        return pa.RecordBatch.from_arrays(
-            [
-                new.column("url"),
-                names.take(hosts.indices),
-                new.column("source"),
-                pa.array(at_us).cast(schemas.TIME),
-                pa.array(at_us).cast(schemas.TIME),
-            ],
-            schema=tables.TARGETS_OUT,
+        columns = {"target_hash": new.column("host_hash"), "host_hash": new.column("source_host_hash")}
+        columns |= {name: new.column(name) for name in ("url", "at_s", "source_hash")}
+        targets = pa.RecordBatch.from_arrays(
+            [columns[n] for n in tables.NEW_TARGETS.names], schema=tables.NEW_TARGETS
         )
+        for made in (_visits(new), targets):
+            for to, part in partition(made, Layout(self._num_shards, {})):
+                yield to, part.replace_schema_metadata({**(part.schema.metadata or {}), **SHUFFLED})
+        files = {"state/known": pa.RecordBatch.from_arrays([pa.array(merged)], schema=tables.STATE_KNOWN)}
+        yield beam.pvalue.TaggedOutput("files", ShardTables(shard, files))
 
 
 def _visits(new: pa.RecordBatch) -> pa.RecordBatch:
-    """New targets by the visit that has shown them."""
+    """How many new targets each visit has shown; it has its URL from elsewhere."""
     source, at = new.column("source_hash").to_numpy(), new.column("at_s").to_numpy()
     order = np.lexsort((at, source))
     changes = (source[order][1:] != source[order][:-1]) | (at[order][1:] != at[order][:-1])
@@ -97,7 +80,7 @@ def _visits(new: pa.RecordBatch) -> pa.RecordBatch:
     some = new.take(pa.array(order[first]))
     return pa.RecordBatch.from_arrays(
         [
-            some.column("source"),
+            pa.nulls(len(first), pa.string()),
             some.column("source_hash"),
             some.column("source_host_hash"),
             some.column("at_s"),

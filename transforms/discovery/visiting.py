@@ -45,7 +45,8 @@ class RawVisits(Visited):
 def merged(parts: pa.RecordBatch) -> RawVisits:
     """Visits of `tables.VISITS`, each in one part; it has failed if all parts have."""
     source, at = parts.column("url_hash").to_numpy(), parts.column("at_s").to_numpy()
-    order = np.lexsort((at, source))
+    # The parts that say how many targets are new have no URL.
+    order = np.lexsort((parts.column("url").is_null().to_numpy(zero_copy_only=False), at, source))
     source, at = source[order], at[order]
     changes = (source[1:] != source[:-1]) | (at[1:] != at[:-1])
     first = np.append(0, np.flatnonzero(changes) + 1) if len(order) else np.zeros(0, np.int64)

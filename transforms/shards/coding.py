@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from policies.numerics.errors import RecrawlError
 from policies.numerics.typing_ import IntArray, UIntArray
 from transforms.batches.hashing import hash_texts
-from transforms.batches.urls import Located, locate
+from transforms.batches.urls import locate
 
 
 class HashCollisionError(RecrawlError):
@@ -121,7 +121,7 @@ def code_pages(
     code = np.empty(len(sort), np.int64)
     code[sort] = np.arange(len(sort))
     all_url = pa.concat_arrays([old_url, new_url])
-    all_host = pa.concat_arrays([old_host, _host_texts(located)])
+    all_host = pa.concat_arrays([old_host, located.host_texts()])
     if (sort != np.arange(len(sort))).any():  # new pages, or state of another number of shards
         all_url, all_host = all_url.take(pa.array(sort)), all_host.take(pa.array(sort))
     host_hash = all_host_hash[sort]
@@ -132,12 +132,6 @@ def code_pages(
     code_of_value[seen] = code[known[seen]]
     code_of_value[~seen] = code[len(old_hash) :]
     return pages, code[: len(old_hash)], code_of_value[value_of_row]
-
-
-def _host_texts(located: Located) -> pa.Array:
-    encoded = pa.array(located.host_hash).dictionary_encode()
-    texts = located.hosts()
-    return pa.array([texts[h] for h in encoded.dictionary.to_pylist()], pa.string()).take(encoded.indices)
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

@@ -93,7 +93,7 @@ def test_options_are_checked_all_at_once(tmp_path: Path, capsys: pytest.CaptureF
     words = (
         "--budget=-1",
         "--as_of=yesterday",
-        "--links_format=nutch",
+        "--links_format=arc",
         "--links_columns=source",
         "--capacity=0",
     )

@@ -31,7 +31,9 @@ def worth(one: Waiting, hours: np.ndarray) -> np.ndarray:
 def searched(one: Waiting, start: np.ndarray, most: np.ndarray, refreshes: int) -> tuple[Bracket, int]:
     bracket = Bracket()
     for _ in range(ROUNDS):
-        bracket = bracket.narrowed(one.totals(bracket.prices(), start, most), refreshes)
+        prices = bracket.prices()
+        low, high = bracket.around(one.totals(prices, start, most), refreshes)
+        bracket = Bracket(prices[low], prices[high])
     return bracket, int(one.totals(bracket.prices(), start, most)[-1])
 
 
