@@ -1,23 +1,29 @@
-"""Sources and targets of links: texts that tell one page from another, whatever was added to its URL.
+"""Rows of links: presences and polls for a replay, links seen and sources for the discovery job.
 
-What campaigns and fragments add is cut off as from URLs of requests (`transforms.rows.joining`), and the
-scheme too: of http and https one redirects to the other, and lists of links often leave it out.
+Sources and targets are told apart by texts: what campaigns and fragments add is cut off as from URLs of
+requests (`transforms.rows.joining`), and the scheme too: of http and https one redirects to the other, and
+lists of links often leave it out. A log names the same source in every row of a fetch, and the same targets
+in every fetch, so URLs are looked at once each a block.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from policies.numerics.typing_ import IntArray
 from transforms.batches import columns, schemas, times
-from transforms.batches.hashing import Hashes, hash_texts
-from transforms.batches.urls import REASONS, HostTable, Located, locate, site
+from transforms.batches.hashing import Hashes, Texts, hash_of, hash_texts
+from transforms.batches.urls import NO_URL, REASONS, HostTable, Located, locate, site
 from transforms.rows.joining import page_urls
 from transforms.rows.raw_rows import Made, Mask, RawRows, read, read_time
 
+_HTTPS = "https://"
+_OTHER_SCHEME = r"^\s*(?i:mailto|javascript|tel|data|ftp|about|sms|whatsapp|blob|file):"
 _NO_SCHEME = r"^(?i:https?)://"
 
 
@@ -46,33 +52,105 @@ def sites(found: Located) -> pa.Array:
     return pa.array(names, pa.string()).take(keys.indices)
 
 
-def _located(block: RawRows, name: str, table: HostTable | None) -> Located:
-    """URLs of a column that may lack their schemes; null where they are no text."""
+@dataclass(frozen=True)
+class _Urls:
+    """Distinct URLs of a column, and which of them each row has.
+
+    Attributes
+    ----------
+    urls : pa.Array (m,) string
+        Null where there is no usable one.
+    code : (n,) int32
+    text_hash, host_hash : (m,) uint64
+    site : pa.Array (m,) string
+        Their registered domains, null where there is no usable one.
+    reason : (m,) uint8
+        An index into `REASONS`.
+    web : (m,) bool
+        Whether it may be a page: not `mailto:` and the like.
+    """
+
+    urls: pa.Array
+    code: IntArray
+    text_hash: Hashes
+    host_hash: Hashes
+    site: pa.Array
+    reason: np.ndarray
+    web: Mask
+
+    def rows(self, values: np.ndarray) -> np.ndarray:
+        """Values of distinct URLs for each row."""
+        return values.take(self.code)
+
+    def keys(self) -> dict[str, pa.Array]:
+        """The keys of each row's page and host."""
+        return {
+            "url_hash": pa.array(self.rows(self.text_hash)),
+            "host_hash": pa.array(self.rows(self.host_hash)),
+        }
+
+    def column(self, missing: Mask | None = None) -> pa.Array:
+        """The URL of each row, null where it is missing."""
+        return pa.DictionaryArray.from_arrays(pa.array(self.code, mask=missing), self.urls)
+
+
+def _distinct(block: RawRows, name: str, table: HostTable | None) -> _Urls:
     raw = block.column(name)
     assert raw is not None
-    url, broken = columns.text(raw)
-    block.reject(broken, "bad_utf8", name)
+    if not pa.types.is_dictionary(raw.type):
+        raw = (raw.cast(pa.string()) if pa.types.is_null(raw.type) else raw).dictionary_encode()
+    texts, broken = columns.text(raw.dictionary)
     if broken is not None:
-        url = pc.if_else(pa.array(broken), None, url)
-    return locate(page_urls(with_scheme(url)), table)
+        texts = pc.if_else(pa.array(broken), None, texts)
+    # One more for rows without any.
+    texts = pa.concat_arrays([texts.cast(pa.string()), pa.array([None], pa.string())])
+    code = pc.fill_null(raw.indices.cast(pa.int32()), len(texts) - 1).to_numpy(zero_copy_only=False)
+    web = np.ones(len(texts), np.bool_)
+    if not pc.all(
+        pc.or_(pc.starts_with(texts, _HTTPS), pc.starts_with(texts, "http://"))
+    ).as_py():  # what most logs have costs less
+        web = ~np.asarray(pc.fill_null(pc.match_substring_regex(texts, _OTHER_SCHEME), False))
+        texts = with_scheme(texts)
+    found = locate(page_urls(texts, block.tracking), table)
+    urls = pc.if_else(pa.array(found.valid), found.urls, None)
+    text_hash = page_hashes(urls)
+    if broken is not None:
+        block.reject(np.append(broken, False)[code], "bad_utf8", name)
+    return _Urls(urls, code, text_hash, found.host_hash, sites(found), found.reason, web)
 
 
-def _source(block: RawRows, table: HostTable | None) -> tuple[pa.Array, pa.Array, dict[str, pa.Array]]:
-    """Texts of sources, their sites, and the keys of both."""
-    found = _located(block, "source", table)
+def page_hashes(urls: pa.Array) -> Hashes:
+    """The hashes of `page_texts`, mostly without making the texts: uint64 (n,)."""
+    usual = pc.and_(pc.starts_with(urls, _HTTPS), pc.greater_equal(pc.count_substring(urls, "/"), 3))
+    rows = np.asarray(pc.fill_null(usual, False))
+    texts = Texts(urls)
+    texts.start = texts.start + len(_HTTPS) * rows
+    texts.size = np.where(rows, texts.size - len(_HTTPS), 0)
+    made = hash_of(texts)
+    if not rows.all():
+        made[~rows] = page_texts(urls.filter(pa.array(~rows)))[1]
+    return made
+
+
+def _source(block: RawRows, table: HostTable | None, name: str = "source") -> _Urls:
+    found = _distinct(block, name, table)
     for code, reason in enumerate(REASONS):
-        if code:
-            block.reject(found.reason == code, reason, "source")
-    texts, url_hash = page_texts(found.urls)
-    keys = {"url_hash": pa.array(url_hash), "host_hash": pa.array(found.host_hash)}
-    return texts, sites(found), keys
+        if code and (found.reason == code).any():
+            block.reject(found.rows(found.reason == code), reason, name)
+    return found
+
+
+def _ok(block: RawRows) -> pa.Array:
+    """Whether fetches did not fail, as far as their status says."""
+    status = read(block, "status", columns.status, pa.int16())
+    return pc.fill_null(pc.and_(pc.greater_equal(status, 200), pc.less(status, 300)), True)
 
 
 def links(block: RawRows, table: HostTable | None) -> Made:
     """Presences: what `schemas.LINKS` has, and the keys of the sources."""
-    source, site, keys = _source(block, table)
-    target = _located(block, "target", table)
-    block.reject(~target.valid, "bad_target", "target")
+    source, target = _source(block, table), _distinct(block, "target", table)
+    of = pa.array(source.code)
+    block.reject(target.rows(target.reason != 0), "bad_target", "target")
     appeared, gone = read_time(block, "appeared_at"), read(block, "gone_at", _times(block), schemas.TIME)
     early = np.asarray(pc.fill_null(pc.less(gone, appeared), False))
     block.reject(early, "gone_before_appeared", "gone_at")
@@ -81,13 +159,13 @@ def links(block: RawRows, table: HostTable | None) -> Made:
     named = pc.utf8_trim_whitespace(named.cast(pa.string()))
     given = pc.fill_null(pc.not_equal(named, ""), False)
     return {
-        "source": source,
-        "target_hash": pa.array(page_texts(target.urls)[1]),
+        "source": page_texts(source.urls)[0].take(of),
+        "target_hash": pa.array(target.rows(target.text_hash)),
         "appeared_at": appeared,
         "gone_at": gone,
-        "domain": pc.if_else(given, named, site),
+        "domain": pc.if_else(given, named, source.site.take(of)),
         "given": given,
-    }, keys
+    }, source.keys()
 
 
 def _times(block: RawRows) -> Callable[[pa.Array], tuple[pa.Array, Mask | None]]:
@@ -96,12 +174,39 @@ def _times(block: RawRows) -> Callable[[pa.Array], tuple[pa.Array, Mask | None]]
 
 def snapshots(block: RawRows, table: HostTable | None) -> Made:
     """Polls: what `schemas.SNAPSHOTS` has, and the keys of the sources."""
-    source, site, keys = _source(block, table)
-    status = read(block, "status", columns.status, pa.int16())
-    good = pc.and_(pc.greater_equal(status, 200), pc.less(status, 300))
+    source = _source(block, table)
+    of = pa.array(source.code)
     return {
-        "source": source,
+        "source": page_texts(source.urls)[0].take(of),
         "seen_at": read_time(block, "seen_at"),
-        "ok": pc.fill_null(good, True),
-        "domain": site,
-    }, keys
+        "ok": _ok(block),
+        "domain": source.site.take(of),
+    }, source.keys()
+
+
+def links_seen(block: RawRows, table: HostTable | None) -> Made:
+    """What `schemas.LINKS_SEEN` has, and the keys of the sources."""
+    source, target = _source(block, table), _distinct(block, "target", table)
+    bad = (target.reason > NO_URL) & target.web
+    if bad.any():
+        block.reject(target.rows(bad), "bad_target", "target")
+    none = target.rows(target.reason != 0)
+    seen_at = read_time(block, "seen_at")
+    # Seconds are as exact as crawl logs are, and take half the state.
+    seconds = pc.multiply(pc.divide(seen_at.cast(pa.int64()), 1_000_000), 1_000_000)
+    other = source.rows(hash_texts(source.site)) != target.rows(hash_texts(target.site))
+    return {
+        "source": source.column(),
+        "target": target.column(none),
+        "seen_at": seconds.cast(seen_at.type),
+        "ok": _ok(block),
+        "target_hash": pa.array(target.rows(target.text_hash)),
+        "partial": pc.fill_null(read(block, "partial", columns.flag, pa.bool_()), False),
+        "off_site": pa.array(~none & other),
+    }, source.keys()
+
+
+def sources(block: RawRows, table: HostTable | None) -> Made:
+    """Listed sources: what `schemas.SOURCES` has, and their keys."""
+    found = _source(block, table, "url")
+    return {"url": found.column().cast(pa.string())}, found.keys()

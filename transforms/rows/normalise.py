@@ -29,7 +29,7 @@ from transforms.batches.sitemap_dates import parse_lastmods
 from transforms.batches.tally import counted
 from transforms.batches.urls import REASONS, HostTable, locate, stable_hash
 from transforms.batches.zones import LocalClock, dates_ahead
-from transforms.rows import link_rows, seen_rows
+from transforms.rows import link_rows
 from transforms.rows.host_rows import group_names, listed_host
 from transforms.rows.joining import page_urls
 from transforms.rows.raw_rows import MAX_NOTED as MAX_NOTED
@@ -411,6 +411,6 @@ _READERS = {
     "hosts": _hosts,
     "links": link_rows.links,
     "snapshots": link_rows.snapshots,
-    "links_seen": seen_rows.links_seen,
-    "sources": seen_rows.sources,
+    "links_seen": link_rows.links_seen,
+    "sources": link_rows.sources,
 }

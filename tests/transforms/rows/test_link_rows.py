@@ -3,8 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from transforms.rows.link_rows import page_texts
-from transforms.rows.seen_rows import page_hashes
+from transforms.rows.link_rows import page_hashes, page_texts
 
 
 def test_hashes_are_those_of_texts_without_their_scheme() -> None:
