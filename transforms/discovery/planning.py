@@ -38,8 +38,9 @@ from transforms.batches.coders import ShardTables
 from transforms.batches.steps import Step, each, outputs
 from transforms.batches.tally import Counts
 from transforms.discovery import tables
-from transforms.discovery.sources import DAY_US, listed_only, whole_shared
+from transforms.discovery.sources import listed_only, whole_shared
 from transforms.rows.link_rows import page_texts
+from transforms.shards.catalogue import DAY_US
 
 HOUR_US = 3_600_000_000
 LEAST_RECRAWLS = 0.1

@@ -12,9 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from policies.discovery.links import follow, sources_only
+from policies.discovery.pricing import MOST_REFRESHES
 from policies.discovery.shared import Shared
 from policies.discovery.sums import NEVER_S, Sums
 from policies.numerics.typing_ import BoolArray, IntArray, UIntArray
+from policies.sequencing.host_shares import host_slot_limits
 from transforms.batches import schemas
 from transforms.batches.coders import ShardTables
 from transforms.batches.errors import InputError
@@ -25,9 +27,7 @@ from transforms.discovery import tables
 from transforms.discovery.previous import read_references
 from transforms.discovery.visiting import RawVisits, merged, read_shown, shown_batch
 from transforms.rows.link_rows import page_texts
-from transforms.shards.catalogue import DAY_US, HostDefaults, tightest_limits
-
-_UNLIMITED = 1 << 40
+from transforms.shards.catalogue import HostDefaults, limits_of_night, slots_before, tightest_limits
 
 
 @dataclass(frozen=True)
@@ -153,24 +153,15 @@ class FoldSources(Step):
             raise InputError(
                 "--hosts has rows with a group or for all subdomains, which discover does not know"
             )
-        horizon_us = limits.hosts.horizon_us
-        per_day, gap = tightest_limits(host_hash, rows, limits.hosts)
-        gap_us = np.ceil(gap * 1e6).astype(np.int64)
-        # A limit below one refresh in the horizon is one with a gap of its own.
-        rare = (per_day > 0.0) & (per_day * horizon_us < DAY_US)
-        gap_us[rare] = np.maximum(gap_us[rare], np.ceil(DAY_US / per_day[rare])).astype(np.int64)
-        by_count = np.where(np.isfinite(per_day), per_day * horizon_us / DAY_US + 1e-9, _UNLIMITED)
-        by_count = np.where(rare, 1.0, np.minimum(by_count, _UNLIMITED))
-        free = np.full(h, limits.as_of_us)
-        when = slots.column("last_slot_at").cast(pa.int64()).to_numpy()
+        horizon_us, as_of_us = limits.hosts.horizon_us, limits.as_of_us
+        _, gap_us, most = limits_of_night(*tightest_limits(host_hash, rows, limits.hosts), horizon_us)
+        free = np.full(h, as_of_us)
         place = np.searchsorted(host_hash, slots.column("host_hash").to_numpy())
         mine = np.append(host_hash, np.uint64(0))[place] == slots.column("host_hash").to_numpy()
-        # Slots of a schedule that this one replaces are not kept; one may have been just before.
-        last = np.minimum(when, limits.as_of_us)
-        np.maximum.at(free, place[mine], last[mine] + gap_us[place[mine]])
-        left = limits.as_of_us + horizon_us - 1 - free
-        by_gap = np.where(gap_us > 0, left // np.maximum(gap_us, 1) + 1, _UNLIMITED)
-        most = np.maximum(np.minimum(by_count.astype(np.int64), np.where(left < 0, 0, by_gap)), 0)
+        place, last = place[mine], slots.column("last_slot_at").cast(pa.int64()).to_numpy()[mine]
+        np.maximum.at(free, place, slots_before(last, gap_us[place], as_of_us) + gap_us[place])
+        most = host_slot_limits(most, gap_us, free - as_of_us, 0, horizon_us - 1, horizon_us)
+        most = np.minimum(most, MOST_REFRESHES)
         names = pa.array([self._table.host(x) for x in host_hash.tolist()], pa.string())
         columns = [names, host_hash, np.unique(known.host_hash, return_counts=True)[1], most, gap_us, free]
         columns += [shared.host_new, shared.host_exposure]

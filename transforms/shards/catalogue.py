@@ -158,6 +158,39 @@ def tightest_limits(
     return max_per_day, np.maximum(gap_seconds, defaults.min_gap_seconds)
 
 
+def limits_of_night(
+    max_per_day: FloatArray, gap_seconds: FloatArray, horizon_us: int
+) -> tuple[FloatArray, IntArray, IntArray]:
+    """Limits of hosts as crawls a day, gaps in microseconds, and most crawls of a night: (h,) each.
+
+    A limit below one crawl per horizon becomes one slot with a gap of its interval.
+    """
+    gap_us = np.rint(np.minimum(gap_seconds * 1e6, _LONGEST_GAP_US)).astype(np.int64)
+    with np.errstate(divide="ignore"):
+        limit = np.minimum(max_per_day, np.where(gap_us > 0, DAY_US / np.maximum(gap_us, 1), np.inf))
+    rare = (limit > 0) & (limit * horizon_us < DAY_US)
+    gap_us[rare] = np.ceil(np.minimum(DAY_US / limit[rare], _LONGEST_GAP_US)).astype(np.int64)
+    with np.errstate(invalid="ignore"):
+        by_count = np.floor(np.minimum(max_per_day * (horizon_us / DAY_US), 2.0**53))
+    by_gap = np.where(gap_us > 0, horizon_us // np.maximum(gap_us, 1), UNLIMITED_SLOTS)
+    max_slots = np.minimum(
+        np.where(np.isfinite(max_per_day), by_count, UNLIMITED_SLOTS).astype(np.int64), by_gap
+    )
+    max_slots[rare] = 1
+    whole = np.isfinite(limit) & ~rare
+    limit[whole] = np.minimum(limit[whole], max_slots[whole] * (DAY_US / horizon_us))
+    return limit, gap_us, max_slots
+
+
+def slots_before(last_slot_us: IntArray, gap_us: IntArray, as_of_us: int) -> IntArray:
+    """Last slots of hosts that are past: (k,) int64, microseconds.
+
+    Slots of an earlier night from `as_of_us` on are not kept, tonight's take their place: of such a host is
+    only known that it had no slot less than a gap before its last one.
+    """
+    return np.where(last_slot_us > as_of_us, np.minimum(last_slot_us - gap_us, as_of_us), last_slot_us)
+
+
 def join_hosts(
     pages: ShardPages,
     limits: pa.Table | None,
@@ -169,10 +202,7 @@ def join_hosts(
 ) -> pa.RecordBatch:
     """The shard's `schemas.HOSTS_TABLE`; where hosts are in groups also "unit_hash", the keys of these.
 
-    Where a host is listed twice the tighter limit counts; no gap is shorter than the one of all hosts. A
-    limit below one crawl per horizon becomes one slot with a gap of its interval. Slots of an earlier night
-    from `as_of_us` on are not kept, tonight's take their place: of such a host is only known that it had no
-    slot less than a gap before its last one.
+    Where a host is listed twice the tighter limit counts; no gap is shorter than the one of all hosts.
     """
     first = pages.host_start[:-1]
     host_hash = pages.host_hash[first]
@@ -188,21 +218,7 @@ def join_hosts(
         max_per_day = np.where(mine, shared, max_per_day)
         shared = np.fmax(groups.gap_seconds, defaults.min_gap_seconds)
         gap_seconds = np.where(mine, shared, gap_seconds)
-    gap_us = np.rint(np.minimum(gap_seconds * 1e6, _LONGEST_GAP_US)).astype(np.int64)
-    with np.errstate(divide="ignore"):
-        limit = np.minimum(max_per_day, np.where(gap_us > 0, DAY_US / np.maximum(gap_us, 1), np.inf))
-    horizon = defaults.horizon_us
-    rare = (limit > 0) & (limit * horizon < DAY_US)
-    gap_us[rare] = np.ceil(np.minimum(DAY_US / limit[rare], _LONGEST_GAP_US)).astype(np.int64)
-    with np.errstate(invalid="ignore"):
-        by_count = np.floor(np.minimum(max_per_day * (horizon / DAY_US), 2.0**53))
-    by_gap = np.where(gap_us > 0, horizon // np.maximum(gap_us, 1), UNLIMITED_SLOTS)
-    max_slots = np.minimum(
-        np.where(np.isfinite(max_per_day), by_count, UNLIMITED_SLOTS).astype(np.int64), by_gap
-    )
-    max_slots[rare] = 1
-    whole = np.isfinite(limit) & ~rare
-    limit[whole] = np.minimum(limit[whole], max_slots[whole] * (DAY_US / horizon))
+    limit, gap_us, max_slots = limits_of_night(max_per_day, gap_seconds, defaults.horizon_us)
     last_slot = np.maximum.reduceat(last_attempt_us, first) if h else np.zeros(0, np.int64)
     window = np.zeros(h)
     if slots is not None and slots.num_rows:
@@ -211,8 +227,7 @@ def join_hosts(
         windows = slots.column("signal_window_crawls").to_numpy()[at >= 0]  # null becomes NaN
         at, given = at[at >= 0], given[at >= 0]
         np.fmax.at(window, at, windows)
-        given = np.where(given > as_of_us, np.minimum(given - gap_us[at], as_of_us), given)
-        np.maximum.at(last_slot, at, given)
+        np.maximum.at(last_slot, at, slots_before(given, gap_us[at], as_of_us))
     table = pa.RecordBatch.from_arrays(
         [
             pages.host.take(pa.array(first)),
