@@ -93,6 +93,8 @@ _PLAN = (
     ("host_min_gap_seconds", "S", "least seconds between two refreshes of a host; --hosts may only make it "
         "longer", "0"),
     ("least_hours", "H", "least hours between two refreshes of a source", "0.25"),
+    ("forget_days", "D", "days after which a source that is not listed, and that no visit has seen, is "
+        "forgotten", "90"),
     ("policy", "NAME", f"how a refresh is valued: {', '.join(POLICIES)}", POLICIES[0]),
     ("capacity", "X", "how many times its even share of the refreshes any time may have", "2"),
 )  # fmt: skip
@@ -153,6 +155,7 @@ class Settings:
     num_shards: int | None
     rows_per_batch: int
     policy: str
+    forget_days: float
     recrawling: Recrawling | None = None
     """Of the night that the budget is shared with at one price."""
     why: str = ""
@@ -204,6 +207,7 @@ class Settings:
             shards,
             check.number("rows_per_batch", 1, 10**8, "rows"),
             parsed.policy,
+            value("forget_days", 1, 1e5, "days"),
         )
         if parsed.state and (parsed.state.rstrip("/") + "/").startswith(output + "/"):
             check.problems.append(
@@ -249,7 +253,8 @@ class Settings:
                 name: getattr(self, name)
                 for name in (
                     "budget_per_day", "horizon_us", "host_max_per_day", "host_min_gap_seconds", "least_hours",
-                    "capacity", "off_site", "max_rejected_fraction", "policy", "why",
+                    "capacity", "off_site", "max_rejected_fraction", "policy", "forget_days",
+                    "why",
                 )
             },
         }  # fmt: skip
@@ -295,7 +300,7 @@ def build_pipeline(
         settings.policy,
     )
     hosts = HostDefaults(settings.host_max_per_day, settings.host_min_gap_seconds, settings.horizon_us)
-    limits = Limits(settings.as_of_us, hosts, only_listed)
+    limits = Limits(settings.as_of_us, hosts, only_listed, settings.forget_days)
     start = pipeline | "Once" >> beam.Impulse()
     read = pipeline | "ReadLinks" >> ReadLinks(
         settings.inputs, previous.files, shards, settings.as_of_us, settings.off_site, settings.rows_per_batch

@@ -20,7 +20,8 @@ def summary(manifest: dict[str, Any], output: str, seconds: float) -> str:
         f"before; {n('visits_of_no_source'):,} of pages that are none",
         f"targets    {n('targets_new'):,} new, {n('targets_known'):,} known",
         f"sources    {n('sources_known'):,}, {n('sources_never_seen'):,} never seen, "
-        f"{n('sources_failing'):,} do not answer; about {manifest['new_links_per_day']:,.0f} new links a day",
+        f"{n('sources_failing'):,} do not answer, {n('sources_forgotten'):,} forgotten; "
+        f"about {manifest['new_links_per_day']:,.0f} new links a day",
         f"refreshes  {n('refreshes'):,} of {n('sources_refreshed'):,} sources, each worth "
         f"{manifest['price']:.3g} new links or more; {n('hosts_at_limit'):,} hosts at their limit",
         f"wrote      {output} in {seconds:.1f} s",

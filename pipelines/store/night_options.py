@@ -17,7 +17,7 @@ OWNED = {
 }
 FOR_DISCOVERY = (
     "links", "links_format", "links_columns", "sources", "sources_columns", "off_site", "least_hours",
-    "capacity", "policy",
+    "capacity", "policy", "forget_days",
 )  # fmt: skip
 """Options of `recrawl discover` that the nightly job has not."""
 DEFAULT_KEEP, DEFAULT_LATE_DAYS = 14, 2

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from policies.discovery.links import follow, sources_only
+from policies.discovery.links import Shown, follow, sources_only
 from policies.discovery.pricing import MOST_REFRESHES
 from policies.discovery.shared import Shared
 from policies.discovery.sums import NEVER_S, Sums
@@ -41,11 +41,14 @@ class Limits:
         With the horizon.
     only_listed : bool
         Whether sources are those of a list, and no others.
+    forget_days : float
+        After which sources that nobody lists and no visit has seen are forgotten.
     """
 
     as_of_us: int
     hosts: HostDefaults
     only_listed: bool
+    forget_days: float
 
 
 class FoldSources(Step):
@@ -82,6 +85,7 @@ class FoldSources(Step):
         listed = tables.gathered(of["listed"], tables.LISTED)
         visits = merged(tables.gathered(of["visits"], tables.VISITS))
         targets = self._targets(tables.gathered(of["new_targets"], tables.NEW_TARGETS), visits)
+        known, shown = self._remembered(known, shown, listed, visits, counts)
         visits = self._counting(visits, known, listed, counts)
         known = known.joined(listed, visits, self._limits.only_listed)
         n = len(known.url_hash)
@@ -112,11 +116,13 @@ class FoldSources(Step):
                 schema=tables.STATE_HOSTS,
             ),
         }
-        hosts = self._hosts(host_hash, known, shared, tables.gathered(of["hosts"], _LIMITS), state["slots"])
+        slots = state["slots"]
+        slots = slots.filter(pa.array(np.isin(slots.column("host_hash").to_numpy(), host_hash)))
+        hosts = self._hosts(host_hash, known, shared, tables.gathered(of["hosts"], _LIMITS), slots)
         yield beam.pvalue.TaggedOutput("counts", counts.publish())
         yield beam.pvalue.TaggedOutput("files", ShardTables(shard, files))
         made = {"sources": batch.append_column("links", pa.array(sums.links)), "hosts": hosts}
-        yield ShardTables(shard, {**made, "shared": shared_batch, "slots": state["slots"]})
+        yield ShardTables(shard, {**made, "shared": shared_batch, "slots": slots})
 
     def _targets(self, new: pa.RecordBatch, visits: RawVisits) -> pa.RecordBatch:
         """The targets that visits of sources of the shard were the first to show."""
@@ -130,6 +136,22 @@ class FoldSources(Step):
         return pa.RecordBatch.from_arrays(
             [new.column("url"), hosts, visits.url.take(pa.array(source)), at, at], schema=tables.TARGETS_OUT
         )
+
+    def _remembered(
+        self, known: _Known, shown: Shown, listed: pa.RecordBatch, visits: RawVisits, counts: Counts
+    ) -> tuple[_Known, Shown]:
+        """Without sources that nobody lists and that were last seen long ago, and without their links."""
+        named = np.concatenate([listed.column("url_hash").to_numpy(), visits.source_hash])
+        least_s = self._limits.as_of_us / 1e6 - 86_400.0 * self._limits.forget_days
+        kept = (known.seen_s >= least_s) | np.isin(known.url_hash, named)
+        if not self._limits.only_listed:
+            kept |= known.batch.column("listed").to_numpy(zero_copy_only=False)
+        counts.add("sources_forgotten", int((~kept).sum()))
+        if kept.all():
+            return known, shown
+        known = known.filter(kept)
+        links = np.isin(shown.source_hash, known.url_hash)
+        return known, Shown(shown.source_hash[links], shown.target_hash[links], shown.came[links])
 
     def _counting(
         self, visits: RawVisits, known: _Known, listed: pa.RecordBatch, counts: Counts
@@ -157,8 +179,7 @@ class FoldSources(Step):
         _, gap_us, most = limits_of_night(*tightest_limits(host_hash, rows, limits.hosts), horizon_us)
         free = np.full(h, as_of_us)
         place = np.searchsorted(host_hash, slots.column("host_hash").to_numpy())
-        mine = np.append(host_hash, np.uint64(0))[place] == slots.column("host_hash").to_numpy()
-        place, last = place[mine], slots.column("last_slot_at").cast(pa.int64()).to_numpy()[mine]
+        last = slots.column("last_slot_at").cast(pa.int64()).to_numpy()
         np.maximum.at(free, place, slots_before(last, gap_us[place], as_of_us) + gap_us[place])
         most = host_slot_limits(most, gap_us, free - as_of_us, 0, horizon_us - 1, horizon_us)
         most = np.minimum(most, MOST_REFRESHES)
@@ -178,6 +199,7 @@ class _Known:
     batch: pa.RecordBatch
     url_hash: UIntArray
     host_hash: UIntArray
+    seen_s: IntArray
     last_s: IntArray
     table: HostTable
 
@@ -188,7 +210,12 @@ class _Known:
             batch.column(n).cast(pa.int64()).fill_null(NEVER_S).to_numpy(zero_copy_only=False)
             for n in ("seen_s", "asked_s")
         ]
-        return cls(batch, page_texts(batch.column("url"))[1], host, np.maximum(*last), table)
+        return cls(batch, page_texts(batch.column("url"))[1], host, last[0], np.maximum(*last), table)
+
+    def filter(self, kept: BoolArray) -> _Known:
+        """Some of them."""
+        batch, arrays = self.batch.filter(pa.array(kept)), (self.url_hash, self.host_hash)
+        return _Known(batch, *(a[kept] for a in (*arrays, self.seen_s, self.last_s)), self.table)
 
     def rows_of(self, url_hash: UIntArray) -> IntArray:
         """Rows of sources, -1 for those that are not there."""
@@ -234,7 +261,8 @@ class _Known:
         batch = batch.set_column(1, "listed", pa.array(named))
         names = locate(batch.column("url"), self.table)
         assert (names.host_hash == host_hash[chosen]).all()
-        return _Known(batch, found, host_hash[chosen], np.zeros(len(found), np.int64), self.table)
+        never = np.full(len(found), NEVER_S)
+        return _Known(batch, found, host_hash[chosen], never, never, self.table)
 
 
 def _source_batch(known: _Known, sums: Sums) -> pa.RecordBatch:
@@ -257,6 +285,7 @@ def _load(shared: Shared, host_hash: UIntArray, sums: pa.RecordBatch, hosts: pa.
     for row in sums.to_pylist():
         for name in Shared.NAMES:
             getattr(shared, name)[...] += np.array(row[name], np.int64).reshape(getattr(shared, name).shape)
+    hosts = hosts.filter(pa.array(np.isin(hosts.column("host_hash").to_numpy(), host_hash)))
     at = np.searchsorted(host_hash, hosts.column("host_hash").to_numpy())
     shared.host_new[at] += hosts.column("new").to_numpy()
     shared.host_exposure[at] += hosts.column("exposure").to_numpy()

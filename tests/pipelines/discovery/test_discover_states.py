@@ -103,3 +103,36 @@ def test_options_are_checked_all_at_once(tmp_path: Path, capsys: pytest.CaptureF
         assert name in said, name
     assert discover(tmp_path / "x", "--budget=1", f"--as_of={iso(START)}", "--links=/no/such.csv") == 2
     assert "--links: no file matches" in capsys.readouterr().err
+
+
+def test_sources_that_nobody_sees_are_forgotten_with_their_links_and_targets_are_not(
+    one: Path, tmp_path: Path
+) -> None:
+    late = START + 40 * DAY
+    rows = [("https://a.test/", "https://a.test/fresh", late - HOUR, 200)]
+    write_csv(tmp_path / "links.csv", rows)
+    words = (f"--links={tmp_path}/links.csv", f"--as_of={iso(late)}", "--budget=20", f"--state={one}/out")
+    assert discover(tmp_path / "kept", *words) == 0
+    assert discover(tmp_path / "out", *words, "--forget_days=30") == 0
+    assert {r["url"] for r in read(tmp_path / "kept", "sources")} == {"https://a.test/", "https://b.test/x"}
+    assert [r["url"] for r in read(tmp_path / "out", "sources")] == ["https://a.test/"]
+    assert manifest(tmp_path / "out")["counters"]["sources_forgotten"] == 1
+    for folder in ("state/shown", "state/hosts", "slots"):
+        assert len(read(tmp_path / "out", folder)) < len(read(tmp_path / "kept", folder)), folder
+    assert contents(tmp_path / "out", "state/known") == contents(tmp_path / "kept", "state/known")
+    # It comes back as a page that was never seen, with no target that is known.
+    back = steady("https://b.test/x", range(24), new=1)
+    back = [(source, target, at + 40 * DAY, status) for source, target, at, status in back]
+    write_csv(tmp_path / "back.csv", [*back, ("https://b.test/x", "https://b.test/new", late + HOUR, 200)])
+    words = (f"--links={tmp_path}/back.csv", f"--as_of={iso(late + DAY)}", "--budget=20")
+    assert discover(tmp_path / "back", *words, f"--state={tmp_path}/out") == 0
+    assert [r["url"] for r in read(tmp_path / "back", "targets")] == ["https://b.test/new"]
+    assert {r["url"] for r in read(tmp_path / "back", "sources")} == {"https://a.test/", "https://b.test/x"}
+
+
+def test_a_list_keeps_its_sources_whenever_they_were_seen(one: Path, tmp_path: Path) -> None:
+    (tmp_path / "sources.csv").write_text("url\nhttps://b.test/x\n")
+    words = (f"--sources={tmp_path}/sources.csv", f"--as_of={iso(START + 400 * DAY)}", "--budget=20")
+    assert discover(tmp_path / "out", *words, f"--state={one}/out") == 0
+    (source,) = read(tmp_path / "out", "sources")
+    assert source["url"] == "https://b.test/x" and source["links"] > 0
