@@ -1,5 +1,6 @@
 """What a link costs the discovery job, and its state: `python -m benchmarks.bench_discovery`."""
 
+import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -17,23 +18,26 @@ from pipelines.discovery.discover import Settings, add_arguments, run_job
 from pipelines.door.cli import _Parser
 
 SITES, LINKS = 50, 40
+PER_FILE = 48_000
+"""Sources in a file of a log at most, a multiple of 3."""
 START_S = 1_767_052_800
 
 
-def links(sources: int, hours: int, number: int) -> pa.Table:
+def links(sources: int, hours: int, number: int, first: int = 0) -> pa.Table:
     """A log: each source is fetched every hour and shows 40 links, of which some are of the fetch before.
 
     A third of the links are those of another source of the site. Rows are in the order of fetches.
     """
-    rng = np.random.Generator(np.random.Philox(key=number))
+    rng = np.random.Generator(np.random.Philox(key=[number, first]))
     source = np.tile(np.repeat(np.arange(sources), LINKS), hours)
     hour = np.repeat(np.arange(hours), sources * LINKS)
     place = np.tile(np.arange(LINKS), sources * hours)
     of = np.where(place < LINKS // 3, source - source % 3, source)
     target = 6 * (hour + number) + place
-    names = [f"https://www.site{s % SITES}.test/section/of/news/{s}" for s in range(sources)]
+    every = range(first, first + sources)
+    names = [f"https://www.site{s % SITES}.test/section/of/news/{s}" for s in every]
     part = pa.array(target.astype(str))
-    base = pa.array([f"https://www.site{s % SITES}.test/{s}/an-article-with-a-name-" for s in range(sources)])
+    base = pa.array([f"https://www.site{s % SITES}.test/{s}/an-article-with-a-name-" for s in every])
     jitter = rng.integers(0, 3600, sources * hours)
     at = START_S + 86_400 * number + 3600 * hour + np.repeat(jitter, LINKS)
     return pa.table(
@@ -61,7 +65,7 @@ def _clock(into: list[float]) -> Iterator[None]:
 
 
 def run(scale: float = 1.0) -> list[Row]:
-    """All rows; `scale` 1 is 1.9 million links a night, the second of two nights."""
+    """All rows; `scale` 1 is 1.9 million links a night, the second of two nights, 21 a million sources."""
     few, many = max(int(2000 * scale), 60), max(int(48_000 * scale), 60)
     often, state, url, shown, known = _nights(few, 24)
     seldom, *_ = _nights(many, 1)
@@ -78,14 +82,16 @@ def run(scale: float = 1.0) -> list[Row]:
 def _nights(sources: int, hours: int) -> tuple[float, float, float, float, float]:
     """Microseconds a link of the second night, and bytes of its state."""
     spent: list[float] = []
+    shards = max(4, sources // 100_000)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for night in range(2):
-            rows = links(sources, hours, night)
-            pq.write_table(rows, folder / f"{night}.parquet", row_group_size=1 << 18)
+            for first in range(0, sources, PER_FILE):
+                rows = links(min(PER_FILE, sources - first), hours, night, first)
+                pq.write_table(rows, folder / f"{night}-{first}.parquet", row_group_size=1 << 18)
             before = [f"--state={folder}/out0"] if night else []
             words = (
-                f"--links={folder}/{night}.parquet", f"--budget={sources}", "--num_shards=4",
+                f"--links={folder}/{night}-*.parquet", f"--budget={sources}", f"--num_shards={shards}",
                 f"--as_of={np.datetime64(START_S + 86_400 * (night + 1), 's')}Z", *before,
             )  # fmt: skip
             with _clock(spent):
@@ -100,7 +106,7 @@ def _nights(sources: int, hours: int) -> tuple[float, float, float, float, float
             columns = [group.column(i) for group in groups for i in range(of.num_columns)]
             size["url"] += sum(c.total_compressed_size for c in columns if c.path_in_schema == "url")
     return (
-        1e6 * spent[1] / rows.num_rows,
+        1e6 * spent[1] / (sources * hours * LINKS),
         (size["sources"] - size["url"]) / sources,
         size["url"] / sources,
         size["shown"] / sources / LINKS,
@@ -109,4 +115,4 @@ def _nights(sources: int, hours: int) -> tuple[float, float, float, float, float
 
 
 if __name__ == "__main__":
-    show(run())
+    show(run(float(sys.argv[1]) if len(sys.argv) > 1 else 1.0))

@@ -18,8 +18,8 @@ from policies.discovery.lifetimes import CLASS_HOURS, discounted, expected_there
 from policies.discovery.planner import LASTING, WORTH_HOURS
 from policies.numerics.typing_ import FloatArray, IntArray, UIntArray
 
-LEAST_PRICE: Final = 1e-15
-MOST_PRICE: Final = 1e12
+LEAST_PRICE: Final = 1e-10
+MOST_PRICE: Final = 1e7
 WAITING_HOURS: Final = 12.0
 """After which a link is worth 1 / e to the policy that waits."""
 PRICES: Final = 17
@@ -27,6 +27,7 @@ PRICES: Final = 17
 ROUNDS: Final = 5
 MOST_REFRESHES: Final = 1 << 40
 _GRID_HOURS: Final = np.geomspace(1.0 / 60.0, 4000.0, 64)
+_LOG_HOURS: Final = np.log(_GRID_HOURS)
 _ROWS: Final = 1024
 """Of sources at once, so that their curves stay in the cache."""
 _BISECTIONS: Final = 60
@@ -161,7 +162,7 @@ class Waiting:
         high = np.clip(above, 1, len(_GRID_HOURS) - 1)
         every = np.arange(len(curve))
         y0, y1 = (np.log(np.maximum(curve[every, at], 1e-300)) for at in (high - 1, high))
-        x0, x1 = np.log(_GRID_HOURS[high - 1]), np.log(_GRID_HOURS[high])
+        x0, x1 = _LOG_HOURS[high - 1], _LOG_HOURS[high]
         part = np.clip((np.log(price) - y0) / np.maximum(y1 - y0, 1e-12), 0.0, 1.0)
         hours = np.maximum(np.exp(x0 + part * (x1 - x0)), self.least_hours)
         return np.where(above < len(_GRID_HOURS), hours, np.inf)
