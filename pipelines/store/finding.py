@@ -91,9 +91,9 @@ class Finding:
         OptionsError, InputError, policies.numerics.errors.RecrawlError, submitting.RunnerError
         """
         before = next((f for night in reversed(nights) if _is_there(f := _folder(night.folder))), None)
-        settings, beam = self.settings(arguments, links, before, nights[-1].manifest() if nights else {})
-        if not (settings.state or settings.inputs):
+        if not (links or before or any(word.startswith("--sources=") for word in self.words)):
             return None
+        settings, beam = self.settings(arguments, links, before, nights[-1].manifest() if nights else {})
         discover.run_job(settings, beam)
         return settings.output
 
@@ -132,8 +132,6 @@ class Finding:
         if recrawling is not None and made.policy == IN_TURN:
             raise OptionsError([f"--policy={IN_TURN} has no price: give --discover_share a part, not auto"])
         inputs = tuple(replace(i, how=night.how["hosts"]) if i.kind == "hosts" else i for i in made.inputs)
-        if not (links or before) and not any(i.kind == "sources" for i in inputs):
-            inputs = ()
         return replace(made, inputs=inputs, recrawling=recrawling, why=why), beam
 
     def _budget(self, night: Settings, last: dict[str, Any]) -> tuple[float, Recrawling | None, str]:

@@ -153,7 +153,10 @@ class ScheduledShard:
         self._value = objective.crawl_value(change, weight, age)
         self._by_signal: BoolArray | None = None
         fixed = Fixed.of(estimated.tables)
-        self._refreshes, self._awaits = fixed, self._is_new & (fixed.count == 0)
+        # Pages that get no first crawl of their own: it is decided, or they must not be crawled.
+        decided = (fixed.count > 0) | (self._pages.column("cap_per_day").to_numpy() <= 0.0)
+        self._refreshes, self._awaits = fixed, self._is_new & ~decided
+        self._since_days = np.where(self._is_new & decided, 0.0, self._since_days)
         self._curves: ValueCurves | None = None
         self._most: IntArray | None = None
         floor, cap = block.floor_per_day, block.cap_per_day

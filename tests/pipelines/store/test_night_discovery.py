@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.pipelines.jobs import Night, at, crawls
+from tests.pipelines.jobs import Night, at, command, crawls
 from tests.pipelines.stores import Stored, midnight
 
 DAYS, HOSTS, PAGES = 3, 4, 12
@@ -204,3 +204,54 @@ def test_a_night_with_discovery_has_the_same_bytes_however_it_is_cut(tmp_path, s
 def test_wrong_options_are_told(tmp_path, options, said):
     done = world(tmp_path).run(midnight(1), **options)
     assert done.code == 2 and said in done.complaints
+
+
+def test_what_may_not_be_crawled_is_not_refreshed(tmp_path):
+    store = world(tmp_path)
+    listed = [
+        {"url": FRONT.format(0), "max_rate_per_day": 0},
+        {"url": FRONT.format(1), "max_rate_per_day": 2},
+    ]
+    pages = store.log("pages.jsonl", listed)
+    done = store.run(midnight(1), discover_share=0.2, pages=pages)
+    count = Counter(r["url"] for r in done.rows("schedule"))
+    assert count[FRONT.format(0)] == 0 and count[FRONT.format(1)] == 2
+    planned = done.manifest["discovery"]["counters"]["refreshes"]
+    assert planned == 48 == len(discovered(done)) + done.counters["refreshes_capped"]
+    # What they would have taken goes to other pages.
+    assert done.table("schedule").num_rows + done.counters.get("slots_empty", 0) == 240
+
+
+def test_a_night_without_new_links_goes_on_from_what_is_known(tmp_path):
+    store = world(tmp_path)
+    assert store.run(midnight(1), discover_share=0.1).code == 0
+    day = midnight(DAYS + 2)
+    for path in (tmp_path / "links").glob("*"):
+        path.unlink()
+    done = store.run(day, discover_share=0.1)
+    assert done.code == 0 and len(discovered(done)) == 24
+    assert "no file for" in done.printed and "found_by" not in done.table("pages").column_names
+
+
+def test_a_first_night_without_any_link_has_no_discovery(tmp_path):
+    store = world(tmp_path)
+    for path in (tmp_path / "links").glob("*"):
+        path.unlink()
+    done = store.run(midnight(1), discover_share="auto")
+    assert done.code == 0 and done.manifest["discovery"] is None
+    assert done.table("schedule").num_rows + done.counters.get("slots_empty", 0) == 240
+
+
+def test_results_of_another_instant_are_refused(tmp_path):
+    store = world(tmp_path)
+    done = store.run(midnight(1), discover_share=0.1)
+    words = ("nightly", f"--discovery={done.folder}/discovery", "--budget=9", f"--output={tmp_path}/out")
+    logs = f"--observations={tmp_path}/logs/*.jsonl"
+    code, _, complaints = command(*words, logs, f"--as_of={midnight(2)}")
+    assert code == 2 and "run discover with the --as_of" in complaints
+    code, _, complaints = command(
+        *words[:1], f"--discovery={tmp_path}/logs", *words[2:], logs, "--as_of=2026-06-02"
+    )
+    assert code == 2 and "finished `recrawl discover`" in complaints
+    code, _, complaints = command(*words, logs, f"--as_of={midnight(1)}", "--overwrite")
+    assert code == 2 and "floor" in complaints.lower()  # 24 refreshes are more than 9 crawls

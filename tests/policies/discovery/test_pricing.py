@@ -1,11 +1,13 @@
 """One price for all sources: what follows from it, and that it is kept to."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from policies.discovery.lifetimes import CLASS_HOURS, discounted, worth_of_now
 from policies.discovery.planner import LASTING, WORTH_HOURS
-from policies.discovery.pricing import ROUNDS, Bracket, Clock, Waiting, choose, instants, spaced
+from policies.discovery.pricing import ROUNDS, Bracket, Clock, Recrawling, Waiting, choose, instants, spaced
 
 HOSTS = 40
 
@@ -117,3 +119,26 @@ def test_the_clock_runs_as_links_come_and_back() -> None:
 
 def test_instants_that_would_pass_the_end_come_earlier() -> None:
     assert spaced(np.array([0.0, 0.0, 0.5, 9.9, 9.9]), 1.0, 10.0).tolist() == [0.0, 1.0, 2.0, 9.0, 10.0]
+
+
+@pytest.mark.parametrize("scale", [0.2, 1.0, 5.0])
+def test_with_recrawls_at_one_price_a_right_price_stays_and_more_links_take_more(scale: float) -> None:
+    """The price is where both ask for the budget; crawls of pages are right at last night's price."""
+    one, _, start, most = waiting()
+    price = 0.3
+    refreshes = int(one.totals(np.array([price]), start, most)[0])
+    pages = Recrawling(400.0, multiplier=0.6, new_page_worth=2.0)
+    assert pages.asked(price) == pytest.approx(400.0)
+    more = replace(one, per_hour=one.per_hour * scale)
+    bracket = Bracket()
+    for _ in range(ROUNDS):
+        prices = bracket.prices()
+        both = more.totals(prices, start, most) + np.ceil(pages.asked(prices)).astype(np.int64)
+        low, high = bracket.around(both, refreshes + 400)
+        bracket = Bracket(prices[low], prices[high])
+    found = int(more.totals(np.array([bracket.high]), start, most)[0])
+    if scale == 1.0:
+        assert bracket.high == pytest.approx(price, rel=0.01) and found == pytest.approx(refreshes, abs=3)
+    else:
+        assert (found > refreshes) == (scale > 1.0) == (bracket.high > price)
+    assert found + float(pages.asked(bracket.high)) == pytest.approx(refreshes + 400, abs=3)
