@@ -18,8 +18,8 @@ from pipelines.command import options_inputs, output_folder
 from pipelines.command.errors import OptionsError
 from pipelines.dynamics import summary
 from pipelines.experiments.experiment import add_run_options, run_here, show_pictures
-from pipelines.nightly.checks import Checks
 from pipelines.nightly import report
+from pipelines.nightly.checks import Checks
 from policies.clocks.kept import LONGEST_US
 from transforms.batches.coders import ShardTables
 from transforms.batches.combining import CombineShards
