@@ -348,7 +348,8 @@ def _night_text(out: _Text, document: dict[str, Any], top: int) -> None:
     out.row("hosts at limit", f"{_arrow(hosts['at_limit'])}; {number(hosts['newly_at_limit'])} newly, "
             f"{number(hosts['no_longer_at_limit'])} no longer")  # fmt: skip
     slots = document["slots_by_reason"]
-    out.row("slots", ", ".join(f"{name} {_arrow(pair)}" for name, pair in slots.items()))
+    said = [f"{name} {_arrow(pair)}" for name, pair in slots.items() if any(pair)]
+    out.row("slots", ", ".join(said) or "none")
     _causes_text(out, document)
     out.head(
         f"  {'page by page, x':<22}"
