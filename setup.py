@@ -47,6 +47,9 @@ setup(
         "lint": LINT,
         "plots": PLOTS,
         "dev": TEST + LINT + PLOTS,
+        # Models of Han et al. 2019 for `recrawl reproduce`; without them they are left out.
+        "keras": ["keras>=3.5,<4", "jax>=0.5,<1"],
+        "boosting": ["scikit-learn>=1.6,<2"],
         "fuzz": ["atheris>=3,<4"],
         "gcp": ["apache-beam[gcp]>=2.75,<2.76"],
         # Flink's jars, 232 MB; its Python API is not needed.

@@ -23,7 +23,8 @@ FORBIDDEN = {
 ROOMS = {
     "policies": (
         "numerics", "clocks", "history", "estimation", "objectives", "signals", "signalled", "optimum",
-        "judging", "sequencing", "greedy", "rules", "discovery", "dynamics", "simulation", "on_request",
+        "judging", "predictors", "sequencing", "greedy", "rules", "discovery", "dynamics", "simulation",
+        "on_request",
     ),
     "transforms": (
         "batches", "files", "rows", "dialects", "shards", "kept", "intake", "night", "discovery", "dynamics",

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from pipelines.command import output_folder, stopping
 from pipelines.command.errors import OptionsError
-from pipelines.experiments import figures, reproduced
+from pipelines.experiments import figures, given_history, reproduced
 from pipelines.experiments.figures.records import Columns, Figure, Made
 from pipelines.nightly.report import Clock
 from pipelines.pictures import plots
@@ -36,7 +36,7 @@ LIST: Final = "list"
 MAX_REPETITIONS, MAX_WORKERS = 10_000, 64
 LEAST_TIME: Final = 4.0
 INT32: Final = ("repetition",)
-MORE: Final = ("over_time", "pages", "rates")
+MORE: Final = ("calibration", "over_time", "pages", "rates")
 """Names of tables that some figures have besides the results."""
 
 
@@ -47,7 +47,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("figure", metavar="FIGURE", help="AUTHOR-FIGURE, e.g. busa-fekete-6 or han-table-5; list: name all")
     add("--output", metavar="DIR", help="folder for results, report and pictures")
-    add("--pages", metavar="N[,N]", help="numbers of pages, e.g. 100,500 (default: the figure's)")
+    add(
+        "--pages",
+        metavar="N[,N]",
+        help="numbers of pages, e.g. 100,500 (default: the figure's); with --changes, a page catalogue",
+    )
     add("--repetitions", type=int, metavar="N", help="repetitions (default: the figure's)")
     add("--until", type=float, metavar="T", help="time units of a repetition (default: the figure's)")
     add("--seed", type=int, default=0, metavar="N", help="random numbers to use (default %(default)s)")
@@ -65,6 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a Markdown file to put the report into, in place of the figure's last one; its pictures go to "
         "pictures/ beside it",
     )
+    given_history.add_arguments(parser)
 
 
 def _pages(text: str | None, figure: Figure, found: list[str]) -> list[int]:
@@ -103,7 +108,10 @@ def _problems(parsed: argparse.Namespace) -> list[str]:
     """What is wrong with the options, of a figure that there is."""
     found: list[str] = []
     figure = figures.get(parsed.figure)
-    _pages(parsed.pages, figure, found)
+    if not parsed.changes:
+        _pages(parsed.pages, figure, found)
+    elif figure.tasks_of is None:
+        found.append(f"--changes: {figure.name} is made of drawn pages only; leave it out")
     if not parsed.output:
         found.append("--output is missing: give a folder for results, report and pictures")
     for name, value, most in (
@@ -209,12 +217,19 @@ def run(parsed: argparse.Namespace) -> int:
         print(reproduced.listing(list(figures.all_figures().values())))
         return 0
     figure = figures.get(parsed.figure)
-    pages = _pages(parsed.pages, figure, [])
     repetitions = parsed.repetitions or figure.repetitions
     until = parsed.until or figure.until
     output_folder.check(parsed.output)
-    tasks = figure.tasks(pages, repetitions, until or 0.0, parsed.seed, parsed.workers)
     clock = Clock(sys.stderr)
+    pages: list[int] = []
+    if parsed.changes and figure.tasks_of is not None:
+        clock.say("reading the history")
+        given, horizon_hours = given_history.read(parsed)
+        repetitions = parsed.repetitions or 1
+        tasks = figure.tasks_of(given, repetitions, parsed.seed, horizon_hours)
+    else:
+        pages = _pages(parsed.pages, figure, [])
+        tasks = figure.tasks(pages, repetitions, until or 0.0, parsed.seed, parsed.workers)
     clock.say(f"running {figure.name}")
     made = figure.make(list(_parts(figure.run, tasks, parsed.workers, clock)))
     clock.say("writing results")
@@ -230,6 +245,8 @@ def run(parsed: argparse.Namespace) -> int:
     for name, data in pictures.items():
         write_file(parsed.output, name, data, 1)
     command = reproduced.command(figure, pages, repetitions, until, parsed.seed)
+    if parsed.changes:
+        command = given_history.command(figure.name, parsed)
     shown = reproduced.report(figure, made, command, list(pictures))
     write_file(parsed.output, "report.md", shown.encode(), 1)
     print(reproduced.on_screen(figure, made))

@@ -181,6 +181,20 @@ class _ReadLog(Step):
         yield beam.pvalue.TaggedOutput(ReadLogs.COUNTS, counts.publish())
 
 
+def read_world(inputs: Sequence[Input], settings: ReplaySettings) -> Replayed:
+    """What `ReadLogs` and `BuildWorld` make of files, without a pipeline.
+
+    Raises
+    ------
+    ReplayError
+        As `build_world`.
+    """
+    reader = _ReadLog(1.0)
+    reader.setup()
+    found = (item for i in inputs for _, split in _splits(i) for item in reader.process(split))
+    return build_world((item[1] for item in found if isinstance(item, tuple)), settings)
+
+
 class BuildWorld(Step):
     """From all rows of the logs to one `Replayed`. Holds them in memory, about 100 bytes each.
 

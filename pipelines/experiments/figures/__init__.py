@@ -10,7 +10,7 @@ import importlib
 
 from pipelines.experiments.figures.records import Figure
 
-_MODULES = ("busa_fekete", "han_on_request", "han_figures", "schulam")
+_MODULES = ("busa_fekete", "han_2019", "han_on_request", "han_figures", "schulam")
 
 
 def all_figures() -> dict[str, Figure]:

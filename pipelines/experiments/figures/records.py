@@ -86,6 +86,8 @@ class Figure:
     make : callable list of parts -> Made
     most_pages : int
         Above it a task needs too much memory.
+    tasks_of : callable (given pages, repetitions, seed, horizon_hours) -> list, optional
+        The same on a given history, for figures that can be made of one.
     """
 
     name: str
@@ -99,3 +101,4 @@ class Figure:
     run: Callable[[Any], Any]
     make: Callable[[list[Any]], Made]
     most_pages: int = 200_000
+    tasks_of: Callable[[Any, int, int, int], list[Any]] | None = None

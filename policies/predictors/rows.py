@@ -1,0 +1,117 @@
+"""Rows that predictors learn from: pages at a time, what was known then, and whether they changed soon after.
+
+All figures are from before the time of the row. Those of a group leave the page itself out: with it in them,
+they would tell of the page what no other page can (and lift the AUC by .05 to .12 on real histories).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
+
+WINDOWS_DAYS = (1.0, 7.0, 30.0)
+"""Windows in which changes are counted (Han et al. 2019, section 4.2.1)."""
+
+HOURS, WEEKDAYS = 24, 7
+_MONDAY = 3  # 1970 began with a Thursday
+_WIDE = ("count", "group_count")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Pages at k times.
+
+    Attributes
+    ----------
+    page : (k,) int64
+    days : (k,) float64, days
+        Length of the interval after the time of the row.
+    count : (3, k) float64
+        Changes found in the last day, week and month.
+    since_days : (k,) float64, days
+        Since the last change, or since the page was first seen.
+    ever : (k,) bool
+        Whether a change was found at all.
+    group_count, group_since_days : (3, k) and (k,) float64
+        Means of these over the other pages of the group.
+    log_rate : (k,) float64
+        Logarithm of the estimated change rate, per day.
+    day, hour : (k,) int64
+        Day since 1970 and hour of the day of the time of the row, UTC.
+    metadata : (k, m) int64
+        Values of catalogue columns by number; 0 is not known.
+    changed : (k,) bool
+        Whether there was a change in the interval.
+    """
+
+    page: IntArray
+    days: FloatArray
+    count: FloatArray
+    since_days: FloatArray
+    ever: BoolArray
+    group_count: FloatArray
+    group_since_days: FloatArray
+    log_rate: FloatArray
+    day: IntArray
+    hour: IntArray
+    metadata: IntArray
+    changed: BoolArray
+
+    def __len__(self) -> int:
+        return len(self.page)
+
+    def take(self, rows: IntArray | BoolArray) -> Rows:
+        """Some rows, in that order."""
+        found = {f.name: getattr(self, f.name) for f in fields(self)}
+        return Rows(**{n: v[:, rows] if n in _WIDE else v[rows] for n, v in found.items()})
+
+    def joined(self, other: Rows) -> Rows:
+        """The rows of both."""
+        names = [f.name for f in fields(self)]
+        return Rows(
+            **{n: np.concatenate([getattr(self, n), getattr(other, n)], axis=int(n in _WIDE)) for n in names}
+        )
+
+    @property
+    def weekday(self) -> IntArray:
+        """Monday is 0, (k,) int64."""
+        found: IntArray = (self.day + _MONDAY) % WEEKDAYS
+        return found
+
+    def times(self) -> FloatArray:
+        """Weekday and hour as indicators: (k, 31) float64."""
+        found = np.zeros((len(self), WEEKDAYS + HOURS))
+        at = np.arange(len(self))
+        found[at, self.weekday] = 1.0
+        found[at, WEEKDAYS + self.hour] = 1.0
+        return found
+
+    def history(self) -> FloatArray:
+        """What the page itself has done, as logarithms: (k, 5) float64."""
+        return np.column_stack(
+            [
+                self.log_rate,
+                np.log(self.count[1] + 0.3),
+                np.log(self.count[2] + 0.3),
+                np.log1p(self.since_days),
+                self.ever,
+            ]
+        )
+
+    def group(self) -> FloatArray:
+        """What the other pages of its group have done, as logarithms: (k, 2) float64."""
+        return np.column_stack([np.log(self.group_count[2] + 0.03), np.log1p(self.group_since_days)])
+
+    def frequencies(self) -> FloatArray:
+        """The eight figures of Han et al. 2019, Table 1, as logarithms: (k, 8) float64."""
+        return np.column_stack(
+            [
+                *np.log1p(self.count),
+                np.log1p(self.since_days),
+                *np.log1p(self.group_count),
+                np.log1p(self.group_since_days),
+            ]
+        )
