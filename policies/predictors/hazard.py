@@ -24,6 +24,7 @@ RECENT_DAYS = 14
 """The level is that of the last days: rates of a whole site rise and fall faster than features tell."""
 
 _RECENT_PRIOR = 10.0
+_LEVEL_ROUNDS = 5
 _MAX_STEPS = 100
 _TOLERANCE = 1e-4
 _LEAST_STEP = 1e-6
@@ -37,7 +38,7 @@ def default_features(rows: Rows) -> FloatArray:
 
 
 def frequency_features(rows: Rows) -> FloatArray:
-    """The frequencies of page and group that Han et al. 2019 combine linearly: (k, 9), the first of them 1."""
+    """Frequencies of page and group, as Han et al. 2019 combine them: (k, 9), the first of them 1."""
     return np.column_stack([np.ones(len(rows)), rows.frequencies()])
 
 
@@ -155,9 +156,10 @@ class Hazard:
         self.b = solve(lambda b: newton_sums(x, offset, rows.changed, b), start, ridge)
         if self._recent_days is not None and len(rows):
             late = rows.day > rows.day.max() - self._recent_days
-            expected = probability(offset[late], x[late] @ self.b).sum()
-            found = np.count_nonzero(rows.changed[late])
-            self.b[0] += np.log((found + _RECENT_PRIOR) / (expected + _RECENT_PRIOR))
+            found = np.count_nonzero(rows.changed[late]) + _RECENT_PRIOR
+            for _ in range(_LEVEL_ROUNDS):  # chances are not linear in the factor
+                expected = probability(offset[late], x[late] @ self.b).sum() + _RECENT_PRIOR
+                self.b[0] += np.log(found / expected)
 
     def log_multiplier(self, rows: Rows) -> FloatArray:
         """As `predictor.Predictor.log_multiplier`."""
@@ -166,5 +168,5 @@ class Hazard:
 
 
 def combined() -> Hazard:
-    """Frequencies of page and group in a linear model, the last baseline of Han et al. 2019, section 4.3.1."""
+    """Frequencies of page and group in a linear model: the last baseline of Han et al. 2019."""
     return Hazard(frequency_features, 0, None)

@@ -1,4 +1,4 @@
-"""A feed-forward network as plain weights, evaluated in NumPy: what a training elsewhere leaves for workers."""
+"""A feed-forward network as plain weights, evaluated in NumPy: what a training elsewhere leaves."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -136,7 +137,7 @@ def make_task(pages: Pages, horizon_hours: int, observability: str, seed: int) -
     ]
     seen_by = _Known(pages, _crawls(pages.history, observability, seed), seen, begin)
     parts = []
-    for number, (low, high) in enumerate(zip(cuts[:-1], cuts[1:], strict=True)):
+    for number, (low, high) in enumerate(pairwise(cuts)):
         page, at = _times(
             pages.history, low, high - 2 * horizon_us, horizon_us, seed, number, seen, number < 2
         )
@@ -380,7 +381,7 @@ def _with_hours(task: Task, host: IntArray, horizon_hours: int) -> Task:
         by_clock = (_lengths(part.rows, horizon_hours) * speed[host[part.rows.page]]).sum(axis=1)
         return replace(part, offset=part.offset + np.log(by_clock / part.rows.days))
 
-    return Task(*(moved(p) for p in (train, task.validation, task.test)), task.seen)
+    return Task(moved(train), moved(task.validation), moved(task.test), task.seen)
 
 
 def _lengths(rows: Rows, horizon_hours: int) -> FloatArray:

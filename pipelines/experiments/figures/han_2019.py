@@ -1,4 +1,4 @@
-"""Tables 2 and 3 of Han et al. 2019 for `recrawl reproduce`: which models foretell changes, on seen and unseen pages."""
+"""Tables 2 and 3 of Han et al. 2019 for `recrawl reproduce`: models of change on seen and unseen pages."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _SETTING: Final = (
     "observability: an hourly crawler; partial: a crawler with uneven intervals, half a day to eight days on "
     "average by page. Labels are of the true history, features from before the time of the row, figures of a "
     "category without the page itself. Without --changes, price offers are drawn with the statistics of the "
-    "paper, whose data is private: 123 days, K = 6. A frequency counts a day at the mean rate beside its own, "
-    "so that none predicts 0. The linear model and the network are fitted once, as in the paper; `recrawl` "
-    "each week on the last 60 days, as a nightly job would, and once beside it. Models that need a library "
-    "that is not installed are left out (pip install 'recrawl[keras]', 'recrawl[boosting]')."
+    "paper, whose data is private: 123 days, K = 6. A frequency counts a day at the mean rate beside its "
+    "own, so that none predicts 0. The linear model and the network are fitted once, as in the paper; "
+    "`recrawl` each week on the last 60 days, as a nightly job would, and once beside it. Models that need a "
+    "library that is not installed are left out (pip install 'recrawl[keras]', 'recrawl[boosting]')."
 )
 
 
