@@ -20,6 +20,9 @@ from policies.predictors.predictor import LARGEST_LOG_HAZARD, LEAST_LOG_HAZARD, 
 from policies.predictors.rows import HOURS, WEEKDAYS, Rows
 
 RIDGE = 10.0
+SHARED = 2 + WEEKDAYS + HOURS
+"""The last of the default features: of the group, weekday and hour."""
+
 RECENT_DAYS = 14
 """The level is that of the last days: rates of a whole site rise and fall faster than features tell."""
 
@@ -33,7 +36,7 @@ Features = Callable[[Rows], FloatArray]
 
 
 def default_features(rows: Rows) -> FloatArray:
-    """Own history, that of the group, weekday and hour: (k, 39) float64, the first of them 1."""
+    """Own history, that of the group, weekday and hour: (k, 40) float64, the first of them 1."""
     return np.column_stack([np.ones(len(rows)), rows.history(), rows.group(), rows.times()])
 
 
@@ -123,15 +126,15 @@ def solve(sums: Callable[[FloatArray], NewtonSums], start: FloatArray, ridge: Fl
 class Hazard:
     """Factors on the hazard, log-linear in features of the rows.
 
-    Pages of a site change together, so rows of a day are not independent of each other: what weekdays and
-    hours do is as certain as the number of days that show it, not of rows. Their ridge is `RIDGE` days.
+    Pages of a site change together, so rows of a day are not independent of each other: what weekdays, hours
+    and groups do is as certain as the number of days that show it, not of rows. Their ridge is `RIDGE` days.
 
     Parameters
     ----------
     features : function of Rows
         To (k, d) float64, the first column 1.
-    times : int
-        How many of the last columns are weekdays and hours.
+    shared : int
+        How many of the last columns are figures that pages have in common.
     recent_days : int, optional
         Days that the level is brought to after the fit; None: it is that of all rows.
     """
@@ -139,10 +142,10 @@ class Hazard:
     def __init__(
         self,
         features: Features = default_features,
-        times: int = WEEKDAYS + HOURS,
+        shared: int = SHARED,
         recent_days: int | None = RECENT_DAYS,
     ) -> None:
-        self._features, self._times, self._recent_days = features, times, recent_days
+        self._features, self._shared, self._recent_days = features, shared, recent_days
         self.b: FloatArray = np.zeros(0)
 
     def fit(self, rows: Rows, offset: FloatArray) -> None:
@@ -152,7 +155,7 @@ class Hazard:
         ridge = np.full(x.shape[1], RIDGE)
         ridge[0] = 1e-6
         changes_a_day = np.count_nonzero(rows.changed) / max(len(np.unique(rows.day)), 1)
-        ridge[x.shape[1] - self._times :] = RIDGE * max(changes_a_day, 1.0)
+        ridge[x.shape[1] - self._shared :] = RIDGE * max(changes_a_day, 1.0)
         self.b = solve(lambda b: newton_sums(x, offset, rows.changed, b), start, ridge)
         if self._recent_days is not None and len(rows):
             late = rows.day > rows.day.max() - self._recent_days

@@ -90,12 +90,11 @@ class Rows:
         return found
 
     def history(self) -> FloatArray:
-        """What the page itself has done, as logarithms: (k, 5) float64."""
+        """What the page itself has done, as logarithms: (k, 6) float64."""
         return np.column_stack(
             [
                 self.log_rate,
-                np.log(self.count[1] + 0.3),
-                np.log(self.count[2] + 0.3),
+                *np.log(self.count + 0.3),
                 np.log1p(self.since_days),
                 self.ever,
             ]
