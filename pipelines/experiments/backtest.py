@@ -18,7 +18,13 @@ from pipelines.command import options_inputs, output_folder
 from pipelines.command.errors import OptionsError
 from pipelines.command.version import __version__
 from pipelines.experiments import backtest_report, on_request
-from pipelines.experiments.experiment import add_run_options, run_here, show_pictures, write_table
+from pipelines.experiments.experiment import (
+    add_inputs,
+    add_run_options,
+    run_here,
+    show_pictures,
+    write_table,
+)
 from pipelines.experiments.result_schemas import days_table, results_table
 from pipelines.nightly import report
 from pipelines.nightly.checks import Checks, near
@@ -32,12 +38,14 @@ from transforms.intake.reading import Input
 from transforms.intake.sources import check_inputs, plan_files
 from transforms.replay.backtesting import (
     EQUAL,
+    ESTIMATORS,
     NEEDS,
     POLICIES,
     ZIPF,
     PlayTrials,
     Scored,
     Trial,
+    arms,
     available,
     lacking,
     scored_from,
@@ -111,31 +119,6 @@ def policies_help() -> str:
     return "\n".join(["policies:", *lines, "", EXIT_HELP])
 
 
-def add_inputs(parser: argparse.ArgumentParser) -> None:
-    """Options of what is replayed."""
-    group = parser.add_argument_group("inputs (globs, comma-separated; what recrawl nightly reads)")
-    inputs = group.add_argument
-    inputs("--observations", metavar="FILES", help="crawl log, as for recrawl nightly")
-    inputs(
-        "--changes",
-        metavar="FILES",
-        help="every change: url, changed_at[, digest, kind]; a row of kind `first` is where the page appears",
-    )
-    inputs("--requests", metavar="FILES", help="request log, as for recrawl nightly: what pages weigh")
-    inputs("--signals", metavar="FILES", help="change signals: url, signalled_at[, source]")
-    inputs("--pages", metavar="FILES", help="page catalogue: url[, importance], metadata columns")
-    inputs("--start", metavar="TIME", help="first night, ISO 8601, UTC (default: the first whole day)")
-    inputs("--end", metavar="TIME", help="end of the last night's day (default: the last whole day)")
-    inputs("--sample", metavar="SHARE", default="1", help="share of all pages, by hash (default %(default)s)")
-    inputs(
-        "--max_pages",
-        metavar="N",
-        default="5000",
-        help="of more pages, this many by hash; a run takes 0.05 s a night and more (default %(default)s)",
-    )
-    options_inputs.add_arguments(parser.add_argument_group("how files are read"))
-
-
 def add_choices(parser: argparse.ArgumentParser, policies: Sequence[str]) -> None:
     """Options of what is compared."""
     add = parser.add_argument
@@ -145,6 +128,14 @@ def add_choices(parser: argparse.ArgumentParser, policies: Sequence[str]) -> Non
         metavar="NAME",
         default=list(policies),
         help=f"see below (default: {' '.join(policies)}, those that the inputs allow)",
+    )
+    add(
+        "--estimators",
+        nargs="+",
+        metavar="NAME",
+        default=["history"],
+        help="what policies of estimated rates learn from, an arm each: history (their own crawls), metadata "
+        "(means of pages with the same columns of --pages), both (default: history)",
     )
     add(
         "--weights",
@@ -238,7 +229,9 @@ class Settings:
             replay,
             check.value(f"--sample={parsed.sample}", parsed.sample, 1e-9, 1.0, "share of pages"),
             budgets,
-            check.names("policies", RULES if asked else POLICIES),
+            check.names("policies", RULES)
+            if asked
+            else arms(check.names("policies", POLICIES), check.names("estimators", ESTIMATORS)),
             check.names("weights", WEIGHTS),
             check.number("draws", 1, 1000, "draws"),
             check.number("repetitions", 1, 1000, "repetitions"),

@@ -15,7 +15,7 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import DirectOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
-from pipelines.command import output_folder, stopping
+from pipelines.command import options_inputs, output_folder, stopping
 from pipelines.nightly import local_worker, submitting
 from pipelines.nightly.nightly import local_runner
 from pipelines.nightly.views import Options
@@ -33,6 +33,31 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="no pictures; they need matplotlib: pip install 'recrawl[plots]'",
     )
+
+
+def add_inputs(parser: argparse.ArgumentParser) -> None:
+    """Options of what is replayed."""
+    group = parser.add_argument_group("inputs (globs, comma-separated; what recrawl nightly reads)")
+    inputs = group.add_argument
+    inputs("--observations", metavar="FILES", help="crawl log, as for recrawl nightly")
+    inputs(
+        "--changes",
+        metavar="FILES",
+        help="every change: url, changed_at[, digest, kind]; a row of kind `first` is where the page appears",
+    )
+    inputs("--requests", metavar="FILES", help="request log, as for recrawl nightly: what pages weigh")
+    inputs("--signals", metavar="FILES", help="change signals: url, signalled_at[, source]")
+    inputs("--pages", metavar="FILES", help="page catalogue: url[, importance], metadata columns")
+    inputs("--start", metavar="TIME", help="first night, ISO 8601, UTC (default: the first whole day)")
+    inputs("--end", metavar="TIME", help="end of the last night's day (default: the last whole day)")
+    inputs("--sample", metavar="SHARE", default="1", help="share of all pages, by hash (default %(default)s)")
+    inputs(
+        "--max_pages",
+        metavar="N",
+        default="5000",
+        help="of more pages, this many by hash; a run takes 0.05 s a night and more (default %(default)s)",
+    )
+    options_inputs.add_arguments(parser.add_argument_group("how files are read"))
 
 
 def run_here(

@@ -16,7 +16,7 @@ from pipelines.command import output_folder
 from pipelines.command.errors import OptionsError
 from pipelines.experiments import backtest, backtest_report
 from pipelines.experiments.backtest import ROOM, Settings, least_budget, scorings_of
-from pipelines.experiments.experiment import aligned, read_table, show_pictures, write_table
+from pipelines.experiments.experiment import add_inputs, aligned, read_table, show_pictures, write_table
 from pipelines.experiments.result_schemas import FRONTIER
 from pipelines.pictures.plots import Picture, freshness_against_budget
 from policies.numerics.typing_ import FloatArray
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="share of requests that find a fresh copy, e.g. 0.9",
     )
-    backtest.add_inputs(parser)
+    add_inputs(parser)
     parser.add_argument(
         "--most",
         metavar="RATE",

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.command.errors import OptionsError
-from pipelines.experiments.experiment import Checks, near
+from pipelines.nightly.checks import Checks, near
 from policies.numerics.typing_ import IntArray
 from policies.simulation.predicting import Pages
 from transforms.files.blocks import How

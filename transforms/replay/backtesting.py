@@ -30,14 +30,27 @@ from transforms.replay.rate_nights import (
     Estimates,
     JobEstimates,
     KnownRates,
+    MetadataMeans,
     NoEstimates,
     RateNights,
     Uncensored,
+    group_means,
 )
 from transforms.replay.replaying import Replayed
 from transforms.replay.worlds import World
 
 EQUAL, ZIPF = "equal", "zipf"
+HISTORY, METADATA, BOTH = "history", "metadata", "both"
+ESTIMATORS = (HISTORY, METADATA, BOTH)
+"""What rates are estimated from (Han et al. 2020, Table 3, who have "h" and "ml")."""
+
+ESTIMATED = {
+    "change-weighted": EVEN,
+    "lambdacrawl": RANDOM,
+    "lambdacrawl-discrete": RANDOM,
+    "harmonic": RANDOM,
+}
+"""Policies of estimated change rates, and their order of crawls."""
 
 
 @dataclass(frozen=True)
@@ -175,6 +188,23 @@ def _learned(s: Setting) -> Estimates:
     return JobEstimates(JobFold(s.world, Mode(s.world), s.weight))
 
 
+def _by_metadata(s: Setting) -> Estimates:
+    """As `_learned`, beside pages with the same metadata in place of those of the host."""
+    options = JobOptions(group_columns=tuple(sorted(s.world.metadata)))
+    return JobEstimates(JobFold(s.world, Mode(s.world), s.weight, options))
+
+
+def _estimated(name: str, order: str, how: str, s: Setting) -> Planner:
+    """A policy of estimated rates, `how` being "both" or "metadata": then requests are so, too."""
+    if how == BOTH:
+        return _rates(name, _by_metadata, order, s)
+    columns = [c.to_numpy(zero_copy_only=False).astype(str) for _, c in sorted(s.world.metadata.items())]
+    group = np.unique(np.column_stack(columns), axis=0, return_inverse=True)[1].reshape(-1)
+    weights = {n: group_means(w, group) for n, w in s.world.weights.items()}
+    told = replace(s, world=replace(s.world, weights=weights), weight=group_means(s.weight, group))
+    return _rates(name, lambda t: MetadataMeans(_by_metadata(t), group), order, told)
+
+
 def _averages(s: Setting) -> Estimates:
     return Averages(s.world)
 
@@ -272,6 +302,13 @@ POLICIES: dict[str, Policy] = {
     "harmonic": _policy(
         "optimal for the harmonic cost, at random instants", partial(_rates, "harmonic", _learned, RANDOM)
     ),
+    **{
+        f"{name}/{how}": _policy(
+            f"{name}, rates by {what}", partial(_estimated, name, order, how), needs="metadata"
+        )
+        for name, order in ESTIMATED.items()
+        for how, what in ((METADATA, "metadata alone"), (BOTH, "history and metadata"))
+    },
     "periodic-history": _policy(
         "periodic optimum of 30-day averages of changes found", partial(_rates, "periodic", _averages, EVEN)
     ),
@@ -332,6 +369,17 @@ def available(world: World, names: Iterable[str], scorings: Iterable[Weighting])
         "weights": any(w.name != EQUAL for w in scorings),
     }
     return [name for name in names if has[POLICIES[name].needs]]
+
+
+def arms(names: Iterable[str], estimators: Iterable[str]) -> tuple[str, ...]:
+    """Policies with each of some `ESTIMATORS`; those that estimate nothing as they are."""
+    of_job = {("recrawl", BOTH): "recrawl+groups"}
+    found = []
+    for name in names:
+        for how in estimators:
+            arm = of_job.get((name, how), f"{name}/{how}")
+            found.append(arm if arm in POLICIES else name)
+    return tuple(dict.fromkeys(found))
 
 
 def lacking(world: World, names: Iterable[str], scorings: Iterable[Weighting]) -> dict[str, str]:

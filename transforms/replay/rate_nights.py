@@ -62,6 +62,30 @@ class JobEstimates(Estimates):
         return rate[known]
 
 
+class MetadataMeans(Estimates):
+    """Of each page what the pages with the same metadata have on average: its own history does not count.
+
+    Parameters
+    ----------
+    of : Estimates
+        Of single pages.
+    group : (n,) int64
+        Pages with the same metadata have the same number.
+    """
+
+    def __init__(self, of: Estimates, group: IntArray) -> None:
+        self._of, self._group = of, group
+
+    def change_rates(self, day: Day, known: IntArray) -> FloatArray:
+        return group_means(self._of.change_rates(day, known), self._group[known])
+
+
+def group_means(values: FloatArray, group: IntArray) -> FloatArray:
+    """The mean of each value's group, (n,)."""
+    mean: FloatArray = (np.bincount(group, values) / np.maximum(np.bincount(group), 1))[group]
+    return mean
+
+
 class Averages(Estimates):
     """Changes found in the last 30 days by own crawls, a day: what a report of a crawl log shows."""
 
