@@ -63,7 +63,7 @@ class JobEstimates(Estimates):
 
 
 class MetadataMeans(Estimates):
-    """Of each page what the pages with the same metadata have on average: its own history does not count.
+    """Of each page what the pages with the same metadata have on average, its own history being one of them.
 
     Parameters
     ----------
