@@ -9,9 +9,8 @@ from pipelines.experiments import figures, reproduce, reproduced
 from pipelines.experiments.figures.records import Claim, Made, Table
 
 PAPER = [f"busa-fekete-{n}" for n in (3, 4, 5, 6, 7, 8, 10, 11, 12, 13, 14)]
-HAN_2019 = ["han-2019-table-2", "han-2019-table-3"]
 HAN = ["han-table-5", "han-table-6", "han-figure-4", "han-figure-5", "han-figure-6"]
-HAN_2019 = ["han-2019-figure-10", "han-2019-figure-11"]
+HAN_2019 = [f"han-2019-{name}" for name in ("table-2", "table-3", "figure-10", "figure-11")]
 SCHULAM = ["schulam-2", "schulam-3", "schulam-4"]
 SMALL = ("--pages", "25,40", "--repetitions", "2", "--until", "4", "--workers", "1")
 
