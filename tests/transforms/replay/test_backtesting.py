@@ -16,6 +16,7 @@ from policies.simulation import intervals, metrics
 from policies.simulation.histories import ChangeHistory
 from tests.transforms.replayed_worlds import START, poisson_world
 from transforms.replay.backtesting import (
+    ESTIMATED,
     POLICIES,
     Scored,
     Setting,
@@ -211,6 +212,7 @@ def test_what_worlds_allow(world: World) -> None:
         "recrawl+signals",
         "sitemap",
         "impression-weighted",
+        *(f"{name}/{how}" for name in ESTIMATED for how in ("metadata", "both")),
     }
 
 
