@@ -88,6 +88,7 @@ def test_options_that_cannot_work(words, said, tmp_path, capsys):
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not trained.has_keras(), reason="needs recrawl[keras]")
 def test_numpy_has_what_keras_has():
     """No worker needs the library that trained the network."""
