@@ -11,6 +11,7 @@ DEPENDENCIES = [
     "crawler-user-agents>=1.67,<2",
     "defusedxml>=0.7.1,<0.8",
     "fastavro>=1.11,<2",
+    "jinja2>=3.1.6,<4",
     "numpy>=2,<2.5",
     "protego>=0.6,<0.8",
     "publicsuffixlist>=1.0.2,<2",
@@ -41,6 +42,7 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.11,<3.14",
     packages=find_packages(include=[f"{name}{below}" for name in PACKAGES for below in ("", ".*")]),
+    package_data={"pipelines.webpage": ["*.j2"]},
     install_requires=DEPENDENCIES,
     extras_require={
         "test": TEST,

@@ -31,8 +31,8 @@ ROOMS = {
         "replay", "finished",
     ),
     "pipelines": (
-        "pictures", "command", "nightly", "discovery", "store", "look", "corpus", "experiments", "dynamics",
-        "door",
+        "pictures", "command", "nightly", "look", "webpage", "discovery", "store", "corpus", "experiments",
+        "dynamics", "door",
     ),
 }  # fmt: skip
 """The rooms of each layer, from the ground up: a room uses itself and those before it, and no other."""

@@ -132,6 +132,7 @@ PAGES = {
     "dynamics": "dynamics.md",
     "export": "exports.md",
     "show": "explain.md",
+    "report": "report.md",
     "inspect": "formats.md",
     "backtest": "backtest.md",
     "backtest-discovery": "discovery.md",

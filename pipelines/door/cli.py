@@ -44,6 +44,7 @@ COMMANDS = {
     "synthesize": "make a realistic corpus of logs of any size",
     "show": "a finished night in words",
     "explain": "why a page is crawled as it is, or never; or a host",
+    "report": "a finished night, or a store of nights, as one web page",
     "diff": "two nights side by side: what moved, and why",
     "dynamics": "when pages change: hours, weekdays, waits and groups, from a crawl log",
     "backtest": "which policy, and what budget, for your pages: a replay of your own log",

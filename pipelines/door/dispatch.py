@@ -37,7 +37,7 @@ _DESCRIPTIONS = {
 
 
 # Commands that are no pipelines and take no options of Beam.
-_LOCAL = ("convert", "diff", "explain", "export", "inspect", "reproduce", "show", "synthesize")
+_LOCAL = ("convert", "diff", "explain", "export", "inspect", "report", "reproduce", "show", "synthesize")
 
 
 _ROOMS = {
@@ -47,6 +47,7 @@ _ROOMS = {
     "diff": "look",
     "show": "look",
     "explain": "look",
+    "report": "webpage",
     "night": "store",
     "discover": "discovery",
     "dynamics": "dynamics",
@@ -242,6 +243,7 @@ def _nightly(argv: list[str], rest: list[str]) -> int:
 
 def _nightly_job(argv: list[str], output: str) -> int:
     from pipelines.nightly import nightly, report
+    from pipelines.webpage import report as webpage
     from transforms.files.sinks import read_json
 
     started = time.monotonic()
@@ -253,6 +255,7 @@ def _nightly_job(argv: list[str], output: str) -> int:
         return EXIT_OK
     print(report.summary(manifest, output, time.monotonic() - started))
     report.also_on_stderr("nightly", manifest["warnings"])
+    webpage.write_beside(output)
     return EXIT_OK if manifest["status"] == "ok" else EXIT_EMPTY
 
 

@@ -246,7 +246,8 @@ def _patterns(patterns: str | None) -> str:
     return listed[0] + (f" and {len(listed) - 1} more" if len(listed) > 1 else "")
 
 
-def _label(cause: str, weight: str) -> str:
+def label(cause: str, weight: str) -> str:
+    """A cause in words."""
     return _LABELS[cause][0].format(weight=weight)
 
 
@@ -265,7 +266,7 @@ def _multiplier_note(document: dict[str, Any]) -> str:
 
 def why(causes: dict[str, float], weight: str, extra: dict[str, float] | None = None, most: int = 2) -> str:
     """The largest causes of a host's or page's change, at least a tenth of it."""
-    named = {_label(n, weight): v for n, v in causes.items()} | (extra or {})
+    named = {label(n, weight): v for n, v in causes.items()} | (extra or {})
     total = sum(abs(v) for v in named.values())
     large = sorted(((-abs(v), n) for n, v in named.items() if abs(v) > 0.1 * total))
     return ", ".join(f"{n} {_signed(named[n])}" for _, n in large[:most]) or "nothing"
@@ -304,13 +305,15 @@ def text(document: dict[str, Any], top: int) -> str:
     return "\n".join(out.lines)
 
 
-def _main_cause(document: dict[str, Any]) -> str:
+def main_cause(document: dict[str, Any]) -> str:
+    """The first cause of what moved, in words."""
     first = document["causes"][0]
     if first["up_per_day"] - first["down_per_day"] < _NOTHING:
         return "none: no crawl rate moved"
     weight = document["after"]["weight_by"]
-    label, note = _label(first["cause"], weight), _LABELS[first["cause"]][1]
-    return f"{label}: {_multiplier_note(document) if first['cause'] == 'multiplier' else note}"
+    note = _LABELS[first["cause"]][1]
+    note = _multiplier_note(document) if first["cause"] == "multiplier" else note
+    return f"{label(first['cause'], weight)}: {note}"
 
 
 def _night_text(out: _Text, document: dict[str, Any], top: int) -> None:
@@ -320,7 +323,7 @@ def _night_text(out: _Text, document: dict[str, Any], top: int) -> None:
         out.row("host", document["host"])
     share = f", {document['moved_per_day'] / rate[0]:.1%} of the first" if rate[0] else ""
     out.row("crawls a day", f"{_arrow(rate)}; {number(document['moved_per_day'])} moved{share}")
-    out.row("main cause", _main_cause(document))
+    out.row("main cause", main_cause(document))
     out.lines.append("")
     out.differing("options", document["options"], 12)
     if not document["options"]:
@@ -361,8 +364,8 @@ def _night_text(out: _Text, document: dict[str, Any], top: int) -> None:
             continue  # other units
         quantiles = [v for n, v in ratios.items() if n[0] == "p"]
         numbers = "".join(f"{'-' if v is None else f'{v:.3g}':>9}" for v in quantiles)
-        label = weight if name == "weight" else name.replace("_", " ")
-        out.lines.append(f"  {label:<22}{numbers}{ratios['doubled']:>11,}{ratios['halved']:>11,}")
+        shown = weight if name == "weight" else name.replace("_", " ")
+        out.lines.append(f"  {shown:<22}{numbers}{ratios['doubled']:>11,}{ratios['halved']:>11,}")
     if document["limits"]:
         moves = [f"{row['before']} -> {row['after']} {row['pages']:,}" for row in document["limits"]]
         out.head(f"  what bounds pages     {', '.join(moves[:4])}")
@@ -398,10 +401,10 @@ def _causes_text(out: _Text, document: dict[str, Any]) -> None:
     for row in document["causes"]:
         if row["up_per_day"] - row["down_per_day"] < _NOTHING:
             continue
-        label, note = _label(row["cause"], weight), _LABELS[row["cause"]][1]
+        note = _LABELS[row["cause"]][1]
         numbers = "".join(f"{_signed(row[n]):>9}" for n in ("up_per_day", "down_per_day", "net_per_day"))
         note = _multiplier_note(document) if row["cause"] == "multiplier" else note
-        out.lines.append(f"  {label:<22}{numbers}  {note}")
+        out.lines.append(f"  {label(row['cause'], weight):<22}{numbers}  {note}")
     total = sum(row["net_per_day"] for row in document["causes"])
     out.lines.append(f"  {'in all':<22}{'':>18}{_signed(total):>9}")
 
@@ -442,7 +445,7 @@ _FLAGS = {
 def _page_text(out: _Text, document: dict[str, Any]) -> None:
     found, one, two = document["page"], document["before"], document["after"]
     out.row("page", found["url"])
-    out.row("main cause", _main_cause(document))
+    out.row("main cause", main_cause(document))
     out.lines.append("")
     for name, pair in found["columns"].items():
         rarely = name in ("host_price", *_FLAGS) or name.startswith("signal")

@@ -26,6 +26,7 @@ from pipelines.store.night_options import OWNED, split
 from pipelines.store.night_options import add_arguments as add_arguments
 from pipelines.store.partitions import LOGS, Before, Choice, Ledger
 from pipelines.store.store import Night, Store, StoreError, ends_at, latest_of, name_problems, night_id
+from pipelines.webpage.report import write_beside
 from transforms.batches.tally import counted
 from transforms.files.sinks import make_folder, write_json
 
@@ -253,6 +254,7 @@ def repair(store: Store, last: Night | None) -> None:
         store.unpoint()
     else:
         store.point_at(last, last.manifest())
+        write_beside(last.folder, missing=True)
 
 
 def _run_due(options: NightOptions, last: Night | None, say: Callable[[str], None]) -> int:
@@ -312,6 +314,7 @@ def _run_due(options: NightOptions, last: Night | None, say: Callable[[str], Non
     manifest = tonight.manifest()
     store.check_held()
     store.point_at(tonight, manifest)
+    write_beside(folder)  # while the night before is there
     warnings += store.keep(options.keep)
     say(report.summary(manifest, folder, time.monotonic() - started))
     report.also_on_stderr("night", manifest.get("warnings", []))

@@ -117,6 +117,7 @@ def job(monkeypatch: pytest.MonkeyPatch) -> Job:
     """Nights that only write a manifest."""
     stub = Job()
     monkeypatch.setattr(nightly, "run", stub)
+    monkeypatch.setattr(night, "write_beside", lambda folder, missing=False: None)
     monkeypatch.setattr(night.report, "summary", lambda manifest, folder, seconds: f"done: {folder}")
     return stub
 

@@ -171,14 +171,21 @@ class Night:
 
 
 def read_table(folder: str, name: str, columns: Sequence[str] | None) -> pa.Table:
-    """A file of pages/, hosts/ or schedule/ of a night, in any format, wherever it is; see `Night.read`.
+    """A file of a night's pages/, hosts/, schedule/ or rejected/, in any format, wherever it is.
+
+    See `Night.read`.
 
     Raises
     ------
     NightError
         The file is missing or damaged.
     """
-    of_kind = {"pages": pages_schema(), "hosts": schemas.HOSTS_OUT, "schedule": schemas.SCHEDULE}
+    of_kind = {
+        "pages": pages_schema(),
+        "hosts": schemas.HOSTS_OUT,
+        "schedule": schemas.SCHEDULE,
+        "rejected": schemas.REJECTED,
+    }
     schema = of_kind[name.partition("/")[0]].remove_metadata()
     schema = pa.schema(f for f in schema if columns is None or f.name in columns)
     return Night(folder, {})._table(name, schema)

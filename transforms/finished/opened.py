@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -31,6 +31,12 @@ _SUGGESTED = 3
 
 class UnknownPageError(RecrawlError):
     """A night has no such page, host or folder."""
+
+
+def nights_of(store: str) -> list[str]:
+    """Folders of the finished nights of a store on this machine, oldest first; none where it is no store."""
+    found = (p for p in Path(store).glob("nights/*") if _NIGHT.fullmatch(p.name))
+    return sorted(str(p) for p in found if (p / "manifest.json").is_file())
 
 
 @dataclass(frozen=True)
@@ -62,17 +68,13 @@ class OpenNight:
             return cls(night.folder, night.manifest)
         path = Path(folder)
         if not (path / "manifest.json").is_file():
-            nights = sorted(
-                p
-                for p in path.glob("nights/*")
-                if _NIGHT.fullmatch(p.name) and (p / "manifest.json").is_file()
-            )
+            nights = nights_of(folder)
             if not nights:
                 raise UnknownPageError(
                     f"{folder}: no manifest.json and no nights/ with one, so no finished night is there. "
                     "Give the --output folder of a night or the folder of a store"
                 )
-            path = nights[-1]
+            path = Path(nights[-1])
         try:
             manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
         except ValueError as e:
@@ -115,22 +117,29 @@ class OpenNight:
 
     def _of_host(self, kind: str, columns: Sequence[str] | None, host: str | None) -> pa.Table:
         if host is None:
-            return self._read(kind, range(self.layout.num_shards), columns)
+            return self._read(kind, None, columns)
         wanted = None if columns is None else [*columns, *(["host"] if "host" not in columns else [])]
         found = self._read(kind, self.layout.shards_of(stable_hash(host)), wanted)
         if "host" in found.schema.names:
             found = found.filter(pc.equal(found.column("host"), host))
         return found if columns is None else found.select([c for c in columns if c in found.schema.names])
 
-    def _read(self, kind: str, shards: Iterable[int], columns: Sequence[str] | None) -> pa.Table:
-        wanted, tables = set(shards), []
+    def _read(self, kind: str, shards: Iterable[int] | None, columns: Sequence[str] | None) -> pa.Table:
+        tables = list(self.tables(kind, columns, shards))
+        return pa.concat_tables(tables, promote_options="default") if tables else pa.table({})
+
+    def tables(
+        self, kind: str, columns: Sequence[str] | None = None, shards: Iterable[int] | None = None
+    ) -> Iterator[pa.Table]:
+        """Files of a kind that have rows, one after the other, as for `pages`."""
+        wanted = None if shards is None else set(shards)
         for file in self.manifest["files"]:
             name = file["path"]
             if name.rpartition("/")[0] != kind or not file["rows"]:
                 continue
-            if int(name.rpartition("/")[2].removeprefix("shard-").split("-")[0]) in wanted:
-                tables.append(self._table(name, columns))
-        return pa.concat_tables(tables, promote_options="default") if tables else pa.table({})
+            shard = int(name.rpartition("/")[2].removeprefix("shard-").split("-")[0])
+            if wanted is None or shard in wanted:
+                yield self._table(name, columns)
 
     def _table(self, name: str, columns: Sequence[str] | None) -> pa.Table:
         if "://" in self.folder or not name.endswith(".parquet"):
@@ -238,7 +247,7 @@ class OpenNight:
         """Requests a day that one more crawl a day would keep fresh; None where signals or ages decide."""
         if page.get("signal_rate_per_day") is not None or (page.get("clock") or "").endswith("age"):
             return None
-        objective = objectives.get(self._objective)
+        objective = objectives.get(self.objective)
         change = np.array([page["change_rate_per_day"]])
         now, more = (
             float(objective.freshness(np.array([page["crawl_rate_per_day"] + extra]), change)[0])
@@ -251,7 +260,8 @@ class OpenNight:
         return float(page["weight"]) / max(float(page["change_rate_per_day"]), 1e-12)
 
     @property
-    def _objective(self) -> str:
+    def objective(self) -> str:
+        """That of pages without signals."""
         name = str(self.manifest["options"].get("objective", "periodic"))
         return "periodic" if name in ("signals", "auto") else name
 

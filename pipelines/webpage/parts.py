@@ -1,0 +1,235 @@
+"""What a page is made of: figures, tables, charts and sections; no HTML but the points of charts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+WIDTH, HEIGHT = 480.0, 270.0
+RIGHT, TOP, BOTTOM = 16.0, 14.0, 44.0
+LETTER = 8.0  # of text, about
+_TICKS = 5
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A value as people read it, and as it is: what a table is sorted by."""
+
+    text: str
+    value: Any = ""
+
+    @property
+    def is_number(self) -> bool:
+        return isinstance(self.value, int | float)
+
+
+def count(value: float | None) -> Cell:
+    """A whole number, or one with as many digits as it needs."""
+    if value is None:
+        return Cell("–")
+    whole = value == int(value) or abs(value) >= 100
+    return Cell(f"{value:,.0f}" if whole else f"{value:,.3g}", value)
+
+
+def share(value: float | None) -> Cell:
+    """A share as a percentage."""
+    if value is None:
+        return Cell("–")
+    digits = ".2g" if 0.0 < value < 0.001 else ".1f"
+    return Cell(f"{100.0 * value:{digits}}\u00a0%", value)
+
+
+def signed(value: float) -> Cell:
+    """A change."""
+    size = abs(value)
+    text = f"{size:,.0f}" if size >= 100 else f"{size:.3g}" if size >= 1e-6 else "0"
+    return Cell(text if text == "0" else f"{'−' if value < 0 else '+'}{text}", value)
+
+
+def words(text: Any) -> Cell:
+    """A text."""
+    return Cell(str(text), str(text))
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One large figure."""
+
+    name: str
+    cell: Cell
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows below a caption. `columns` are names, with units."""
+
+    caption: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+
+    @property
+    def numeric(self) -> list[bool]:
+        """Columns of numbers, which stand to the right."""
+        return [
+            any(row[i].is_number for row in self.rows)
+            and all(row[i].is_number or row[i].text == "–" for row in self.rows)
+            for i in range(len(self.columns))
+        ]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A series of a chart.
+
+    Attributes
+    ----------
+    name : str
+        Written to the right of its last point.
+    role : {"fresh", "found", "crawls", "plain", "trouble"}
+        What it means: each has one colour everywhere.
+    x, y : sequence of float
+        A y that is None is a gap.
+    error : sequence of (float, float), optional
+        Lower and upper ends of bars.
+    style : {"line", "points", "bars", "rule"}
+    """
+
+    name: str
+    role: str
+    x: Sequence[float]
+    y: Sequence[float | None]
+    error: Sequence[tuple[float, float]] | None = None
+    style: str = "line"
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Axes with lines. The numbers are a table below it, for whom a picture tells nothing.
+
+    Attributes
+    ----------
+    title, text : str
+        Heading, and what there is to see, in words.
+    x, y : str
+        Names of the axes, with units.
+    lines : sequence of Line
+    numbers : Table
+    percent : bool
+        y is a share.
+    ticks : sequence of (float, str)
+        Of the x axis.
+    log_x, from_zero : bool
+    """
+
+    title: str
+    text: str
+    x: str
+    y: str
+    lines: Sequence[Line]
+    numbers: Table
+    percent: bool = False
+    ticks: Sequence[tuple[float, str]] = ()
+    log_x: bool = False
+    from_zero: bool = True
+
+    def drawn(self) -> dict[str, Any]:
+        """Places of all that is drawn, in units of the picture, rounded: the same text on every machine."""
+        low, high, step = self._range()
+        digits = max(0, -math.floor(math.log10(step * (100.0 if self.percent else 1.0)) + 1e-9))
+        levels = [float(n * step) for n in range(round(low / step), round(high / step) + 1)]
+        names = [f"{100.0 * y:.{digits}f} %" if self.percent else f"{y:,.{digits}f}" for y in levels]
+        left = 12.0 + LETTER * max(map(len, names))
+        right = (
+            WIDTH - RIGHT - LETTER * max((len(s.name) for s in self.lines if s.style == "line"), default=0)
+        )
+        values = [x for line in self.lines for x in line.x]
+        half = 0.5 if any(line.style == "bars" for line in self.lines) else 0.0
+        first, last = self._x(min(values)) - half, self._x(max(values)) + half
+        wide = (last - first) or 1.0
+
+        def at_x(x: float) -> float:
+            middle = 0.5 if last == first else (self._x(x) - first) / wide
+            return round(left + (right - left) * middle, 1)
+
+        def at_y(y: float) -> float:
+            return round(HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (y - low) / (high - low), 1)
+
+        def side(x: float, text: str) -> str:
+            return "end" if x + 0.5 * LETTER * len(text) > WIDTH else "middle"
+
+        x_ticks = [(at_x(x), text) for x, text in self.ticks]
+        return {
+            "left": round(left, 1),
+            "right": round(right, 1),
+            "floor": at_y(low),
+            "bar": round(0.8 * (right - left) / wide, 1),
+            "y_ticks": [(at_y(y), text) for y, text in zip(levels, names, strict=True)],
+            "x_ticks": [(WIDTH if side(x, t) == "end" else x, t, side(x, t)) for x, t in x_ticks],
+            "lines": self._lines(at_x, at_y),
+        }
+
+    def _x(self, x: float) -> float:
+        return math.log2(x) if self.log_x else x
+
+    def _range(self) -> tuple[float, float, float]:
+        ys = [y for line in self.lines for y in line.y if y is not None]
+        ys += [end for line in self.lines for pair in line.error or () for end in pair]
+        low, high = (0.0 if self.from_zero else min(ys)), max(ys)
+        step = _step((high - low) or abs(high) or 1.0)
+        low, high = math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
+        return low, high if high > low else low + step, step
+
+    def _lines(self, at_x: Any, at_y: Any) -> list[dict[str, Any]]:
+        found, taken = [], list[float]()
+        # From the top down, so that a name gives way to the one above it.
+        for line in sorted(self.lines, key=lambda s: -next((y for y in reversed(s.y) if y is not None), 0.0)):
+            points = [(at_x(x), at_y(y)) for x, y in zip(line.x, line.y, strict=True) if y is not None]
+            if not points:
+                continue
+            x, y = points[-1]
+            y = round(max([y + 4.0, *(other + 15.0 for other in taken)]), 1)
+            taken += [y] if line.name else []
+            bars = zip(line.x, line.error or (), strict=False)
+            found.append(
+                {
+                    "line": line,
+                    "points": points,
+                    "errors": [(at_x(x), at_y(a), at_y(b)) for x, (a, b) in bars],
+                    "label": (round(x + 8.0, 1), y),
+                }
+            )
+        return found
+
+
+def _step(span: float) -> float:
+    """Of ticks: 1, 2 or 5 times a power of ten."""
+    rough = span / _TICKS
+    power = 10.0 ** math.floor(math.log10(rough))
+    return float(next(m * power for m in (1.0, 2.0, 5.0, 10.0) if m * power >= rough * (1.0 - 1e-9)))
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page with a heading.
+
+    Attributes
+    ----------
+    key, title : str
+    notes : list of str
+        Paragraphs.
+    tiles, charts, tables : lists
+    """
+
+    key: str
+    title: str
+    notes: list[str] = field(default_factory=list)
+    tiles: list[Tile] = field(default_factory=list)
+    charts: list[Chart] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+
+    @property
+    def says_something(self) -> bool:
+        return bool(self.notes or self.tiles or self.charts or self.tables)

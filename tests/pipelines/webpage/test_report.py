@@ -1,0 +1,304 @@
+"""`report.html`: what it says is what the night has, it needs nothing else, and it cannot fail a night."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipelines.webpage import report
+from pipelines.webpage.parts import HEIGHT, WIDTH, Chart, Line, Table, count
+from tests.pipelines.jobs import Night, at, command, crawls, nightly, seen
+from tests.pipelines.stores import Stored, midnight
+from tests.pipelines.webpage.reading import Element, read, table, tiles
+from transforms.finished import figures as figures_of
+from transforms.finished.opened import OpenNight
+
+HOSTS = ("https://shop.test", "https://news.test", "https://docs.test")
+HOSTILE = "<script>alert(1)</script>"
+
+
+def _logs(store: Stored) -> None:
+    """Four days of three hosts, pages of which change from never to daily; the last days with bad rows."""
+    for day in range(4):
+        rows = [
+            seen(f"{host}/{i}", at(day, 1 + i % 20), "ABCDEFGH"[(day + i) // (1 + i % 4) % 8])
+            for host in HOSTS
+            for i in range(30)
+        ]
+        bad = [seen(f"no url {HOSTILE}", at(day, 2)), seen(HOSTS[0], "yesterday")] * (day >= 2)
+        store.log(f"logs/{day}.jsonl", [*rows, *bad], at(day, 23))
+    asked = [
+        {"url": f"{host}/{i}", "day": at(0)[:10], "clicks": 1 + i % 7 * 5}
+        for host in HOSTS
+        for i in range(29)
+    ]
+    store.log("requests.jsonl", asked, at(1))
+    store.log("hosts.jsonl", [{"host": "docs.test", "max_per_day": 4}])
+
+
+@pytest.fixture(scope="module")
+def nights(tmp_path_factory: pytest.TempPathFactory) -> list[Night]:
+    folder = tmp_path_factory.mktemp("report")
+    options = {"requests": folder / "requests.jsonl", "hosts": folder / "hosts.jsonl", "budget": 40}
+    store = Stored(folder, options=options)
+    _logs(store)
+    found = [store.run(midnight(day)) for day in (2, 3, 4)]
+    assert [night.code for night in found] == [0, 0, 0], [night.complaints for night in found]
+    return found
+
+
+def _text(night: Night) -> str:
+    return (night.folder / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def page(nights: list[Night]) -> Element:
+    return read(_text(nights[-1]))
+
+
+def check_page(text: str) -> Element:
+    """What holds of every page: it needs nothing from elsewhere, and tells machines what it is made of."""
+    found = read(text)
+    for element in found.all():
+        assert not {"src", "srcset", "action"} & element.attributes.keys(), element
+        assert element.tag not in ("link", "iframe", "img", "object", "base"), element
+        link = element.attributes.get("href") or "#"
+        assert link.startswith("#")
+    assert not re.search(r"@import|url\(", found.all("style")[0].text)
+    assert len(found.all("script")) == 1
+    assert "default-src 'none'" in text
+    levels = [int(e.tag[1]) for e in found.all("h1", "h2", "h3", "h4")]
+    assert levels.count(1) == 1 and levels[0] == 1
+    assert all(two <= one + 1 for one, two in itertools.pairwise(levels))
+    ids = [e.attributes["id"] for e in found.all() if "id" in e.attributes]
+    assert len(ids) == len(set(ids))
+    for element in found.all("a", "section", "svg"):
+        for name in ("href", "aria-labelledby"):
+            if name in element.attributes:
+                assert str(element.attributes[name]).removeprefix("#") in ids
+    for one in found.all("table"):
+        head = one.all("thead")[0].all("th")
+        assert one.all("caption")[0].text and head
+        assert {cell.attributes["scope"] for cell in head} == {"col"}
+        for row in one.all("tbody")[0].all("tr"):
+            cells = row.all("th", "td")
+            assert len(cells) == len(head) and cells[0].attributes["scope"] == "row"
+            assert all("data-v" in cell.attributes for cell in cells)
+    for svg in found.all("svg"):
+        assert svg.attributes["role"] == "img" and svg.all("title")[0].text
+    assert all(label.text and label.all("input") for label in found.all("label"))
+    for landmark in ("header", "nav", "main", "footer"):
+        assert len(found.all(landmark)) == 1
+    assert found.all("html")[0].attributes["lang"] == "en"
+    return found
+
+
+def test_every_page_stands_alone_and_is_in_order(nights):
+    for night in nights:
+        check_page(_text(night))
+
+
+def test_its_large_figures_are_those_of_the_manifest(nights, page):
+    manifest, shown = nights[-1].manifest, tiles(page)
+    judged = manifest["judged"]
+    assert judged["crawls"] > 30
+    assert shown["Expected freshness"] == manifest["expected_freshness"]
+    assert shown["With one rate for all pages"] == manifest["expected_freshness_uniform"]
+    assert shown["Crawls a day"] == manifest["allocated_per_day"]
+    assert shown["Pages"] == manifest["counters"]["pages_known"] == 90
+    assert shown["Crawls scheduled"] == manifest["counters"]["slots_used"]
+    assert shown["Promised"] == judged["freshness"]["predicted"]
+    assert shown["Found"] == judged["freshness"]["realised"]
+    assert shown["Found over predicted"] == judged["ratio"]
+
+
+def test_its_tables_add_up_to_the_manifest(nights, page):
+    manifest = nights[-1].manifest
+    counters = manifest["counters"]
+    for caption in ("By what bounds", "Hosts with most crawls"):
+        rows = table(page, caption)
+        assert sum(row["pages"] for row in rows) == counters["pages_known"]
+        assert sum(row["crawls a day"] for row in rows) == pytest.approx(manifest["allocated_per_day"])
+        assert sum(row["of all crawls"] for row in rows) == pytest.approx(1.0)
+        weights = [row["of all clicks a day"] for row in rows]
+        fresh = [row["expected freshness"] or 0.0 for row in rows if row["expected freshness"] != "–"]
+        kept = [w * f for w, f in zip([w for w in weights if w], fresh, strict=True)]
+        assert sum(kept) == pytest.approx(manifest["expected_freshness"])
+    assert sum(row["slots tonight"] for row in table(page, "Hosts with")) == counters["slots_used"]
+    assert sum(row["crawls"] for row in table(page, "Crawls by hour")) == counters["slots_used"]
+    assert sum(row["crawls"] for row in table(page, "Why crawls are scheduled")) == counters["slots_used"]
+    bins = [b for b in manifest["judged"]["reliability"] if b["crawls"]]
+    shown = table(page, "Crawls by the predicted")
+    assert [row["crawls"] for row in shown] == [b["crawls"] for b in bins]
+    assert [row["changed"] for row in shown] == [b["found"] / b["crawls"] for b in bins]
+    rejected = {row["reason"]: row["rows"] for row in table(page, "Why rows were rejected")}
+    mark = "observations_rejected_"
+    assert rejected == {
+        name.removeprefix(mark).replace("_", " "): n
+        for name, n in counters.items()
+        if name.startswith(mark) and n
+    }
+    assert sum(rejected.values()) == 2
+
+
+def test_causes_of_what_moved_add_up_to_the_budget(nights, page):
+    before, after = (night.manifest["allocated_per_day"] for night in nights[1:])
+    rows = table(page, "Why crawl rates moved")
+    assert sum(row["net"] for row in rows) == pytest.approx(after - before, abs=1e-3)
+    assert sum(row["up"] for row in rows) > 0.1
+    assert "What moved" not in _text(nights[0])
+
+
+def test_the_curve_goes_through_the_night_and_bends_down(nights, page):
+    rows = table(page, "Expected freshness by budget")
+    budget, fresh = (np.array([row[n] for row in rows]) for n in ("crawls a day", "expected freshness"))
+    (now,) = np.flatnonzero(budget == 40)
+    assert fresh[now] == pytest.approx(nights[-1].manifest["expected_freshness"], abs=1e-6)
+    slope = np.diff(fresh) / np.diff(budget)
+    assert (slope > 0.0).all() and (np.diff(slope) < 1e-9).all()
+    price = nights[-1].manifest["multiplier"]
+    weight = sum(row["weight"] for row in nights[-1].rows("pages"))
+    assert slope[now] * weight <= price * (1 + 1e-6) <= slope[now - 1] * weight * (1 + 1e-5)
+
+
+def test_a_sample_of_the_pages_gives_nearly_the_same_curve(nights, monkeypatch):
+    night = OpenNight.open(str(nights[-1].folder))
+    whole = figures_of.figures(night)
+    monkeypatch.setattr(figures_of, "MOST_PAGES", 45)
+    half = figures_of.figures(night)
+    assert (whole.sampled, half.sampled) == (90, 45)
+    assert np.abs(half.freshness - whole.freshness).max() < 0.1
+    assert half.by_limit.equals(whole.by_limit) and half.hosts.equals(whole.hosts)
+
+
+def test_the_same_night_gives_the_same_bytes_wherever_it_lies(nights, tmp_path):
+    root = nights[-1].folder.parents[1]
+    shutil.copytree(root, tmp_path / "moved", symlinks=True)
+    moved = tmp_path / "moved" / "nights" / nights[-1].folder.name
+    (moved / "report.html").unlink()
+    code, said, complaints = command("report", str(moved))
+    assert (code, said, complaints) == (0, f"{moved}/report.html\n", "")
+    assert (moved / "report.html").read_text(encoding="utf-8") == _text(nights[-1])
+    assert str(root) not in _text(nights[-1]) and str(root.parent) not in _text(nights[-1])
+
+
+def test_what_pages_are_called_is_text(nights):
+    for night in nights[1:]:
+        text = _text(night)
+        assert HOSTILE not in text
+        samples = [row["sample"] for row in table(read(text), "Some of them")]
+        assert any(HOSTILE in sample for sample in samples)
+
+
+def test_a_store_has_trends_of_its_nights(nights, tmp_path):
+    file = tmp_path / "all.html"
+    code, _, complaints = command("report", str(nights[0].folder.parents[1]), "--output", str(file))
+    assert (code, complaints) == (0, "")
+    found = check_page(file.read_text(encoding="utf-8"))
+    rows = table(found, "Nights")
+    assert [row["night"] for row in rows] == ["2026-06-03", "2026-06-04", "2026-06-05"]
+    for row, night in zip(rows, nights, strict=True):
+        manifest = night.manifest
+        assert row["expected freshness"] == manifest["expected_freshness"]
+        assert row["slots"] == manifest["counters"]["slots_used"]
+        assert row["warnings"] == len(manifest["warnings"])
+        realised = (manifest["judged"].get("freshness") or {}).get("realised")
+        assert row["found"] == ("–" if realised is None else realised)
+        counters = manifest["counters"]
+        lost, kept = (
+            sum(n for k, n in counters.items() if k.endswith(end)) for end in ("_rejected", "_accepted")
+        )
+        assert row["rejected rows"] == lost / (lost + kept) > 0.0
+
+
+def test_a_first_night_and_an_empty_one_have_a_page(tmp_path):
+    first = nightly(tmp_path, "first", observations=crawls("https://a.test/", "A"))
+    assert first.code == 0, first.complaints
+    assert "a guess: no page was seen twice" in _text(first)
+    empty = nightly(tmp_path, "empty", observations=[seen("no url", at(1))], max_rejected_fraction=1)
+    assert empty.code == 3
+    found = check_page(_text(empty))
+    assert "The schedule is empty" in found.text
+    assert [h.text for h in found.all("h2")][-1] == "Rejected rows"
+    check_page(_text(first))
+
+
+def test_a_page_that_cannot_be_written_costs_the_page_alone(tmp_path, monkeypatch):
+    def fail(*_: object) -> str:
+        raise RuntimeError("no page today")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(report, "page", fail)
+        night = nightly(tmp_path, observations=crawls("https://a.test/", "AB"))
+    assert night.code == 0 and night.committed and not (night.folder / "report.html").exists()
+    assert "the night is committed" in night.complaints and "no page today" in night.complaints
+    assert command("report", str(night.folder))[0] == 0
+    check_page(_text(night))
+
+
+def test_the_next_run_writes_a_page_that_a_crash_left_out(nights, tmp_path):
+    store = Stored(nights[0].folder.parents[2])
+    page = nights[-1].folder / "report.html"
+    before = page.read_bytes()
+    page.unlink()
+    again = store.run(midnight(4), hosts=store.folder / "hosts.jsonl")
+    assert again.code == 0 and "nothing to do" in again.printed
+    assert page.read_bytes() == before
+
+
+def test_what_is_no_night_and_what_cannot_be_written_is_said(nights, tmp_path):
+    code, _, said = command("report", str(tmp_path))
+    assert code == 1 and "no finished night" in said
+    (tmp_path / "file").write_text("")
+    code, _, said = command("report", str(nights[0].folder), "--output", str(tmp_path / "file" / "x.html"))
+    assert code == 2 and "--output=" in said and "cannot be written" in said
+
+
+def test_all_that_a_chart_draws_lies_within_it():
+    rng = np.random.Generator(np.random.Philox(19))
+    for size in (1, 2, 9):
+        for scale in (1e-6, 1.0, 1e9):
+            x = list(range(1, size + 1))
+            y = (scale * rng.random((2, size))).tolist()
+            lines = [Line("upper", "fresh", x, y[0]), Line("lower", "found", x, [None, *y[1][1:]])]
+            bars = [Line("", "crawls", x, y[0], style="bars")]
+            for drawn in (lines, bars):
+                chart = Chart(
+                    "t", "t", "x", "y", drawn, Table("", (), ()), ticks=[(x[0], "a"), (x[-1], "b" * 16)]
+                )
+                found = chart.drawn()
+                for line in found["lines"]:
+                    assert all(0 <= a <= WIDTH and 0 <= b <= HEIGHT for a, b in line["points"])
+                    assert line["label"][0] + 7 * len(line["line"].name) <= WIDTH or not line["line"].name
+                tops = [value for value, _ in found["y_ticks"]]
+                assert 3 <= len(tops) <= 8 and len({text for _, text in found["y_ticks"]}) == len(tops)
+    assert count(0.0123456).text == "0.0123" and count(1234.5).text == "1,234" and count(None).text == "–"
+
+
+def _brightness(colour: str) -> float:
+    """Relative luminance, as WCAG 2 has it."""
+    parts = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
+
+
+def test_all_text_stands_out_from_what_is_behind_it(page):
+    style = page.all("style")[0].text
+    themes = [dict(re.findall(r"--(\w+): (#\w{6})", part)) for part in style.split("@media")[:2]]
+    assert all({"ground", "panel", "ink", "soft", "fresh", "found"} <= theme.keys() for theme in themes)
+    for theme in themes:
+        for name in theme.keys() - {"ground", "panel", "edge"}:
+            for behind in ("ground", "panel"):
+                two = sorted(_brightness(theme[n]) for n in (name, behind))
+                assert (two[1] + 0.05) / (two[0] + 0.05) >= 4.5, (name, behind, theme)
+
+
+def test_the_template_is_part_of_the_package():
+    assert (Path(report.__file__).parent / "report.html.j2").is_file()
+    setup = (Path(report.__file__).parents[2] / "setup.py").read_text(encoding="utf-8")
+    assert 'package_data={"pipelines.webpage": ["*.j2"]}' in setup
