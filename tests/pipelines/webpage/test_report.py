@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -296,9 +295,3 @@ def test_all_text_stands_out_from_what_is_behind_it(page):
             for behind in ("ground", "panel"):
                 two = sorted(_brightness(theme[n]) for n in (name, behind))
                 assert (two[1] + 0.05) / (two[0] + 0.05) >= 4.5, (name, behind, theme)
-
-
-def test_the_template_is_part_of_the_package():
-    assert (Path(report.__file__).parent / "report.html.j2").is_file()
-    setup = (Path(report.__file__).parents[2] / "setup.py").read_text(encoding="utf-8")
-    assert 'package_data={"pipelines.webpage": ["*.j2"]}' in setup
