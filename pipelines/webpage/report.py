@@ -78,7 +78,7 @@ def write_beside(folder: str, missing: bool = False) -> None:
         return
     try:
         write_file(folder, REPORT, page(OpenNight.open(folder)).encode(), 1)
-    except Exception as error:
+    except (Exception, KeyboardInterrupt) as error:  # a night that is committed is not called interrupted
         print(
             f"recrawl: the night is committed, but {folder}/{REPORT} could not be written: "
             f"{type(error).__name__}: {error}. recrawl report {folder} tries again",

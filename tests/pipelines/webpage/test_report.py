@@ -227,9 +227,10 @@ def test_a_first_night_and_an_empty_one_have_a_page(tmp_path):
     check_page(_text(first))
 
 
-def test_a_page_that_cannot_be_written_costs_the_page_alone(tmp_path, monkeypatch):
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_a_page_that_cannot_be_written_costs_the_page_alone(error, tmp_path, monkeypatch):
     def fail(*_: object) -> str:
-        raise RuntimeError("no page today")
+        raise error("no page today")
 
     with monkeypatch.context() as patched:
         patched.setattr(report, "page", fail)
