@@ -21,6 +21,7 @@ from pipelines.experiments import backtest_report, on_request
 from pipelines.experiments.experiment import (
     add_inputs,
     add_run_options,
+    listed,
     run_here,
     show_pictures,
     write_table,
@@ -115,7 +116,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def policies_help() -> str:
     """All policies, a line each, and the exit codes."""
-    lines = [f"  {name.ljust(24)}{policy.what}" for name, policy in POLICIES.items()]
+    lines = listed({name: policy.what for name, policy in POLICIES.items()})
     return "\n".join(["policies:", *lines, "", EXIT_HELP])
 
 

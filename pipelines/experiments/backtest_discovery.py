@@ -18,7 +18,7 @@ from pipelines.command.errors import OptionsError
 from pipelines.command.options_inputs import named_columns
 from pipelines.command.version import __version__
 from pipelines.experiments import discovery_report
-from pipelines.experiments.experiment import add_run_options, run_here, show_pictures, write_table
+from pipelines.experiments.experiment import add_run_options, listed, run_here, show_pictures, write_table
 from pipelines.nightly import report
 from pipelines.nightly.checks import Checks
 from pipelines.nightly.options import format_instant
@@ -64,7 +64,7 @@ OWN = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
     parser.description = DESCRIPTION
-    lines = [f"  {name.ljust(24)}{policy.what}" for name, policy in POLICIES.items()]
+    lines = listed({name: policy.what for name, policy in POLICIES.items()})
     parser.epilog = "\n".join(["policies:", *lines, "", EXIT_HELP])
     inputs = parser.add_argument_group("inputs (globs, comma-separated; Parquet, Avro, JSON Lines, CSV, TSV)")
     add = inputs.add_argument

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -22,6 +22,12 @@ from pipelines.nightly.views import Options
 from pipelines.pictures import plots
 from pipelines.pictures.plots import Picture
 from transforms.files.sinks import FileInfo, write_file
+
+
+def listed(meanings: Mapping[str, str]) -> list[str]:
+    """Names and what they mean in two columns, for a help text."""
+    width = max(24, *(len(name) + 2 for name in meanings))
+    return [f"  {name.ljust(width)}{what}" for name, what in meanings.items()]
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:

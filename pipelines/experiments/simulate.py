@@ -18,7 +18,7 @@ from pipelines.command import output_folder
 from pipelines.command.errors import OptionsError
 from pipelines.command.version import __version__
 from pipelines.experiments import simulate_report
-from pipelines.experiments.experiment import add_run_options, run_here, show_pictures, write_table
+from pipelines.experiments.experiment import add_run_options, listed, run_here, show_pictures, write_table
 from pipelines.experiments.result_schemas import OVER_TIME, SIMULATION
 from pipelines.nightly import report
 from pipelines.nightly.checks import Checks, near
@@ -158,9 +158,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _policies_help() -> str:
     lines = ["policies that are told the true rates:"]
-    lines += [f"  {name.ljust(24)}{what}" for name, what in TOLD.items()]
+    lines += listed(TOLD)
     lines += ["", "policies that see only their own crawls, and references:"]
-    lines += [f"  {name.ljust(24)}{policy.what}" for name, policy in POLICIES.items()]
+    lines += listed({name: policy.what for name, policy in POLICIES.items()})
     return "\n".join([*lines, "", EXIT_HELP])
 
 

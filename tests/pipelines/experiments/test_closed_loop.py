@@ -14,7 +14,7 @@ from benchmarks.histories import US_PER_DAY, PolledWorld, read_world
 from benchmarks.replay_estimators import shared_folder
 from benchmarks.replay_signals import freshness
 from benchmarks.signal_modes import CERTAIN, Blind, PingedFirst, with_parameters
-from policies.judging.recalibration import KINDS
+from policies.judging.recalibration import NO_CELL
 from policies.numerics.typing_ import FloatArray, IntArray
 from policies.simulation.histories import ChangeHistory
 from policies.simulation.metrics import zipf_weights
@@ -165,8 +165,8 @@ def test_what_is_predicted_of_pages_with_signals() -> None:
     world = world_of(4, 4, [(0, 1.0)], signals=[(0, 1.0)])
     tables, row = signals_of(world), np.array([0, 0, 1, 2])
     since, ahead = np.array([2.0, 0.0, 2.0, 2.0]), np.array([0.5, 0.25, 0.5, 0.0])
-    first, factor = np.array([True, False, True, True]), np.ones((4, KINDS))
-    found = Blind(world).predict(tables, row, since, ahead, first, factor)
+    first, calm = np.array([True, False, True, True]), np.full(4, NO_CELL)
+    found = Blind(world).predict(tables, row, since, ahead, first, calm, None)
     # Posteriors of shape 2: the first crawl has the signals that are pending, the next one of the night not.
     parts = np.array(
         [[0.1 * 2.0, 3.2, 0.5 * 0.5], [0.0, 0.0, 0.5 * 0.25], [0.3 * 2.5, 0, 0], [0.05 * 2.0, 0, 0]]
@@ -181,7 +181,7 @@ def test_parameters_that_a_mode_puts_in() -> None:
     tables = with_parameters(signals_of(world), np.array([0.1, 0.0]), np.array([0.4, 0.3]), certain, heard)
     assert tables.tables["pages"].column("change_rate_per_day").to_pylist() == [0.5, 0.3, 0.3, 0.1]
     predicted = Blind(world).predict(
-        tables, np.array([0, 2]), np.ones(2), np.zeros(2), np.ones(2, bool), np.ones((2, KINDS))
+        tables, np.array([0, 2]), np.ones(2), np.zeros(2), np.ones(2, bool), np.full(2, NO_CELL), None
     )
     assert predicted[0] > 0.99 and predicted[1] == 0.0
 
