@@ -147,8 +147,8 @@ class LearnedTrust(Mode):
         )
         parts = self.clocks(estimated, at, information)
         # Until the night no more came than is known; what comes after it may be signalled or not.
-        calm, ahead = parts[0] * since_days[use], rate * ahead_days[use]
-        clock, variance = calm + ahead, calm**2 / parts[1] + ahead**2 / information
+        unheard, ahead = parts[0] * since_days[use], rate * ahead_days[use]
+        clock, variance = unheard + ahead, unheard**2 / parts[1] + ahead**2 / information
         clock += np.where(first[use], parts[2], 0.0)
         variance += np.where(first[use], parts[3], 0.0)
         information = np.where(variance > 0.0, clock**2 / np.maximum(variance, 1e-300), 1.0)
