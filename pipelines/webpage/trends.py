@@ -13,9 +13,7 @@ Manifest = dict[str, Any]
 def of_nights(manifests: Sequence[Manifest]) -> Section:
     """Trends over nights, oldest first."""
     section = Section("trends", f"Trends over {len(manifests)} nights")
-    names = [
-        str(m["options"].get("as_of", ""))[:16].replace("T", " ").removesuffix(" 00:00") for m in manifests
-    ]
+    names = [when(m) for m in manifests]
     fresh = [m.get("expected_freshness") for m in manifests]
     judged = [(m.get("judged") or {}).get("freshness") or {} for m in manifests]
     promised, found = ([j.get(n) for j in judged] for n in ("predicted", "realised"))

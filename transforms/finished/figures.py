@@ -24,7 +24,7 @@ LISTED: Final = 50
 _FIXED: Final = ("volatile", "silent")
 _HOUR_US: Final = 3_600_000_000
 _PAGE_COLUMNS: Final = (
-    *("url", "host", "change_rate_per_day", "clock_speed", "crawl_rate_per_day", "expected_freshness"),
+    *("url", "host", "change_rate_per_day", "crawl_rate_per_day", "expected_freshness"),
     *("limit", "weight", "n_intervals"),
 )
 
@@ -177,11 +177,6 @@ def _curve(
     if not sample or budget <= 0.0 or not sum(t.num_rows for t in sample):
         return nothing, nothing, 0
     pages = pa.concat_tables(sample, promote_options="default").sort_by([("host", "ascending")])
-    speed = (
-        pc.fill_null(pages.column("clock_speed").cast(pa.float64()), 1.0).to_numpy()
-        if "clock_speed" in pages.schema.names
-        else 1.0
-    )
     change, weight, rate = (
         pages.column(n).to_numpy() for n in ("change_rate_per_day", "weight", "crawl_rate_per_day")
     )
@@ -194,7 +189,7 @@ def _curve(
         return nothing, nothing, 0
     limit, own = free.column("limit"), rate[~fixed]
     block = PageBlock(
-        (change * speed)[~fixed],
+        np.array(change[~fixed]),
         np.array(weight[~fixed]),
         np.where(pc.equal(limit, "floor").to_numpy(), own, 0.0),
         np.where(pc.equal(limit, "cap").to_numpy(), own, np.inf),
