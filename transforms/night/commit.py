@@ -420,7 +420,7 @@ def make_manifest(
         "expected_freshness_crawled": share([r.crawled_fresh_weight for r in reports], crawled),
         "expected_freshness_by_hours": share([r.fresh_weight_by_hours for r in reports]),
         "expected_freshness_uniform": share([r.uniform_fresh_weight for r in reports]),
-        "starved": {"pages": counters.get("pages_limit_starved", 0), "weight_share": share(starved)},
+        "starved": {"pages": counters.get("pages_starved", 0), "weight_share": share(starved)},
         "weight_by": learned.weight,
         # Each page weighs 1, as where no importance is given.
         "weights_alike": learned.weight in ("importance", "equal") and math.isclose(weight, n_pages),

@@ -457,6 +457,7 @@ class ScheduledShard:
             hosts = tuple((float(multiplier[j]), self._hosts.column("host")[int(j)].as_py()) for j in worst)
         fresh_weight = self._weight * self._fresh
         crawled = self._rate > 0.0
+        counts.add("pages_starved", int((~crawled & (self._weight > 0.0)).sum()))
         return ShardReport(
             self._shard,
             float(self._weight.sum()),

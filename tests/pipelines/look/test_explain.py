@@ -82,6 +82,14 @@ def test_who_is_never_crawled_learns_why(night):
     assert ("nobody asks for it" in unasked) == (night.page(UNASKED)["weight"] == 0.0)
 
 
+def test_the_summary_counts_those_who_are_asked_for_and_get_no_crawl(night):
+    pages = night.rows("pages")
+    starved = [row["weight"] for row in pages if row["crawl_rate_per_day"] == 0.0 and row["weight"] > 0.0]
+    said = night.manifest["starved"]
+    assert said["pages"] == len(starved) > 0
+    assert said["weight_share"] == pytest.approx(sum(starved) / sum(row["weight"] for row in pages))
+
+
 def test_a_guess_is_called_one(night):
     text = _explained(night, NEW)
     assert "a guess" in text and "never seen twice" in text
