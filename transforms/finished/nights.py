@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
-from policies.numerics.errors import RecrawlError
 from policies.objectives import objectives
 from transforms.batches import schemas
 from transforms.files.sinks import read_json
 from transforms.files.unpacking import local_path, open_file
+from transforms.finished.opened import NightError, shard_of
 from transforms.kept.statistics import pages_schema
 from transforms.shards.sharding import Layout
 
@@ -29,10 +29,6 @@ _BLOCK_BYTES = 16 << 20
 _STREAMED_BYTES = 1 << 20
 _PIECE_BYTES = 1 << 16
 _NEEDED = {"options", "files", "multiplier", "budget_per_day", "counters"}
-
-
-class NightError(RecrawlError):
-    """The folder of a night cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +121,7 @@ class Night:
         """Shard, path and rows of each file of a kind that has rows, in order of shards."""
         found = self._files(kind, range(self.num_shards))
         return sorted(
-            (_shard_of(f["path"]), FileSystems.join(self.folder, *f["path"].split("/")), f["rows"])
+            (shard_of(f["path"]), FileSystems.join(self.folder, *f["path"].split("/")), f["rows"])
             for f in found
             if f["rows"]
         )
@@ -133,7 +129,7 @@ class Night:
     def _files(self, kind: str, shards: Iterable[int]) -> Iterator[dict[str, Any]]:
         wanted = set(shards)
         for file in self.manifest["files"]:
-            if file["path"].rpartition("/")[0] == kind and _shard_of(file["path"]) in wanted:
+            if file["path"].rpartition("/")[0] == kind and shard_of(file["path"]) in wanted:
                 yield file
 
     def read(self, kind: str, shards: Iterable[int], columns: pa.Schema) -> pa.Table:
@@ -188,11 +184,11 @@ def read_table(folder: str, name: str, columns: Sequence[str] | None) -> pa.Tabl
     }
     schema = of_kind[name.partition("/")[0]].remove_metadata()
     schema = pa.schema(f for f in schema if columns is None or f.name in columns)
-    return Night(folder, {})._table(name, schema)
-
-
-def _shard_of(name: str) -> int:
-    return int(name.rpartition("/")[2].removeprefix("shard-").split("-")[0])
+    found = Night(folder, {})._table(name, schema)
+    for field in schema:
+        if field.name not in found.schema.names:
+            found = found.append_column(field, pa.nulls(found.num_rows, field.type))
+    return found
 
 
 def stream(path: str, columns: pa.Schema, batch_rows: int) -> Iterator[pa.RecordBatch]:

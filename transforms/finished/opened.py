@@ -29,8 +29,13 @@ _NIGHT = re.compile(r"[0-9]{8}T[0-9]{6}Z")
 _SUGGESTED = 3
 
 
-class UnknownPageError(RecrawlError):
-    """A night has no such page, host or folder."""
+class NightError(RecrawlError):
+    """The folder of a night cannot be read, or has no such page or host."""
+
+
+def shard_of(name: str) -> int:
+    """The shard of a night's file, by its path."""
+    return int(name.rpartition("/")[2].removeprefix("shard-").split("-")[0])
 
 
 def nights_of(store: str) -> list[str]:
@@ -70,7 +75,7 @@ class OpenNight:
         if not (path / "manifest.json").is_file():
             nights = nights_of(folder)
             if not nights:
-                raise UnknownPageError(
+                raise NightError(
                     f"{folder}: no manifest.json and no nights/ with one, so no finished night is there. "
                     "Give the --output folder of a night or the folder of a store"
                 )
@@ -78,11 +83,11 @@ class OpenNight:
         try:
             manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
         except ValueError as e:
-            raise UnknownPageError(
+            raise NightError(
                 f"{path}/manifest.json: damaged: {e}. Restore it, or run that night again"
             ) from None
         if "files" not in manifest or "options" not in manifest:
-            raise UnknownPageError(
+            raise NightError(
                 f"{path}/manifest.json: not the manifest of a night. Give the --output folder of a night"
             )
         return cls(str(path), manifest)
@@ -137,8 +142,7 @@ class OpenNight:
             name = file["path"]
             if name.rpartition("/")[0] != kind or not file["rows"]:
                 continue
-            shard = int(name.rpartition("/")[2].removeprefix("shard-").split("-")[0])
-            if wanted is None or shard in wanted:
+            if wanted is None or shard_of(name) in wanted:
                 yield self._table(name, columns)
 
     def _table(self, name: str, columns: Sequence[str] | None) -> pa.Table:
@@ -152,7 +156,7 @@ class OpenNight:
             known = file.schema_arrow.names
             return file.read(None if columns is None else [c for c in columns if c in known])
         except (OSError, pa.ArrowException) as e:
-            raise UnknownPageError(
+            raise NightError(
                 f"{path}: the manifest lists it, but it cannot be read: {e}. Restore the file, or run that "
                 "night again"
             ) from None
@@ -164,18 +168,18 @@ class OpenNight:
 
         Raises
         ------
-        UnknownPageError
+        NightError
             No such page; says which others may be meant.
         """
         host = canonical_host(url)
         if host is None:
-            raise UnknownPageError(f"{url}: not an absolute http or https URL")
+            raise NightError(f"{url}: not an absolute http or https URL")
         host_hash, (hashed, _) = stable_hash(host), hash_urls(pa.array([url]))
         shard = int(self.layout.shard(np.array([host_hash], np.uint64), hashed)[0])
         pages = self._read("pages", [shard], None)
         mine = pages.filter(pc.equal(pages.column("url"), url)) if pages.num_rows else pages
         if not mine.num_rows:
-            raise UnknownPageError(f"{url}: not in {self.folder}/pages/. {self._meant(url, host)}")
+            raise NightError(f"{url}: not in {self.folder}/pages/. {self._meant(url, host)}")
         page = mine.slice(0, 1).to_pylist()[0]
         slots = self._read("schedule", [shard], ["url", "due_at", "reason"])
         slots = slots.filter(pc.equal(slots.column("url"), url)) if slots.num_rows else slots
@@ -195,12 +199,12 @@ class OpenNight:
 
         Raises
         ------
-        UnknownPageError
+        NightError
             No such host.
         """
         row = self._host_row(host)
         if row is None:
-            raise UnknownPageError(
+            raise NightError(
                 f"{host}: no page of it in {self.folder}; a subdomain is a host of its own, and hosts/ has "
                 "all hosts of the night"
             )

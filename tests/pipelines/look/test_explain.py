@@ -141,12 +141,20 @@ def test_programs_get_the_same_numbers(night):
     assert opened.hosts().column("host").to_pylist().count("shop.test") == 1
 
 
-def test_other_formats_and_stores_open_as_well(night, tmp_path):
-    again = nightly(tmp_path, "lines", observations=_log(), budget=7, output_format="jsonl")
-    assert again.code == 0, again.complaints
+@pytest.mark.parametrize("form", ["jsonl", "avro"])
+def test_other_formats_open_as_well(form, tmp_path):
+    again = nightly(tmp_path, form, observations=_log(), budget=7, output_format=form)
+    assert again.code == 0 and not again.complaints
     opened = recrawl.open(str(again.folder))
     assert opened.explain(PAGE)["page"]["n_intervals"] == 29
     assert opened.schedule(["url"]).num_rows == opened.manifest["slots"]
+    assert "it has no limit" in _explained(again, "shop.test") and "it has no limit" in _explained(
+        again, PAGE
+    )
+    assert (again.folder / "report.html").is_file()
+
+
+def test_a_store_opens_with_its_newest_night(night, tmp_path):
     for name in ("20260629T000000Z", "20260701T000000Z"):
         (tmp_path / "store" / "nights").mkdir(parents=True, exist_ok=True)
         shutil.copytree(night.folder, tmp_path / "store" / "nights" / name)
