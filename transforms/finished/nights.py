@@ -20,7 +20,7 @@ from policies.objectives import objectives
 from transforms.batches import schemas
 from transforms.files.sinks import read_json
 from transforms.files.unpacking import local_path, open_file
-from transforms.finished.opened import NightError, shard_of
+from transforms.finished.folders import NightError, shard_of
 from transforms.kept.statistics import pages_schema
 from transforms.shards.sharding import Layout
 

@@ -18,24 +18,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from policies.numerics.errors import RecrawlError
 from policies.objectives import objectives
 from transforms.batches.hashing import stable_hash
 from transforms.batches.urls import canonical_host, hash_urls, other_forms
+from transforms.finished.folders import NightError, shard_of
 from transforms.shards.sharding import Layout
 
 KINDS = ("pages", "hosts", "schedule")
 _NIGHT = re.compile(r"[0-9]{8}T[0-9]{6}Z")
 _SUGGESTED = 3
-
-
-class NightError(RecrawlError):
-    """The folder of a night cannot be read, or has no such page or host."""
-
-
-def shard_of(name: str) -> int:
-    """The shard of a night's file, by its path."""
-    return int(name.rpartition("/")[2].removeprefix("shard-").split("-")[0])
 
 
 def nights_of(store: str) -> list[str]:
