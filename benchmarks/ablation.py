@@ -26,11 +26,11 @@ from benchmarks.backtest_histories import HISTORIES, convert
 from benchmarks.replay_estimators import shared_folder
 from pipelines.door import cli
 from pipelines.experiments.backtest_report import compare
+from policies.clocks import exploring, pooled
 from policies.clocks import kept as kept_clocks
-from policies.clocks import pooled
 from policies.clocks.profile import Profiles
 from policies.history import volatile
-from transforms.kept import clocks, flags
+from transforms.kept import flags
 from transforms.night import folding
 
 
@@ -38,8 +38,8 @@ def _no_hours(self: Any, least: Any, *_: Any) -> tuple[Profiles, Any]:
     return Profiles.flat(), np.zeros(len(least))
 
 
-_FIXED = ((clocks, "EXPLORED", 0.0), (clocks, "EXPLORED_MORE", 0.0))
-_FIXED_AGE = ((clocks, "EXPLORED_YOUNG", 0.0),)
+_FIXED = ((exploring, "EXPLORED", 0.0), (exploring, "EXPLORED_MORE", 0.0))
+_FIXED_AGE = ((exploring, "EXPLORED_YOUNG", 0.0),)
 _NONE_OF_ALL = ((pooled.Pooled, "hours", lambda sample: pooled.HoursOfAll()),)
 _NO_HOURS = ((kept_clocks.Kept, "_hours", _no_hours), *_FIXED, *_NONE_OF_ALL)
 _NO_AGES = ((kept_clocks.Kept, "_ages", lambda *_: Profiles.flat()), *_FIXED_AGE)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from policies.clocks.kept import ENOUGH, MANY, Kept, joined, teaches
+from policies.clocks import exploring
+from policies.clocks.kept import Kept, joined, teaches
 from policies.clocks.learning import CERTAIN
 from policies.clocks.pooled import Pooled, agreeing, borrowers
 from policies.clocks.profile import AGES, NO_TIME, US_PER_DAY, WEEK_HOURS, Clocks, Profiles
@@ -30,9 +31,6 @@ _NEVER = np.iinfo(np.int64).max
 SETTLING_US = 2 * US_PER_DAY
 """A page that is first seen so soon after its host is of unknown age."""
 
-YOUNG_US = 3 * US_PER_DAY
-"""How long pages are young, of which some are crawled more to learn how they age."""
-
 WATCHED_US = 14 * US_PER_DAY
 """A host that was watched for so long and shows no hours has none, or none that its crawls tell."""
 
@@ -44,9 +42,6 @@ _KEPT_OF_A_PAGE = 8
 
 TURNS = 4
 """Nights from one look at a host's clock to the next; twice as many where a month showed none."""
-
-EXPLORED, EXPLORED_MORE, EXPLORED_YOUNG = 0.08, 0.16, 0.25
-NEARLY_ALL = 0.9
 
 EXPLORED_KINDS = "explored", "explored_young", "explored_again"
 """Columns of hosts: shares of pages that teach hours, and of young ones that were seen once and twice."""
@@ -99,7 +94,7 @@ class ShardClocks(Statistic):
         nights = night.settings.as_of_us // night.settings.hosts.horizon_us
         turn = (self._host_hash() + np.uint64(nights)) % np.uint64(2 * TURNS)
         young = of_host > night.settings.as_of_us - NEW_HOST_US
-        young[self._was.group] = young[self._promising()] = True
+        young[self._was.group] = young[exploring.promising(self._gain)] = True
         self._due: BoolArray = (turn == 0) | ((turn % TURNS == 0) & young) | (night.state is None)
         # A page that was there when its host was first seen is at least as old as that.
         self._since_us = np.where(of_host == _NEVER, NO_TIME, of_host)[self._group]
@@ -233,7 +228,7 @@ class ShardClocks(Statistic):
         ]
         yield "state/clocks", pa.RecordBatch.from_arrays(columns, schema=schemas.STATE_CLOCKS)
         found = self._profiles.joined(
-            Profiles.flat(np.setdiff1d(np.flatnonzero(self._promising()), self._profiles.group))
+            Profiles.flat(np.setdiff1d(np.flatnonzero(exploring.promising(self._gain)), self._profiles.group))
         )
         gain = pa.array(self._gain[found.group])
         columns = [
@@ -246,34 +241,19 @@ class ShardClocks(Statistic):
         yield "state/clock_profiles", rows
 
     def explored(self) -> FloatArray:
-        """Share of the pages crawled in the second half of last night that are crawled again tonight, (g,).
-
-        More where it seems that hours matter, nothing where enough is known; of small hosts together.
-        """
-        short = self._short
-        promising = self._promising() & (short < np.minimum(MANY, self._most // 2))
-        share = np.where(promising, EXPLORED_MORE, np.where(short < ENOUGH, EXPLORED, 0.0))
-        of_all = EXPLORED if self._of_all.wanting else 0.0
+        """See `exploring.shares`, (g,); small hosts are known together."""
+        share = exploring.shares(self._gain, self._short, self._most)
+        of_all = exploring.EXPLORED if self._of_all.wanting else 0.0
         return np.where(self._most >= _KEPT_AT_LEAST, share, of_all)
 
     def explored_young(self) -> tuple[FloatArray, FloatArray]:
-        """Shares of the young pages that are crawled again tonight, (g,) both, until some have told how pages
-        of their host change at that age: of those that were seen once; and of those that were seen twice,
-        where nearly all have changed by then, so that only a third look tells when they settle.
-        """
+        """The same of young pages that were seen once and twice, see `exploring.shares_of_young`."""
         (kept,) = self._kept
-        born = self._born_us[kept.page]
-        tells = (born != NO_TIME) & (kept.to_us - born <= YOUNG_US)
-        known, changed = (
-            np.bincount(kept.group[rows], minlength=self._groups) for rows in (tells, tells & kept.changed)
-        )
-        few = (known < ENOUGH) & (self._most >= _KEPT_AT_LEAST)
-        few[self._split] = False
-        again = few & (changed > NEARLY_ALL * known)
-        return np.where(few, EXPLORED_YOUNG, 0.0), np.where(again, EXPLORED_YOUNG, 0.0)
-
-    def _promising(self) -> BoolArray:
-        found: BoolArray = (self._gain > 0.5 * CERTAIN) & (self._gain < 4.0 * CERTAIN)
+        found = exploring.shares_of_young(kept, self._born_us, self._groups)
+        none = self._most < _KEPT_AT_LEAST
+        none[self._split] = True
+        for share in found:
+            share[none] = 0.0
         return found
 
     def limit_volatile(self, night: ShardNight, weight_limit: FloatArray) -> None:
@@ -296,7 +276,7 @@ class ShardClocks(Statistic):
         clock days since the last try.
         """
         as_of_us, horizon_us = night.settings.as_of_us, night.settings.hosts.horizon_us
-        young = self._born_us > as_of_us - YOUNG_US
+        young = self._born_us > as_of_us - exploring.YOUNG_US
         found = {"young": pa.array(young)} if young.any() else {}
         moved = self._moved(night)
         if not len(moved):

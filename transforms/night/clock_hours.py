@@ -10,11 +10,11 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from policies.clocks import exploring
 from policies.clocks.instants import keep_gaps, place, splitting, spread
 from policies.clocks.profile import AGE_EDGES_HOURS, NO_TIME, US_PER_DAY
 from policies.clocks.worth import HOURS, INSTANTS, best_instants, fresh_in_turn, kept_in_turn, survival
-from policies.numerics.scrambling import fractions, scramble
-from policies.numerics.typing_ import BoolArray, FloatArray, Int32Array, IntArray, UIntArray
+from policies.numerics.typing_ import BoolArray, FloatArray, Int32Array, IntArray
 from policies.sequencing.sequencing import REASON_HOUR, Sequence
 from transforms.batches.coders import ShardTables
 from transforms.batches.tally import Counts
@@ -30,17 +30,6 @@ split the hours in which pages are thought to change, so that these become fewer
 STAYING_UNKNOWN = 1.0 / 6.0
 """Of pages that go by the hours of requests alone."""
 
-EXPLORED_WAITS_DAYS = 1.5, 5.0
-"""Of pages that would wait so long: others come again anyway, or hours cannot matter to them."""
-
-KNOWN_INTERVALS = 3
-
-MOST_EXPLORED = 10.0
-"""Crawls of a host and night."""
-
-EXPLORED_RATE_PER_DAY = 0.01
-"""Of pages that are given up, for as long as it is not known that they settle."""
-
 TURNS_AHEAD = 3.0
 """For so many further turns a page is thought to keep the hour that it gets. To change it costs up to a day
 of freshness once, and a bad hour costs a little at every turn."""
@@ -51,13 +40,6 @@ _MOST_CRAWLS = 12
 _LEAST_WEIGHT = 1e-9
 _SURELY = 1e9
 _CHUNK = 2048
-
-
-def drawn_tonight(url_hash: UIntArray, as_of_us: int) -> FloatArray:
-    """A number in (0, 1) of each page and night, (n,)."""
-    drawn = url_hash ^ np.uint64(as_of_us & (2**63 - 1))
-    scramble(drawn)
-    return fractions(drawn)
 
 
 def page_clocks(hours: ClockHours | None, pages: int) -> dict[str, pa.Array]:
@@ -110,11 +92,7 @@ def explored_tonight(
     last_us: IntArray,
     night: Night,
 ) -> tuple[IntArray, FloatArray, FloatArray]:
-    """A few pages that come again within a day: short intervals tell the hours of changes.
-
-    Of pages that were seen to change, and to stay as they were: before, a short interval would rather teach
-    how often pages change, and those that are always found changed would count for more than they are. And
-    of pages that have just come: how they change in their first hours is seen then or never.
+    """A few pages that come again to learn when they change, see `exploring.kinds`.
 
     Returns
     -------
@@ -123,27 +101,22 @@ def explored_tonight(
         Rates and days since the last try by which each of them is due at some time of the night.
     """
     host = pages.column("host_code").to_numpy()
-    url_hash = pages.column("url_hash").to_numpy()
-    intervals, changes = (pages.column(f"n_{name}").to_numpy() for name in ("intervals", "changes"))
-    least, most = EXPLORED_WAITS_DAYS
-    waits = rate * least < 1.0
     recent = last_us > night.as_of_us - night.horizon_us // 2
-    known = (changes > 0) & (intervals >= KNOWN_INTERVALS)
-    kinds = [waits & (rate * most >= 1.0) & recent & known]
+    young = np.zeros(len(host), np.bool_)
     if "young" in pages.schema.names:
-        young = pages.column("young").to_numpy(zero_copy_only=False) & waits & ~is_new(pages)
-        kinds += [young & (intervals == 0), young & (intervals == 1)]
+        young = pages.column("young").to_numpy(zero_copy_only=False) & ~is_new(pages)
+    seen = (pages.column(f"n_{name}").to_numpy() for name in ("intervals", "changes"))
     part = np.full(len(host), np.inf)
-    for name, some in zip(EXPLORED_KINDS, kinds, strict=False):
+    for name, some in zip(EXPLORED_KINDS, exploring.kinds(rate, recent, young, *seen), strict=True):
         share = hosts.column(name).to_numpy()[host]
         chosen = np.flatnonzero((share > 0.0) & some)
-        of_host = np.bincount(host[chosen], minlength=hosts.num_rows)[host[chosen]]
-        drawn = drawn_tonight(url_hash[chosen], night.as_of_us)
-        part[chosen] = np.minimum(part[chosen], drawn / np.minimum(share[chosen], MOST_EXPLORED / of_host))
+        drawn = exploring.drawn_tonight(pages.column("url_hash").to_numpy()[chosen], night.as_of_us)
+        of_kind = exploring.part_of_night(share[chosen], host[chosen], drawn, hosts.num_rows)
+        part[chosen] = np.minimum(part[chosen], of_kind)
     rows = np.flatnonzero(part < 1.0)
     if rows.size:
         rate, since_days = rate.copy(), since_days.copy()
-        rate[rows] = np.maximum(rate[rows], EXPLORED_RATE_PER_DAY)
+        rate[rows] = np.maximum(rate[rows], exploring.LEAST_RATE_PER_DAY)
         due = 1.0 / rate[rows] - part[rows] * (night.horizon_us / US_PER_DAY)
         since_days[rows] = np.maximum(since_days[rows], due)
     return rows, rate, since_days
@@ -301,7 +274,7 @@ class ClockHours:
         follows = movable & ((clocks.by_hour | clocks.by_age)[clocks.group] | self.by_requests)
         count = np.bincount(page, minlength=len(movable))
         follows &= (count > 0) & (count <= _MOST_CRAWLS)
-        drawn = drawn_tonight(url_hash, self.tonight.as_of_us)
+        drawn = exploring.drawn_tonight(url_hash, self.tonight.as_of_us)
         # Where no hours are known yet more stay, so that some may be found.
         by_clock = (clocks.by_hour | clocks.by_age)[clocks.group]
         follows &= drawn >= np.where(by_clock, STAYING, STAYING_UNKNOWN)

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from policies.clocks import exploring
 from policies.clocks.profile import US_PER_DAY, US_PER_HOUR
 from policies.simulation.histories import ChangeHistory
 from tests.transforms.replay.test_backtesting import EQUAL
-from transforms.kept import clocks
 from transforms.night.scheduling import ScheduledShard
 from transforms.replay.backtesting import Trial, play
 from transforms.replay.closed_loop import ClosedLoop, Day, Planned
@@ -152,8 +152,8 @@ def test_how_articles_age_is_known_in_a_week(monkeypatch):
     days = 18
     world = worlds_of(*_articles(np.random.default_rng(7), days, 30), days)
     fresh = []
-    for share in (clocks.EXPLORED_YOUNG, 0.0):
-        monkeypatch.setattr(clocks, "EXPLORED_YOUNG", share)
+    for share in (exploring.EXPLORED_YOUNG, 0.0):
+        monkeypatch.setattr(exploring, "EXPLORED_YOUNG", share)
         fresh.append(play(world, Trial("recrawl", 0.2, EQUAL), 0.5)[0].accuracy)
     assert fresh[0] > fresh[1] + 0.1 and fresh[0] > 0.93
 
