@@ -59,6 +59,8 @@ nightly: $(INSTALLED) $(SAMPLE)
 	  --pages sample/pages.parquet --hosts sample/hosts.csv --signals 'sample/signals/*.parquet' \
 	  --budget 4000 --as_of 2026-07-01T00:00:00Z --output out
 
+# Rewritten assertions are kept for the next run, where the environment would not keep them.
+test: export PYTHONDONTWRITEBYTECODE =
 test: $(INSTALLED)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 

@@ -21,7 +21,7 @@ def random_intervals(seed: int, n_pages: int = 30, k: int = 400) -> tuple[np.nda
     return rng.integers(0, n_pages, k), gap, rng.random(k) < 0.4, age
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(st.floats(1e-290, 1e290))
 def test_bin_holds_its_gap(minutes: float) -> None:
     k = int(bin_of(np.array([minutes]))[0])

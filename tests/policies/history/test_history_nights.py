@@ -21,7 +21,7 @@ CHANGES = st.sampled_from([None, 1, 2, 3, 12])
 DAYS = st.sampled_from([None, None, 1.0, 7.3, 60.0])
 
 
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=80)
 @given(logs(), CHANGES, DAYS, st.one_of(TIMES, st.just(50 * DAY)))
 def test_equals_the_slow_fold(
     log: tuple[int, list[Row]],
@@ -60,7 +60,7 @@ def test_equals_the_slow_fold(
     assert {k: v for k, v in counts.items() if v and k in ("observations", *DISPOSITIONS)} == +expected
 
 
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=80)
 @given(
     logs(),
     CHANGES,

@@ -163,7 +163,7 @@ def test_distributed_form_equals_solve(seed):
     assert other == result and rates_of(other_parts) == rates_of(parts)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(seed=SEEDS)
 def test_survey_bounds_demand(seed):
     rng = np.random.Generator(np.random.Philox(key=[seed, 2]))
@@ -179,7 +179,7 @@ def test_survey_bounds_demand(seed):
         assert demand <= bounds.upper(multiplier) * (1 + 1e-9)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(seed=SEEDS)
 def test_a_page_asks_for_a_rate_at_its_least_value(seed):
     rng = np.random.Generator(np.random.Philox(key=[seed, 3]))
@@ -196,7 +196,7 @@ def test_a_page_asks_for_a_rate_at_its_least_value(seed):
     assert np.all(at_first >= pages.signal_rate_per_day * (1 - 1e-9))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(seed=SEEDS)
 def test_a_page_asks_for_no_more_than_a_rate_from_its_most_value_on(seed):
     rng = np.random.Generator(np.random.Philox(key=[seed, 5]))
@@ -284,7 +284,7 @@ def test_surveys_travel_compressed():
     np.testing.assert_array_equal(both.signals.upper.sums, found.merge(found).signals.upper.sums)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=16)
 @given(seed=SEEDS)
 def test_clocks_and_freshness_at_a_rate(seed):
     rng = np.random.Generator(np.random.Philox(key=[seed, 4]))

@@ -40,7 +40,7 @@ def test_values_are_pinned():
     assert [f"{stable_hash(t):016x}" for t in texts] == pinned
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=80)
 @given(texts_, st.sampled_from(TYPES), st.integers(0, 40), st.integers(0, 40))
 def test_vector_equals_scalar_for_any_cut(values, kind, start, length):
     array = pa.array(values, kind)

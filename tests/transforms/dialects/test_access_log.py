@@ -263,7 +263,7 @@ def _cut(drawn: tuple[bytes, int, int, bytes]) -> bytes:
 _DAMAGED = st.tuples(_SOME, st.integers(0, 200), st.integers(0, 9), _BITS).map(_cut)
 
 
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(_SOME | _DAMAGED | st.binary(max_size=60), max_size=8).map(b"\n".join))
 @example(b'"' * 7)
 @example(b"\r")

@@ -356,7 +356,7 @@ PARTS = [
 ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.lists(st.sampled_from(PARTS) | st.binary(max_size=20).map(lambda b: b.decode("latin-1")), max_size=25)
 )

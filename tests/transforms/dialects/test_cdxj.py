@@ -251,7 +251,7 @@ BYTES = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(BYTES)
 def test_any_bytes_are_rows_left_out_or_rejected(parts):
     raw = solid("".join(parts).encode("utf-8" if len(parts) % 2 else "latin-1", "replace"))
@@ -373,7 +373,7 @@ JSON_PARTS = [
 ]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(st.sampled_from(JSON_PARTS) | st.text(max_size=4), max_size=15))
 def test_any_answer_is_rows_left_out_or_rejected(parts):
     raw = solid("".join(parts).encode("utf-8", "surrogatepass"))

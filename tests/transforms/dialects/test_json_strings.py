@@ -144,7 +144,7 @@ KEYS = st.sampled_from(
 LINES = st.builds("{} {} {}{}".format, KEYS, st.sampled_from(["20260101020304", "20260101020304123", "2026"]), OBJECTS, st.sampled_from(["", "", " ", "\r"]))  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(st.one_of(LINES, st.just(line())), min_size=1, max_size=6))
 @example(
     [line({"url": "https://a.test/x", "status": "200"}), line({"url": "https://a.test/x", "status": 200})]

@@ -221,7 +221,7 @@ _WORDS = st.sampled_from(
 )
 
 
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(_WORDS, max_size=40).map("".join) | st.text(max_size=40))
 def test_any_text_is_accounted_for(tmp_path: Path, text: str):
     path = write(tmp_path, text.encode("utf-8", "replace"), "a")

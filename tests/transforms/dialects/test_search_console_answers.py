@@ -234,7 +234,7 @@ _PARTS = st.sampled_from(
 )
 
 
-@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(_PARTS, max_size=30).map("".join), st.sampled_from([1, 7, 1000]))
 def test_pieces_do_not_matter_and_rows_are_never_lost(tmp_path: Path, monkeypatch, text: str, size: int):
     """The same rows and reasons however a file is cut, and every whole row of its own line is there."""
