@@ -1,15 +1,23 @@
-"""All benchmarks, or those that are named: `python -m benchmarks [--scale 0.1] [search estimation ...]`."""
+"""All benchmarks, or those that are named: `python -m benchmarks [--scale 0.1] [search estimation ...]`.
+
+`python -m benchmarks compare REV` compares two revisions, see `benchmarks.compare`.
+"""
 
 import argparse
 import importlib
 import pkgutil
+import sys
 
 import benchmarks
+from benchmarks import compare
 from benchmarks.rows import show
 
 
 def main() -> None:
     """Run `bench_*.py` one after the other; each prints its figures, its targets and their ratio."""
+    if sys.argv[1:2] == ["compare"]:
+        compare.main(sys.argv[2:])
+        return
     found = [m.name.removeprefix("bench_") for m in pkgutil.iter_modules(benchmarks.__path__)
              if m.name.startswith("bench_")]  # fmt: skip
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
