@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from policies.clocks.profile import US_PER_DAY, US_PER_HOUR, Clocks
+from policies.clocks.profile import AGES, NO_TIME, US_PER_DAY, US_PER_HOUR, Clocks
 from policies.numerics.typing_ import FloatArray, Int32Array, IntArray
 
 INSTANTS = 24
@@ -30,6 +30,7 @@ HOURS = 24
 _TAIL = 14
 _CANDIDATES = 8
 _CHUNK = 4096
+_LOG_CHANGES, _GRID = (-5.0, 5.0), 21
 
 
 @dataclass(frozen=True)
@@ -165,6 +166,48 @@ def kept_in_turn(
     further = np.expm1(-whole * nights) / np.minimum(np.expm1(-whole), -1e-12)
     result: FloatArray = kept * np.where(whole > 1e-9, further, nights)[:, None]
     return result
+
+
+def gains(ahead: Ahead, clocks: Clocks, changes: FloatArray, asked: FloatArray) -> FloatArray:
+    """How many times as long one crawl a night at the best hour keeps pages fresh as one at any hour.
+
+    With a crawl in so many nights it is as many times, see `kept_in_turn`.
+
+    Parameters
+    ----------
+    ahead : Ahead
+    clocks : Clocks of n pages
+        Of ages nothing is asked: those that settle are planned crawl by crawl.
+    changes : (n,) float64
+        Changes that are expected in the night.
+    asked : (g, 24) float64
+        How many times the mean requests of each group come in each hour of the day.
+
+    Returns
+    -------
+    (n,) float64
+        1 where hours do not matter, and of nights that are no whole days.
+    """
+    found = np.ones(len(changes))
+    uneven = clocks.by_hour | (asked != 1.0).any(axis=1)
+    used = np.flatnonzero(uneven)
+    if (ahead.at_us[INSTANTS] - ahead.at_us[0]) % US_PER_DAY or not used.size:
+        return found
+    one = np.arange(used.size)
+    hours = Clocks(clocks.hour[used], np.ones((used.size, AGES)), one, np.full(used.size, NO_TIME))
+    night, counts = ahead.clock(hours, one), ahead.asked(asked[used])
+    night /= night[:, :INSTANTS].sum(axis=1, keepdims=True)
+    log_changes, step = np.linspace(*_LOG_CHANGES, _GRID, retstep=True)
+    table = np.ones((len(uneven), _GRID))
+    for k, many in enumerate(np.exp(log_changes).tolist()):
+        kept = kept_in_turn(ahead, night, np.full(used.size, many), np.ones(used.size), counts)
+        table[used, k] = kept.max(axis=1) * many / (-np.expm1(-many) * ahead.days()[:INSTANTS].sum())
+    rows = np.flatnonzero(uneven[clocks.group] & (changes > 0.0))
+    at = (np.clip(np.log(changes[rows]), *_LOG_CHANGES) - log_changes[0]) / step
+    low = np.minimum(at.astype(np.int64), _GRID - 2)
+    group, part = clocks.group[rows], at - low
+    found[rows] = np.maximum(table[group, low] * (1.0 - part) + table[group, low + 1] * part, 1.0)
+    return found
 
 
 def fresh_in_turn(

@@ -198,7 +198,9 @@ class _Side:
         self.rate = self._numbers("crawl_rate_per_day")
         self.weight = self._weight()
         self.signals = self._signals()
-        self.speed, self.aging = self._clock()
+        self.speed, self.aging, gain = self._clock()
+        # As the night's plan took it; hours of a clock move rates as its speed does.
+        self.planned, self.speed = self.change / gain, self.speed / gain
         self.held = np.zeros(len(self.url), np.bool_)
         self.limit = np.zeros(len(self.url), np.int64)
         if "limit" not in self.absent:
@@ -231,14 +233,21 @@ class _Side:
         quality = SignalQuality(*(np.clip(self._numbers(name), 0.0, 1.0) for name in names))
         return quality if quality.counts.any() else None
 
-    def _clock(self) -> tuple[FloatArray, BoolArray]:
-        """Speeds of the pages' clocks, and which of them change with age; older nights have none."""
+    def _clock(self) -> tuple[FloatArray, BoolArray, FloatArray]:
+        """Speeds of the pages' clocks, which of them change with age, and what hours gain; older nights have
+        none.
+        """
         n, names = len(self.url), self.table.schema.names
-        if "clock" not in names or "clock_speed" not in names:
-            return np.ones(n), np.zeros(n, np.bool_)
-        speed = pc.fill_null(self.table.column("clock_speed").cast(pa.float64()), 1.0)
+        speed, gain = (
+            np.maximum(_one(pc.fill_null(self.table.column(name).cast(pa.float64()), 1.0)).to_numpy(), 1e-300)
+            if name in names
+            else np.ones(n)
+            for name in ("clock_speed", "clock_gain")
+        )
+        if "clock" not in names:
+            return speed, np.zeros(n, np.bool_), gain
         aging = pc.fill_null(pc.is_in(self.table.column("clock"), pa.array(["age", "hour and age"])), False)
-        return np.maximum(_one(speed).to_numpy(), 1e-300), _one(aging).to_numpy(zero_copy_only=False)
+        return speed, _one(aging).to_numpy(zero_copy_only=False), gain
 
     def code(self, names: pa.Array) -> None:
         """Number the hosts of all rows by `names`, and find the prices of those at their limit."""
@@ -246,7 +255,7 @@ class _Side:
         self.n_hosts = len(names)
         self.price = attribution.host_prices(
             self.night.objective,
-            self.change,
+            self.planned,
             self.weight,
             self.rate,
             self.host_code,
@@ -271,7 +280,7 @@ class _Side:
         return RateInputs(
             self.night.objective,
             self.night.price,
-            self.change[rows],
+            self.planned[rows],
             self.weight[rows],
             self.rate[rows],
             self.price[self.host_code[rows]],
@@ -338,7 +347,7 @@ class _Pair:
             known[CAUSES.index(name), held], page_limit[held] = page_limit[held], 0.0
         aging = one.aging[first] | two.aging[second]
         known[CLOCK, aging], known[:CLOCK, aging] = known[:CLOCK, aging].sum(axis=0), 0.0
-        self._by_speed(known, one.speed[first], two.speed[second], one.change[first], two.change[second])
+        self._by_speed(known, one.speed[first], two.speed[second], one.planned[first], two.planned[second])
         self._parts[NEW, self._new] = two.rate[self._rows[1][self._new]]
         self._parts[LOST, self._lost] = -one.rate[self._rows[0][self._lost]]
         host = self._pick("host_code")

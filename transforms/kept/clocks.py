@@ -13,7 +13,8 @@ from policies.clocks.kept import Kept, joined, teaches
 from policies.clocks.learning import CERTAIN
 from policies.clocks.pooled import Pooled, agreeing, borrowers
 from policies.clocks.profile import AGES, NO_TIME, US_PER_DAY, WEEK_HOURS, Clocks, Profiles
-from policies.clocks.worth import Ahead, crawl_values
+from policies.clocks.worth import HOURS as DAY_HOURS
+from policies.clocks.worth import Ahead, crawl_values, gains
 from policies.history.clock_time import in_other_time, rough_rates
 from policies.history.interval_sums import Intervals
 from policies.history.page_state import PageState
@@ -60,7 +61,11 @@ class ShardClocks(Statistic):
         pa.field("published_at", schemas.TIME),
         pa.field("steady", pa.int8()),
     )
-    PAGES = (pa.field("clock", pa.string()), pa.field("clock_speed", pa.float64()))
+    PAGES = (
+        pa.field("clock", pa.string()),
+        pa.field("clock_speed", pa.float64()),
+        pa.field("clock_gain", pa.float64()),
+    )
     FOLDERS = (("state/clocks", schemas.STATE_CLOCKS), ("state/clock_profiles", schemas.STATE_CLOCK_PROFILES))
 
     def __init__(self, night: ShardNight) -> None:
@@ -374,11 +379,14 @@ class Tonight:
     profiles : Profiles
         Groups are hosts.
     clocks : Clocks
+    asked : (g, 24) float64
+        How many times the mean requests come in each hour of the day, by rows of `clocks`.
     as_of_us, horizon_us : int
     """
 
     profiles: Profiles
     clocks: Clocks
+    asked: FloatArray
     as_of_us: int
     horizon_us: int
 
@@ -396,7 +404,11 @@ class Tonight:
         group = pages.column("host_code").to_numpy().astype(np.int64)
         born = microseconds(pages.column("born_at"))
         at, horizon = (clocks.column(n)[0].as_py() for n in ("as_of_us", "horizon_us"))
-        return cls(profiles, profiles.clocks(group, born), at, horizon)
+        asked = np.ones((len(profiles) + 1, DAY_HOURS))
+        if (hours := tables.get("request_hours")) is not None:
+            row = profiles.rows(hours.column("host_code").to_numpy().astype(np.int64))
+            asked[row[row >= 0]] = matrix_of(hours.column("hour"), DAY_HOURS)[row >= 0]
+        return cls(profiles, profiles.clocks(group, born), asked, at, horizon)
 
     def evenly(
         self, pages: pa.RecordBatch, row: IntArray, from_us: IntArray, to_us: IntArray
@@ -431,6 +443,10 @@ class Tonight:
     ) -> dict[str, pa.Array]:
         """What the search is told of pages, those whose clocks change with age being "by_age".
 
+        To a page whose crawls have good hours it seems to change less often: as often as makes a first crawl,
+        one of many nights, worth what it is at the best hour; more crawls of a night then gain less and less,
+        as they should.
+
         There is no crawl rate to speak of for such a page: it asks for one crawl tonight up to the price that
         this is worth. A page that changes very often, may be crawled once, and weighs so much that it gives
         up at that price, asks for the same.
@@ -455,6 +471,9 @@ class Tonight:
         value = crawl_values(ahead, clock, rate[rows], information[rows], since, weight[rows])
         days = self.horizon_us / US_PER_DAY
         plan_change, plan_weight, plan_cap = change_rate_per_day.copy(), weight.copy(), cap.copy()
+        gain = gains(ahead, self.clocks, change_rate_per_day * days, self.asked)
+        gain[signalled] = gain[rows] = 1.0
+        plan_change /= gain
         plan_change[rows] = _STEP / days
         plan_weight[rows] = value * plan_change[rows]
         plan_cap[rows] = np.minimum(plan_cap[rows], 1.0 / days)
@@ -465,5 +484,6 @@ class Tonight:
             "plan_weight": plan_weight,
             "plan_cap": plan_cap,
             "by_age": by_age,
+            "clock_gain": gain,
         }
         return {name: pa.array(values) for name, values in found.items()}

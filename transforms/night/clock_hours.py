@@ -13,13 +13,14 @@ import pyarrow as pa
 from policies.clocks import exploring
 from policies.clocks.instants import keep_gaps, place, splitting, spread
 from policies.clocks.profile import AGE_EDGES_HOURS, NO_TIME, US_PER_DAY
-from policies.clocks.worth import HOURS, INSTANTS, best_instants, fresh_in_turn, kept_in_turn, survival
-from policies.numerics.typing_ import BoolArray, FloatArray, Int32Array, IntArray
+from policies.clocks.worth import INSTANTS, best_instants, fresh_in_turn, kept_in_turn, survival
+from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
+from policies.objectives.objectives import Objective
 from policies.sequencing.sequencing import REASON_HOUR, Sequence
 from transforms.batches.coders import ShardTables
 from transforms.batches.tally import Counts
 from transforms.kept.clocks import EXPLORED_KINDS, Tonight
-from transforms.kept.state import matrix_of, microseconds
+from transforms.kept.state import microseconds
 from transforms.night.dividing import Night
 from transforms.night.learning import is_new
 
@@ -43,12 +44,19 @@ _CHUNK = 2048
 
 
 def page_clocks(hours: ClockHours | None, pages: int) -> dict[str, pa.Array]:
-    """What each page follows, one of `CLOCK_NAMES`, and its speed tonight; null where it follows none."""
+    """What each page follows, one of `CLOCK_NAMES`, its speed tonight, and how much its hours are worth; null
+    where it follows none."""
     if hours is None:
-        return {"clock": pa.nulls(pages, pa.string()), "clock_speed": pa.nulls(pages, pa.float64())}
+        return {"clock": pa.nulls(pages, pa.string())} | {
+            name: pa.nulls(pages, pa.float64()) for name in ("clock_speed", "clock_gain")
+        }
     codes = hours.codes()
     name = pa.array(CLOCK_NAMES).take(pa.array(codes, mask=codes < 0))
-    return {"clock": name, "clock_speed": pa.array(hours.speed, mask=codes < 0)}
+    return {
+        "clock": name,
+        "clock_speed": pa.array(hours.speed, mask=codes < 0),
+        "clock_gain": pa.array(hours.gain, mask=hours.gain == 1.0),
+    }
 
 
 def count_clocks(hours: ClockHours | None, counts: Counts) -> None:
@@ -141,10 +149,8 @@ class ClockHours:
     by_age : (n,) bool
         Pages that are planned crawl by crawl, see `transforms.night.clocks.step_columns`.
     crawl_rate_per_day : (n,) float64
-    host : (n,) int32
-        The host of each page.
-    asked : (g, 24) float64
-        How many times the mean requests of a host come in each hour of the day.
+    gain : (n,) float64
+        See `policies.clocks.worth.gains`.
     """
 
     tonight: Tonight
@@ -155,8 +161,7 @@ class ClockHours:
     speed: FloatArray
     by_age: BoolArray
     crawl_rate_per_day: FloatArray
-    host: Int32Array
-    asked: FloatArray
+    gain: FloatArray
 
     @classmethod
     def of(cls, estimated: ShardTables, crawl_rate_per_day: FloatArray) -> ClockHours | None:
@@ -177,13 +182,8 @@ class ClockHours:
             turn = np.zeros(len(since))
             turn[rows] = tonight.clocks.by_days().days(rows, np.minimum(last[rows], night), night)
         by_age = pages.column("by_age").to_numpy(zero_copy_only=False)
-        asked = np.ones((estimated.tables["hosts"].num_rows, HOURS))
-        if (hours := estimated.tables.get("request_hours")) is not None:
-            asked[hours.column("host_code").to_numpy()] = matrix_of(hours.column("hour"), HOURS)
-        host = pages.column("host_code").to_numpy()
-        return cls(
-            tonight, change / speed, information, since, turn, speed, by_age, crawl_rate_per_day, host, asked
-        )
+        gain = pages.column("clock_gain").to_numpy()
+        return cls(tonight, change / speed, information, since, turn, speed, by_age, crawl_rate_per_day, gain)
 
     def codes(self) -> IntArray:
         """What each page follows, as an index into `CLOCK_NAMES`, -1 for none: (n,) int64."""
@@ -212,11 +212,18 @@ class ClockHours:
         share = np.minimum(self.crawl_rate_per_day[rows] * days, 1.0)
         fresh[rows] = old + share * 0.5 * (new - old)
 
-    def freshen(self, fresh: FloatArray, weight: FloatArray, sequence: Sequence, last_us: IntArray) -> float:
+    def freshen(
+        self,
+        fresh: FloatArray,
+        weight: FloatArray,
+        sequence: Sequence,
+        last_us: IntArray,
+        objective: Objective,
+    ) -> float:
         """Enter how fresh pages are whose crawls have their hours; the sum of what that adds, by weight.
 
         Pages that are crawled about once a night, or less, are thought to keep the hour of tonight's crawl,
-        or of the last one before.
+        or of the last one before; those that are crawled more are as fresh as the plan has it.
         """
         tonight = self.tonight
         if tonight.horizon_us % US_PER_DAY:
@@ -236,6 +243,11 @@ class ClockHours:
             )
             gained += float((weight[some] * (found - fresh[some])).sum())
             fresh[some] = found
+        often = np.flatnonzero((nightly >= 1.5) & (self.gain > 1.0))
+        change = self.rate[often] * self.speed[often] / self.gain[often]
+        found = objective.freshness(self.crawl_rate_per_day[often], change)
+        gained += float((weight[often] * (found - fresh[often])).sum())
+        fresh[often] = found
         return gained
 
     def place(
@@ -324,18 +336,16 @@ class ClockHours:
     @cached_property
     def by_requests(self) -> BoolArray:
         """Pages whose crawls go by the hours of requests, (n,)."""
-        followed = np.zeros(len(self.asked), np.bool_)
-        followed[self.tonight.profiles.group] = True
-        found: BoolArray = (followed & (self.asked != 1.0).any(axis=1))[self.host]
+        found: BoolArray = (self.tonight.asked != 1.0).any(axis=1)[self.tonight.clocks.group]
         return found
 
     @cached_property
     def _asked_ahead(self) -> FloatArray:
-        return self.tonight.ahead.asked(self.asked)
+        return self.tonight.ahead.asked(self.tonight.asked)
 
     def _asked(self, rows: IntArray) -> FloatArray:
         """How much each step ahead counts for some pages, (k, m)."""
-        return self._asked_ahead[self.host[rows]]
+        return self._asked_ahead[self.tonight.clocks.group[rows]]
 
     def _kept(self, rows: IntArray, count: IntArray) -> FloatArray:
         """Fresh days with each crawl of some pages at each instant, page by page."""

@@ -188,7 +188,7 @@ class ScheduledShard:
             )
         self._sequence = fixed.into(self._sequence, self._pages, self._hosts, apart, night)
         if self._hours is not None:
-            self._by_hours = self._hours.freshen(self._fresh, weight, self._sequence, last)
+            self._by_hours = self._hours.freshen(self._fresh, weight, self._sequence, last, objective)
 
     def _host_start(self) -> IntArray:
         return np.concatenate([[0], np.cumsum(self._hosts.column("n_pages").to_numpy(), dtype=np.int64)])

@@ -12,7 +12,7 @@ import pytest
 from tests.pipelines.simulator import Crawler, make_web
 from transforms.kept.judging import drift_warnings
 
-# Of each sort of web but the small one a seed has ten thousand crawls: what three find is known to one percent.
+# Of most sorts of web a seed has ten thousand crawls: what three find is known to one percent.
 NIGHTS, SEEDS = 14, 3
 
 
