@@ -30,7 +30,7 @@ HOURS = 24
 _TAIL = 14
 _CANDIDATES = 8
 _CHUNK = 4096
-_LOG_CHANGES, _GRID = (-5.0, 5.0), 21
+_LOG_CHANGES, _GRID = (-5.0, 5.0), 31
 
 
 @dataclass(frozen=True)
@@ -198,15 +198,17 @@ def gains(ahead: Ahead, clocks: Clocks, changes: FloatArray, asked: FloatArray) 
     night, counts = ahead.clock(hours, one), ahead.asked(asked[used])
     night /= night[:, :INSTANTS].sum(axis=1, keepdims=True)
     log_changes, step = np.linspace(*_LOG_CHANGES, _GRID, retstep=True)
-    table = np.ones((len(uneven), _GRID))
+    table = np.zeros((len(uneven), _GRID))
     for k, many in enumerate(np.exp(log_changes).tolist()):
         kept = kept_in_turn(ahead, night, np.full(used.size, many), np.ones(used.size), counts)
-        table[used, k] = kept.max(axis=1) * many / (-np.expm1(-many) * ahead.days()[:INSTANTS].sum())
+        evenly = -np.expm1(-many) / many * ahead.days()[:INSTANTS].sum()
+        table[used, k] = np.log(kept.max(axis=1) / evenly)
     rows = np.flatnonzero(uneven[clocks.group] & (changes > 0.0))
     at = (np.clip(np.log(changes[rows]), *_LOG_CHANGES) - log_changes[0]) / step
     low = np.minimum(at.astype(np.int64), _GRID - 2)
     group, part = clocks.group[rows], at - low
-    found[rows] = np.maximum(table[group, low] * (1.0 - part) + table[group, low + 1] * part, 1.0)
+    log_gain = table[group, low] * (1.0 - part) + table[group, low + 1] * part
+    found[rows] = np.exp(np.maximum(log_gain, 0.0))
     return found
 
 

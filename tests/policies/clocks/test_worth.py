@@ -170,3 +170,49 @@ def test_who_is_crawled_in_turn_is_fresh_for_as_long_as_the_clock_says(nights):
         begin = np.full(len(minutes), START + a * US_PER_HOUR)
         clock = clocks.days(np.zeros(len(minutes), np.int64), begin, begin + (2 * minutes + 1) * 30_000_000)
         assert kept[0, a] == pytest.approx(np.exp(-0.9 * clock).sum() / 1440, abs=1e-4)
+
+
+def _day(*awake: tuple[int, int, float]) -> Clocks:
+    """A page for each of some days that change evenly from one hour to another, and a little beside."""
+    hour = np.full((len(awake), 24), 1e-4)
+    for row, (begin, end, speed) in enumerate(awake):
+        hour[row, begin:end] = speed
+    hour /= hour.mean(axis=1, keepdims=True)
+    n = len(awake)
+    return Clocks(np.tile(hour, 7), np.ones((n, AGES)), np.arange(n), np.full(n, NO_TIME))
+
+
+def test_one_crawl_at_the_best_hour_is_worth_as_many_at_any_hour_as_its_gain_says():
+    """Of a batch it is x / (1 - e^-x); of twelve hours a day, during which copies do not last, a night of rest."""
+    clocks, even = _day((13, 14, 1.0), (8, 20, 1.0)), np.ones((2, 24))
+    ahead = Ahead.of(START, US_PER_DAY)
+    for changes in (0.05, 0.7, 3.0, 20.0):
+        found = worth.gains(ahead, clocks, np.full(2, changes), even)
+        assert found[0] == pytest.approx(changes / -np.expm1(-changes), rel=0.07)
+        evenly = -np.expm1(-changes) / changes
+        rest = 0.5 + 0.5 * -np.expm1(-changes) / changes
+        assert found[1] * evenly == pytest.approx(rest, rel=0.07)
+
+
+def test_hours_gain_the_same_in_so_many_nights_and_nothing_where_they_are_even():
+    clocks, ahead = _day((13, 15, 1.0), (0, 24, 1.0)), Ahead.of(START, US_PER_DAY)
+    night = ahead.clock(clocks, np.arange(2))
+    rate = np.full(2, 0.8)
+    gain = worth.gains(ahead, clocks, rate, np.ones((2, 24)))
+    assert gain[1] == pytest.approx(1.0, abs=1e-3)
+    for nights in (1.0, 3.0, 8.0):
+        kept = kept_in_turn(ahead, night, rate, np.full(2, nights)).max(axis=1)
+        assert kept == pytest.approx(gain * -np.expm1(-rate * nights) / rate, rel=0.01)
+    short = Ahead.of(START, US_PER_DAY // 4)
+    assert (worth.gains(short, clocks, rate, np.ones((2, 24))) == 1.0).all()
+    assert (worth.gains(ahead, Profiles.flat().clocks(np.zeros(2, np.int64), np.zeros(2, np.int64)), rate,
+                        np.ones((1, 24))) == 1.0).all()  # fmt: skip
+
+
+def test_requests_of_some_hours_gain_where_pages_change_at_any():
+    flat = Profiles.flat().clocks(np.zeros(1, np.int64), np.full(1, NO_TIME))
+    evening = np.zeros((1, 24))
+    evening[0, 18:22] = 6.0
+    found = worth.gains(Ahead.of(START, US_PER_DAY), flat, np.array([1.0]), evening)
+    # Crawled at 18:00 a copy is two hours old on average when it is asked for, not twelve.
+    assert found[0] == pytest.approx(np.exp(-2 / 24) / -np.expm1(-1.0), rel=0.03)

@@ -172,3 +172,16 @@ def test_a_home_page_among_articles_does_not_age():
     late = (crawls.at_us > START + 22 * US_PER_DAY) & ~crawls.free
     of_home = np.bincount(crawls.page[late], minlength=len(born))[:steady]
     assert (of_home > 6 * (days - 22)).all()
+
+
+def test_pages_that_change_all_day_are_crawled_when_their_day_is_over():
+    """By their rates, 20 changes a day, no crawl seems to help any; in the evening one lasts until morning."""
+    rng, days = np.random.default_rng(7), 24
+    often = rng.gamma(4.0, 5.0, PAGES)
+    count = rng.poisson(often[:, None], (PAGES, days))
+    page, day = (np.repeat(at.ravel(), count.ravel()) for at in np.indices((PAGES, days)))
+    at = START + day * US_PER_DAY + ((8 + 12 * rng.random(len(page))) * US_PER_HOUR).astype(np.int64)
+    world = worlds_of(np.full(PAGES, START - US_PER_DAY), page, at, days)
+    recrawl, uniform = (play(world, Trial(name, 2.0, EQUAL), 0.5)[0] for name in ("recrawl", "uniform"))
+    assert recrawl.accuracy > uniform.accuracy + 0.1
+    assert recrawl.accuracy > 0.42
