@@ -190,7 +190,12 @@ def _never(found: dict[str, Any]) -> list[str]:
             _row("to change it", "--weight_by equal, or importance in --pages; or min_rate_per_day there"),
         ]
     if page["limit"] in ("none", "floor", "starved") and first < price:
-        fresh = duration(1.0 / page["change_rate_per_day"]) if page["change_rate_per_day"] else "ever"
+        lasts = (
+            (page.get("clock_gain") or 1.0) / page["change_rate_per_day"]
+            if page["change_rate_per_day"]
+            else 0
+        )
+        fresh = duration(lasts) if lasts else "ever"
         kept = (
             f"{number(first)} {_of(found)} a crawl, where the last crawl of the budget keeps {number(price)}"
         )

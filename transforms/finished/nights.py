@@ -319,7 +319,7 @@ _PAGES = pages_schema()
 PAGES = _some(
     _PAGES,
     "url host change_rate_per_day n_intervals n_changes crawl_rate_per_day limit weight signal_precision "
-    "signal_recall clock clock_speed",
+    "signal_recall clock clock_speed clock_gain",
 )
 """Columns of pages/ that comparing rates takes."""
 DETAILS = pa.schema(

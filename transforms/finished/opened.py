@@ -243,7 +243,7 @@ class OpenNight:
         if page.get("signal_rate_per_day") is not None or (page.get("clock") or "").endswith("age"):
             return None
         objective = objectives.get(self.objective)
-        change = np.array([page["change_rate_per_day"]])
+        change = np.array([_planned(page)])
         now, more = (
             float(objective.freshness(np.array([page["crawl_rate_per_day"] + extra]), change)[0])
             for extra in (0.0, 1.0)
@@ -252,7 +252,7 @@ class OpenNight:
 
     def _first(self, page: dict[str, Any]) -> float:
         """What the first crawls of a page that has none are worth, requests a crawl: weight / change rate."""
-        return float(page["weight"]) / max(float(page["change_rate_per_day"]), 1e-12)
+        return float(page["weight"]) / max(_planned(page), 1e-12)
 
     @property
     def objective(self) -> str:
@@ -275,3 +275,8 @@ class OpenNight:
         if not near:
             return f"It has {known.num_rows} other pages of {host}"
         return f"Did you mean {' or '.join(near[:_SUGGESTED])}?"
+
+
+def _planned(page: dict[str, Any]) -> float:
+    """How often the plan takes a page to change, a day: less often where its crawls have good hours."""
+    return float(page["change_rate_per_day"]) / (page.get("clock_gain") or 1.0)

@@ -183,7 +183,7 @@ def _day(*awake: tuple[int, int, float]) -> Clocks:
 
 
 def test_one_crawl_at_the_best_hour_is_worth_as_many_at_any_hour_as_its_gain_says():
-    """Of a batch it is x / (1 - e^-x); of twelve hours a day, during which copies do not last, a night of rest."""
+    """Of a batch it is x / (1 - e^-x); of twelve busy hours in which no copy lasts, a night of rest."""
     clocks, even = _day((13, 14, 1.0), (8, 20, 1.0)), np.ones((2, 24))
     ahead = Ahead.of(START, US_PER_DAY)
     for changes in (0.05, 0.7, 3.0, 20.0):

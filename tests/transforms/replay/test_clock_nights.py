@@ -175,7 +175,7 @@ def test_a_home_page_among_articles_does_not_age():
 
 
 def test_pages_that_change_all_day_are_crawled_when_their_day_is_over():
-    """By their rates, 20 changes a day, no crawl seems to help any; in the evening one lasts until morning."""
+    """By their rates, 20 changes a day, no crawl seems to help; in the evening one lasts until morning."""
     rng, days = np.random.default_rng(7), 24
     often = rng.gamma(4.0, 5.0, PAGES)
     count = rng.poisson(often[:, None], (PAGES, days))
