@@ -22,6 +22,7 @@ TEST = [
     "cronsim>=2.6,<3",
     "hypothesis>=6.130,<7",
     "kubernetes-validate>=1.37,<1.38",
+    "prometheus-client>=0.22,<1",
     "pytest>=9,<10",
     "pytest-timeout>=2.4,<3",
     "pytest-xdist>=3.8,<4",

@@ -165,10 +165,13 @@ def clocks(path: Path) -> Iterator[str]:
 def test_no_result_depends_on_the_clock() -> None:
     """The date of a night is an option. A monotonic clock for progress is fine.
 
-    One place asks what time it is: which night is due, for who does not say.
+    Two places ask what time it is: when a line was said, and which night is due, for who does not say.
     """
     found = [place for path in modules(*PACKAGES) for place in clocks(path)]
-    assert [place.split(":")[0] for place in found] == ["pipelines/store/night.py"]
+    assert [place.split(":")[0] for place in found] == [
+        "pipelines/command/json_lines.py",
+        "pipelines/store/night.py",
+    ]
 
 
 def test_the_checks_see_what_they_look_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

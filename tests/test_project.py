@@ -133,6 +133,8 @@ PAGES = {
     "export": "exports.md",
     "show": "explain.md",
     "report": "report.md",
+    "init": "operations.md",
+    "metrics": "operations.md",
     "inspect": "formats.md",
     "backtest": "backtest.md",
     "backtest-discovery": "discovery.md",

@@ -11,6 +11,7 @@ import logging
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any, NoReturn
 
 from pipelines.command import printing, stopping
@@ -23,6 +24,7 @@ from pipelines.command.exit_codes import (
     EXIT_SHRUNK,
     EXIT_USAGE,
 )
+from pipelines.command.json_lines import json_lines
 from pipelines.command.version import __version__
 
 __all__ = (
@@ -38,6 +40,7 @@ COMMANDS = {
     "nightly": "the nightly job: logs in, tomorrow's schedule out",
     "night": "the nightly job on a store of nights, for a scheduler: new logs in, tonight's folder out",
     "discover": "the discovery job: links seen in, new pages and a schedule of sources out",
+    "init": "look at logs, and write a configuration for `recrawl night`",
     "convert": "logs and dumps of any known format as Parquet with recrawl's columns",
     "inspect": "what logs and dumps hold, and what of them would be rejected",
     "export": "a schedule in the words of a crawler: seeds, status documents, queues, lists of URLs",
@@ -45,6 +48,7 @@ COMMANDS = {
     "show": "a finished night in words",
     "explain": "why a page is crawled as it is, or never; or a host",
     "report": "a finished night, or a store of nights, as one web page",
+    "metrics": "a store of nights for a monitor, in Prometheus' text format",
     "diff": "two nights side by side: what moved, and why",
     "dynamics": "when pages change: hours, weekdays, waits and groups, from a crawl log",
     "backtest": "which policy, and what budget, for your pages: a replay of your own log",
@@ -54,7 +58,11 @@ COMMANDS = {
     "reproduce": "the experiments of the papers: our numbers beside their claims",
 }
 JOBS = ("nightly", "night", "discover")
-ONLY_PRINT = ("inspect", "show", "explain", "diff", "")
+ONLY_PRINT = ("inspect", "show", "explain", "diff", "metrics", "")
+CONFIG_HELP = (
+    "TOML file with options, `name = value` a line: a list where an option takes several, true for one "
+    "without a value. The command line wins; `recrawl init` writes one"
+)
 QUICK = ("explain",)
 """Commands that answer before what all others need would be imported."""
 WITH_LISTS = ("discover", "backtest", "backtest-discovery", "frontier", "simulate")
@@ -110,21 +118,36 @@ def parser(command: str | None = None) -> argparse.ArgumentParser:
             from pipelines.door import dispatch
 
             dispatch.add_arguments(name, one)
+            if name in JOBS:
+                one.add_argument("--config", metavar="FILE", help=CONFIG_HELP)
+                dispatch.add_telling(name, one)
     return made
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    arguments = [_underscored(word) for word in (sys.argv[1:] if argv is None else argv)]
     command = next((word for word in arguments if not word.startswith("-")), "")
     only_prints = command in ONLY_PRINT or (command == "night" and "--status" in arguments)
     with printing.lasting(only_prints):
         return _heard(command, arguments)
 
 
+def _underscored(word: str) -> str:
+    """Options are spelled with underscores; `--as-of` is understood, too."""
+    name, equals, value = word.partition("=")
+    return "--" + name[2:].replace("-", "_") + equals + value if word.startswith("--") else word
+
+
 def _heard(command: str, arguments: list[str]) -> int:
-    with stopping.heard() as heard:
+    with ExitStack() as streams, stopping.heard() as heard:
         try:
+            if command in JOBS and any(word.partition("=")[0] == "--config" for word in arguments):
+                from pipelines.door.configuring import with_config
+
+                arguments = with_config(command, arguments)
+            if command in JOBS and _log_format(arguments) == "json":
+                streams.enter_context(json_lines(out="--json" not in arguments))
             return _run(command, arguments)
         except (KeyboardInterrupt, Exception) as error:
             if isinstance(error, KeyboardInterrupt) or heard.number:
@@ -137,6 +160,13 @@ def _heard(command: str, arguments: list[str]) -> int:
             _complain(*explained)
             _print_notes(error)
             return explained[1]
+
+
+def _log_format(arguments: Sequence[str]) -> str | None:
+    finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    finder.add_argument("--log_format", nargs="?")
+    found: str | None = finder.parse_known_args(arguments)[0].log_format
+    return found
 
 
 def _run(command: str, arguments: list[str]) -> int:

@@ -8,19 +8,22 @@ from __future__ import annotations
 import argparse
 import difflib
 import importlib
+import json
 import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack, redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from pipelines.command import stopping
 from pipelines.command.errors import OptionsError
-from pipelines.command.exit_codes import EXIT_EMPTY, EXIT_OK
-from pipelines.command.options_files import with_options_files
-from pipelines.nightly.options import LOCAL_RUNNERS, NightlyOptions, Settings
+from pipelines.command.exit_codes import EXIT_EMPTY, EXIT_FAILED, EXIT_OK
+from pipelines.command.telling import Told, check_url, notify
+from pipelines.nightly.options import LOCAL_RUNNERS, NightlyOptions, Settings, format_instant
 
 MAX_NAMED_WORDS = 5
 JOB_EXIT_HELP = (
@@ -37,17 +40,22 @@ _DESCRIPTIONS = {
 
 
 # Commands that are no pipelines and take no options of Beam.
-_LOCAL = ("convert", "diff", "explain", "export", "inspect", "report", "reproduce", "show", "synthesize")
+_LOCAL = (
+    "convert", "diff", "explain", "export", "init", "inspect", "metrics", "report", "reproduce", "show",
+    "synthesize",
+)  # fmt: skip
 
 
 _ROOMS = {
     "convert": "look",
+    "init": "look",
     "inspect": "look",
     "export": "look",
     "diff": "look",
     "show": "look",
     "explain": "look",
     "report": "webpage",
+    "metrics": "store",
     "night": "store",
     "discover": "discovery",
     "dynamics": "dynamics",
@@ -94,9 +102,9 @@ def run(parsed: argparse.Namespace, rest: list[str], arguments: list[str]) -> in
     """
     command = parsed.command
     if command == "nightly":
-        return _nightly(arguments, rest)
+        return _telling(parsed, arguments, lambda words, told: _nightly(words, rest, told))
     if command == "night":
-        return _night(arguments)
+        return _telling(parsed, arguments, _night)
     if command in _LOCAL:
         return _local(parsed, rest)
     return _experiment(parsed, rest)
@@ -228,7 +236,71 @@ class _Lenient:
         return getattr(self._parser, name)
 
 
-def _nightly(argv: list[str], rest: list[str]) -> int:
+def add_telling(command: str, parser: Any) -> None:
+    """Options of jobs that say how and whom they tell."""
+    if command in ("nightly", "night"):
+        parser.add_argument(
+            "--notify",
+            metavar="URL",
+            help="webhook that gets a JSON document after a failure, and after a night with warnings",
+        )
+        parser.add_argument("--quiet", action="store_true", help="say nothing but warnings and failures")
+        parser.add_argument(
+            "--log_format",
+            choices=("text", "json"),
+            default="text",
+            help="json: each line that is said is an object of at, level and message (default: %(default)s)",
+        )
+    if command == "night":
+        parser.add_argument(
+            "--json",
+            action="store_true",
+            help="print what the run came to, or with --status the nights, as one JSON document; all else "
+            "goes to standard error",
+        )
+
+
+def _telling(parsed: argparse.Namespace, arguments: list[str], work: Callable[[list[str], Told], int]) -> int:
+    """Run a job, and tell whom its options name what it came to."""
+    from pipelines.door import explaining
+    from pipelines.store import night, status
+
+    own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    add_telling(parsed.command, own)
+    words = own.parse_known_args(arguments)[1]
+    as_json = getattr(parsed, "json", False)
+    if getattr(parsed, "status", False):
+        return _night(words, Told(), as_json)
+    if parsed.notify:
+        check_url(parsed.notify)
+    told = Told(quiet=parsed.quiet)
+    code, message = EXIT_FAILED, None
+    try:
+        with ExitStack() as stack:
+            if parsed.quiet:
+                stack.enter_context(
+                    redirect_stdout(stack.enter_context(open(os.devnull, "w", encoding="utf-8")))
+                )
+            elif as_json:
+                stack.enter_context(redirect_stdout(sys.stderr))
+            code = work(words, told)
+    except (KeyboardInterrupt, Exception) as error:
+        found = None
+        if not stopping.is_interrupt(error):
+            found = explaining.of_command(error, parsed.command, words)
+        message, code = found or (f"{type(error).__name__}: {error}", EXIT_FAILED)
+        raise
+    finally:
+        root = night.split(words)[0].store if parsed.command == "night" else None
+        document = told.document(parsed.command, code, message, status.in_force(root))
+        if as_json:
+            print(json.dumps(document, indent=1, ensure_ascii=False), flush=True)
+        if parsed.notify:
+            notify(parsed.notify, document)
+    return code
+
+
+def _nightly(argv: list[str], rest: list[str], told: Told) -> int:
     unknown = _unknown_words(unknown_options(rest))
     problems, settings = unknown.problems, None
     try:
@@ -238,31 +310,35 @@ def _nightly(argv: list[str], rest: list[str]) -> int:
         problems = unknown.with_others(error.problems)
     if problems or settings is None:
         raise OptionsError(problems)
-    return _nightly_job(argv, settings.output)
+    told.as_of, told.folder = format_instant(settings.as_of_us), settings.output
+    return _nightly_job(argv, settings.output, told)
 
 
-def _nightly_job(argv: list[str], output: str) -> int:
+def _nightly_job(argv: list[str], output: str, told: Told) -> int:
     from pipelines.nightly import nightly, report
+    from pipelines.store import night_metrics
     from pipelines.webpage import report as webpage
     from transforms.files.sinks import read_json
 
     started = time.monotonic()
-    with report.progress(sys.stderr):
+    with report.progress(sys.stdout if told.quiet else sys.stderr):
         nightly.run(argv)
     manifest = read_json(os.path.join(output, "manifest.json"))
     if manifest is None:
+        told.outcome = "handed_over"
         print(f"The job was handed to its runner; results will be in {output}.")
         return EXIT_OK
     print(report.summary(manifest, output, time.monotonic() - started))
     report.also_on_stderr("nightly", manifest["warnings"])
+    told.outcome, told.warnings = "committed", manifest["warnings"]
+    night_metrics.write_beside(output)
     webpage.write_beside(output)
     return EXIT_OK if manifest["status"] == "ok" else EXIT_EMPTY
 
 
-def _night(argv: list[str]) -> int:
+def _night(argv: list[str], told: Told, as_json: bool = False) -> int:
     night = _module("night")
-    argv = with_options_files(argv)
-    _, passed = night.split(argv)
+    values, passed = night.split(argv)
     parser = argparse.ArgumentParser(allow_abbrev=False)
     night.add_arguments(parser)
     unknown = _unknown_words(unknown_options(parser.parse_known_args(passed)[1]), night.add_arguments)
@@ -273,7 +349,11 @@ def _night(argv: list[str]) -> int:
         problems = unknown.with_others(error.problems)
     if problems:
         raise OptionsError(problems)
-    return int(night.main(argv))
+    if values.status:
+        from pipelines.store.status import status
+
+        return status(argv, as_json)
+    return int(night.run(argv, told=told))
 
 
 def _local(parsed: argparse.Namespace, rest: list[str]) -> int:
@@ -297,4 +377,11 @@ def _experiment(parsed: argparse.Namespace, rest: list[str]) -> int:
         problems = unknown.with_others(error.problems)
     if problems:
         raise OptionsError(problems)
-    return int(command.run(parsed, rest))
+    if not getattr(parsed, "json", False):
+        return int(command.run(parsed, rest))
+    from pipelines.experiments.experiment import results_as_json
+
+    with redirect_stdout(sys.stderr):
+        code = int(command.run(parsed, rest))
+    print(results_as_json(parsed.output), flush=True)
+    return code

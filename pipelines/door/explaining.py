@@ -9,7 +9,6 @@ import re
 
 from pipelines.command.errors import OptionsError
 from pipelines.command.exit_codes import EXIT_FAILED, EXIT_REJECTED, EXIT_SHRUNK, EXIT_USAGE
-from pipelines.command.options_files import with_options_files
 from pipelines.nightly.submitting import RunnerError
 from pipelines.store import night
 from pipelines.store.locks import StoreBusyError
@@ -93,6 +92,6 @@ def of_command(error: BaseException, command: str, arguments: list[str]) -> tupl
 def _store(arguments: list[str]) -> str:
     """The option that says where the store is, with its folder."""
     try:
-        return f"--store={night.split(with_options_files(arguments))[0].store}"
+        return f"--store={night.split(arguments)[0].store}"
     except OptionsError:
         return "--store"

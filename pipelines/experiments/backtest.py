@@ -110,6 +110,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RATE",
         help="crawls per page and day (default: parts of the log's own rate, or of the changes' rate)",
     )
+    add("--json", action="store_true", help="print results.json and the summary as one JSON document")
     on_request.add_arguments(parser)
     add_choices(parser, DEFAULT_POLICIES)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
 import apache_beam as beam
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
@@ -21,7 +23,7 @@ from pipelines.nightly.nightly import local_runner
 from pipelines.nightly.views import Options
 from pipelines.pictures import plots
 from pipelines.pictures.plots import Picture
-from transforms.files.sinks import FileInfo, write_file
+from transforms.files.sinks import FileInfo, read_json, write_file
 
 
 def listed(meanings: Mapping[str, str]) -> list[str]:
@@ -105,6 +107,14 @@ def read_table(folder: str, name: str) -> pa.Table:
         # lasts, whatever `use_threads` says. A thread that gives an object back while Python shuts down is
         # ended by an unwinding that Arrow's destructors do not let through: the process aborts, all done.
         return pq.ParquetFile(pa.BufferReader(file.read())).read(use_threads=False)
+
+
+def results_as_json(folder: str) -> str:
+    """What results.json says, and the rows of summary.parquet, as one document; what is no number is null."""
+    rows = read_table(folder, "summary.parquet").to_pylist()
+    summary = [{n: None if v != v or v in (np.inf, -np.inf) else v for n, v in row.items()} for row in rows]
+    found = read_json(FileSystems.join(folder, "results.json")) | {"summary": summary}
+    return json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False)
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:

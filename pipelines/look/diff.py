@@ -35,12 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("after", metavar="NIGHT2", help="output folder of another night, usually a later one")
     add("--host", metavar="HOST", help="look at one host; reads only its shards")
     add("--url", metavar="URL", help="look at one page, spelt as in pages/; reads only its shards")
-    add(
-        "--format",
-        choices=("text", "json"),
-        default="text",
-        help="text for a terminal, json with all numbers for programs (default %(default)s)",
-    )
+    add("--json", action="store_true", help="all numbers as one JSON document, for programs")
     add("--top", type=int, default=5, metavar="N", help="length of lists, 1 to 50 (default %(default)s)")
     add(
         "--workers",
@@ -132,7 +127,7 @@ def run(parsed: argparse.Namespace) -> None:
                 "own, and pages/ has the hosts in column host"
             )
         report = diff_report.report(before, after, found, host)
-    if parsed.format == "json":
+    if parsed.json:
         said = json.dumps(report, indent=1, ensure_ascii=False, allow_nan=False)
     else:
         said = diff_report.text(report, parsed.top)

@@ -287,7 +287,7 @@ class _Text:
         for i, (key, pair) in enumerate(list(pairs.items())[:most]):
             self.row(name if i == 0 else "", f"{key} {_arrow(pair)}")
         if len(pairs) > most:
-            self.row("", f"and {len(pairs) - most} more: --format json has all")
+            self.row("", f"and {len(pairs) - most} more: --json has all")
 
 
 def text(document: dict[str, Any], top: int) -> str:

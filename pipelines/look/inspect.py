@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pipelines.command import options_inputs
@@ -52,7 +52,6 @@ def run(parsed: argparse.Namespace) -> int:
     hows = options_inputs.hows(vars(parsed), problems)
     if problems:
         raise OptionsError(problems)
-    option = "sitemaps" if parsed.kind == "sitemaps" else parsed.kind or "files"
     failed = 0
     groups: dict[tuple[str, ...], Group] = {}
     of_kind: dict[str, list[InputFile]] = {}
@@ -60,17 +59,15 @@ def run(parsed: argparse.Namespace) -> int:
     for night in finished:
         print(night_as_json(night) if parsed.json else night_as_text(night))
     others = [name for name in parsed.files if name.rstrip("/") not in {night.folder for night in finished}]
-    for file in match_files(",".join(others), option, named=False) if others else ():
-        try:
-            kinds = [parsed.kind] if parsed.kind else kinds_of(file, hows)
+    for file, kinds, found in looked_at(others, hows, parsed.kind):
+        if kinds:
             of_kind.setdefault(kinds[0], []).append(file)
-            found = account(file, kinds[0], hows.get(kinds[0], How()))
-        except InputError as error:
+        if isinstance(found, InputError):
             failed += 1
             if parsed.json:
-                nothing = {"format": None, "rows": 0, "accepted": 0, "rejected": {}, "error": str(error)}
+                nothing = {"format": None, "rows": 0, "accepted": 0, "rejected": {}, "error": str(found)}
                 print(json.dumps({"file": file.path} | nothing, ensure_ascii=False))
-            print(f"recrawl: {error}", file=sys.stderr)
+            print(f"recrawl: {found}", file=sys.stderr)
             continue
         failed += bool(found.damaged)
         key = (found.kind, found.format, *kinds[1:])
@@ -83,6 +80,26 @@ def run(parsed: argparse.Namespace) -> int:
     for group in sorted(groups.values(), key=lambda g: g.of_robots):
         print(group.as_text())
     return 1 if failed + misnamed(of_kind, hows) else 0
+
+
+def looked_at(
+    names: Sequence[str], hows: Mapping[str, How], kind: str | None = None
+) -> Iterator[tuple[InputFile, list[str], Account | InputError]]:
+    """File by file the kinds of input that it may be, the likeliest first, and what it holds, or why nothing.
+
+    Raises
+    ------
+    InputError
+        A name that no file has.
+    """
+    for file in match_files(",".join(names), kind or "files", named=False) if names else ():
+        kinds: list[str] = []
+        try:
+            kinds = [kind] if kind else kinds_of(file, hows)
+            found: Account | InputError = account(file, kinds[0], hows.get(kinds[0], How()))
+        except InputError as error:
+            found = error
+        yield file, kinds, found
 
 
 def _finished(names: Sequence[str]) -> list[Night]:

@@ -10,7 +10,7 @@ from typing import Any
 from transforms.batches.tally import counted
 from transforms.batches.times import READ_AS
 from transforms.finished.nights import Night
-from transforms.intake.inspecting import MAX_SAMPLES, Account, ends
+from transforms.intake.inspecting import MAX_SAMPLES, Account
 from transforms.intake.sources import ROBOTS
 
 LEFT_OUT = {
@@ -84,18 +84,7 @@ class Group:
             if sum(why == reason for _, _, why, _ in self._samples) < MAX_SAMPLES:
                 self._samples.append((found.file, row, reason, sample))
         self._damaged += [(found.file, damage) for damage in found.damaged]
-        total = self._sum
-        total.accepted += found.accepted
-        total.rejected += found.rejected
-        total.left_out += found.left_out
-        total.noted += found.noted
-        total.evidence += found.evidence
-        total.pages.merge(found.pages)
-        total.hosts.merge(found.hosts)
-        total.gaps = ends(total.gaps + found.gaps)
-        total.no_site |= found.no_site
-        total.first = min(filter(None, (total.first, found.first)), default=None)
-        total.last = max(filter(None, (total.last, found.last)), default=None)
+        self._sum.add(found)
 
     def as_text(self) -> str:
         """Its block of lines."""

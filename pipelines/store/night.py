@@ -13,11 +13,13 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines.command.errors import OptionsError
-from pipelines.command.exit_codes import EXIT_RUN_OUT
+from pipelines.command.exit_codes import EXIT_BUSY as EXIT_BUSY
+from pipelines.command.exit_codes import EXIT_EMPTY, EXIT_OK
 from pipelines.command.output_folder import LEDGER
+from pipelines.command.telling import Told
 from pipelines.nightly import nightly, report, submitting
 from pipelines.nightly.options import DAY_MICROSECONDS, Settings, format_instant, parse_instant
-from pipelines.store import partitions
+from pipelines.store import night_metrics, partitions
 from pipelines.store.finding import Finding
 from pipelines.store.night_gaps import long_after, too_early
 from pipelines.store.night_options import DEFAULT_KEEP as DEFAULT_KEEP
@@ -25,12 +27,11 @@ from pipelines.store.night_options import DEFAULT_LATE_DAYS as DEFAULT_LATE_DAYS
 from pipelines.store.night_options import OWNED, split
 from pipelines.store.night_options import add_arguments as add_arguments
 from pipelines.store.partitions import LOGS, Before, Choice, Ledger
-from pipelines.store.store import Night, Store, StoreError, ends_at, latest_of, name_problems, night_id
+from pipelines.store.store import Night, Store, StoreError, ends_at, name_problems, night_id
 from pipelines.webpage.report import write_beside
 from transforms.batches.tally import counted
 from transforms.files.sinks import make_folder, write_json
 
-EXIT_OK, EXIT_EMPTY, EXIT_BUSY = 0, 3, 6
 EXIT_HELP = (
     "exit codes: 0 committed, or nothing to do; 1 failed; 2 options or configuration wrong; 3 nothing to "
     "read, or committed with an empty schedule; 4 too many rows rejected; 5 history shrunk; 6 another night "
@@ -46,6 +47,11 @@ _EVERY = ("1", "2", "3", "4", "6", "8", "12", "24")
 def now() -> float:
     """Seconds since 1970. The one clock: it says which night is due, never what is computed."""
     return time.time()
+
+
+def now_us() -> int:
+    """The same in microseconds, of whole seconds."""
+    return int(now()) * 1_000_000
 
 
 @dataclass(frozen=True)
@@ -121,7 +127,7 @@ def parse(argv: Sequence[str]) -> NightOptions:
         name: _count(name, getattr(values, name), low, problems)
         for name, low in (("keep", 1), ("late_days", 0))
     }
-    clock_us = int(now()) * 1_000_000
+    clock_us = now_us()
     hours = values.every.removesuffix("h")
     if hours not in _EVERY:
         problems.append(f"--every={values.every}: expected one of {', '.join(f'{h}h' for h in _EVERY)}")
@@ -171,25 +177,21 @@ def _count(name: str, text: str, low: int, problems: list[str]) -> int:
     return int(text)
 
 
-def main(argv: Sequence[str], say: Callable[[str], None] = print) -> int:
-    """`recrawl night` with its command line; returns the exit code. Raises as `run` does."""
-    return status(argv, say) if split(argv)[0].status else run(argv, say)
-
-
-def run(argv: Sequence[str], say: Callable[[str], None] = print) -> int:
-    """Run the night that is due, or none; returns the exit code.
+def run(argv: Sequence[str], say: Callable[[str], None] = print, told: Told | None = None) -> int:
+    """Run the night that is due, or none; returns the exit code, and leaves in `told` what it came to.
 
     Raises
     ------
     OptionsError, StoreBusyError, policies.numerics.errors.RecrawlError, ...
         As `nightly.run` does. Notes of the exception say what stays in force.
     """
-    options = parse(argv)
+    options, told = parse(argv), told or Told()
+    told.as_of, told.folder = options.as_of, options.store.folder(options.name)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A file that collects both streams has their lines in order.
         sys.stdout.reconfigure(line_buffering=True)
     with _named_disk(options), options.store.lock():
-        return _locked(options, say)
+        return _locked(options, say, told)
 
 
 @contextmanager
@@ -210,7 +212,7 @@ def _last(store: Store) -> Night | None:
         return None
 
 
-def _locked(options: NightOptions, say: Callable[[str], None]) -> int:
+def _locked(options: NightOptions, say: Callable[[str], None], told: Told) -> int:
     store = options.store
     store.end_attempts()
     nights = store.nights()
@@ -224,9 +226,10 @@ def _locked(options: NightOptions, say: Callable[[str], None]) -> int:
         if changed := changed_options(options, last):
             say(f"recrawl night: it was run with other options; these count from the next night: {changed}")
         _warn(warnings, say)
+        told.outcome, told.warnings = "nothing_to_do", warnings
         return EXIT_OK
     try:
-        return _run_due(options, last, say)
+        return _run_due(options, last, say, told)
     except BaseException as error:
         error.add_note(what_stays(options, last))
         raise
@@ -254,10 +257,11 @@ def repair(store: Store, last: Night | None) -> None:
         store.unpoint()
     else:
         store.point_at(last, last.manifest())
+        night_metrics.write_beside(last.folder, missing=True)
         write_beside(last.folder, missing=True)
 
 
-def _run_due(options: NightOptions, last: Night | None, say: Callable[[str], None]) -> int:
+def _run_due(options: NightOptions, last: Night | None, say: Callable[[str], None], told: Told) -> int:
     store = options.store
     warnings = store.remove_remains(options.name)
     before = _before(last)
@@ -278,6 +282,7 @@ def _run_due(options: NightOptions, last: Night | None, say: Callable[[str], Non
             f"recrawl night: nothing to read: no file matches --observations={options.logs['observations']}. "
             "Nothing is committed"
         )
+        told.outcome, told.warnings = "nothing_to_read", warnings
         return EXIT_EMPTY
     warnings += found
 
@@ -303,7 +308,7 @@ def _run_due(options: NightOptions, last: Night | None, say: Callable[[str], Non
     arguments = options.arguments(logs, FileSystems.join(last.folder, "state") if last else None, *more)
     started = time.monotonic()
     # What cron mails is what stands on standard error: only what a person should look at.
-    with report.progress(sys.stderr if sys.stderr.isatty() else sys.stdout):
+    with report.progress(sys.stderr if sys.stderr.isatty() and not told.quiet else sys.stdout):
         if options.finding is not None:
             found_in = options.finding.run(arguments, logs.get("links"), store.nights())
             arguments += [f"--discovery={found_in}"] if found_in else []
@@ -314,11 +319,13 @@ def _run_due(options: NightOptions, last: Night | None, say: Callable[[str], Non
     manifest = tonight.manifest()
     store.check_held()
     store.point_at(tonight, manifest)
+    night_metrics.write_beside(folder)
     write_beside(folder)  # while the night before is there
     warnings += store.keep(options.keep)
     say(report.summary(manifest, folder, time.monotonic() - started))
     report.also_on_stderr("night", manifest.get("warnings", []))
     _warn(warnings, say)
+    told.outcome, told.warnings = "committed", [*early, *manifest.get("warnings", []), *warnings]
     return EXIT_OK if manifest.get("status") == "ok" else EXIT_EMPTY
 
 
@@ -383,7 +390,7 @@ def what_stays(options: NightOptions, last: Night | None) -> str:
         return head + "No night is committed yet, so there is no schedule. Mend the cause and run it again"
     return (
         head
-        + f"In force stays {_in_force(last)}. Mend the cause and run it again: it then reads all logs "
+        + f"In force stays {in_force(last)}. Mend the cause and run it again: it then reads all logs "
         + f"since {last.as_of}"
     )
 
@@ -395,8 +402,9 @@ def _committed(store: Store) -> set[str]:
         return set()
 
 
-def _in_force(night: Night) -> str:
-    clock_us = int(now()) * 1_000_000
+def in_force(night: Night) -> str:
+    """The schedule in force in words: of when, how old, and whether its time has run out."""
+    clock_us = now_us()
     try:
         until_us = ends_at(night, night.manifest())
     except (StoreError, OSError):  # a failure must not hide the one that it is told beside
@@ -412,31 +420,3 @@ def _in_force(night: Night) -> str:
 def _span(us: int) -> str:
     hours = us / 3_600_000_000
     return f"{hours:.1f} hours" if hours < 48 else f"{hours / 24:.1f} days"
-
-
-def status(argv: Sequence[str], say: Callable[[str], None] = print) -> int:
-    """Print the nights of a store. Needs no lock and changes nothing."""
-    store = parse(argv).store
-    nights = store.nights()
-    for warning in store.damage():
-        say(f"WARNING: {warning}")
-    if not nights:
-        say(f"{store.root}: no committed night")
-        return EXIT_EMPTY
-    say(f"{'night':<18}{'status':<16}{'pages':>14}{'slots':>14}{'freshness':>11}  warnings")
-    for night in nights:
-        manifest = night.manifest()
-        counters, fresh = manifest.get("counters", {}), manifest.get("expected_freshness")
-        say(
-            f"{night.name:<18}{manifest.get('status', '?'):<16}{counters.get('pages_known', 0):>14,}"
-            f"{counters.get('slots_used', 0):>14,}{'' if fresh is None else format(fresh, '.4f'):>11}"
-            f"  {len(manifest.get('warnings', []))}"
-        )
-    last = nights[-1]
-    manifest = last.manifest()
-    say(f"In force: {_in_force(last)}")
-    for warning in [*manifest.get("warnings", []), *last.noted().get("warnings", [])]:
-        say(f"WARNING: {warning}")
-    if store.latest() != latest_of(last, manifest):
-        say("WARNING: latest.json is of another night; the next run mends it")
-    return EXIT_RUN_OUT if ends_at(last, manifest) < int(now()) * 1_000_000 else EXIT_OK

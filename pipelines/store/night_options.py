@@ -79,12 +79,6 @@ def _add_own(group: Any) -> None:
         help="how often a night is run, counted from midnight UTC: 1h, 2h, 3h, 4h, 6h, 8h, 12h or 24h "
         "(default: %(default)s)",
     )
-    group.add_argument(
-        "--options_file",
-        action="append",
-        help="file with options, '--name value' or '--name=value' a line, # starts a comment; the command "
-        "line wins",
-    )
     group.add_argument("--status", action="store_true", help="print the nights of the store and do nothing")
 
 

@@ -25,7 +25,16 @@ from pipelines.store.locks import Check, locked, replace_json
 from pipelines.store.partitions import LOGS
 from policies.numerics.errors import RecrawlError
 from transforms.files.attempts import MARK
-from transforms.files.replacing import MANIFEST, OUTPUTS, OWN_FILE, REPORT, fence, remove, remove_empty
+from transforms.files.replacing import (
+    MANIFEST,
+    METRICS,
+    OUTPUTS,
+    OWN_FILE,
+    REPORT,
+    fence,
+    remove,
+    remove_empty,
+)
 from transforms.files.sinks import make_folder, read_json
 from transforms.files.unpacking import local_path
 
@@ -418,7 +427,7 @@ def _is_own(inside: str) -> bool:
     """Whether a file of a night's folder, by its path inside it, is one that recrawl writes."""
     name = inside.rsplit("/", 1)[-1]
     if "/" not in inside:
-        return re.sub(r"^\.tmp-[0-9a-f]+-", "", name) in (MARK, MANIFEST, REPORT, LEDGER)
+        return re.sub(r"^\.tmp-[0-9a-f]+-", "", name) in (MARK, MANIFEST, REPORT, METRICS, LEDGER)
     return inside.split("/")[0] in OUTPUTS and OWN_FILE.match(name) is not None
 
 

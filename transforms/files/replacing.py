@@ -26,12 +26,13 @@ OUTPUTS = ("pages", "hosts", "schedule", "state", "slots", "rejected")
 # Those, and what only the discovery job writes.
 FOLDERS = (*OUTPUTS, "sources", "targets")
 MANIFEST = "manifest.json"
-# The manifest as a web page: written after it, and gone before it.
-REPORT = "report.html"
+# The manifest as a web page and as metrics: written after it, and gone before it.
+REPORT, METRICS = "report.html", "metrics.prom"
 NEXT = ".next"
 # What `sinks` names its files, and those that a night left which was stopped.
 OWN_FILE = re.compile(r"(\.tmp-[0-9a-f]+-)?shard-\d+-of-\d+\.")
-_HALF = re.compile(rf"\.tmp-[0-9a-f]+-({re.escape(MANIFEST)}|{re.escape(REPORT)}|shard-\d+-of-\d+\..*)")
+_BESIDE = "|".join(map(re.escape, (MANIFEST, REPORT, METRICS)))
+_HALF = re.compile(rf"\.tmp-[0-9a-f]+-({_BESIDE}|shard-\d+-of-\d+\..*)")
 # One who has just looked at the mark may rename while files are listed: the second time finds what he made.
 LOOKS = 2
 
@@ -58,7 +59,7 @@ def prepare(folder: str) -> None:
     OSError
     """
     check_links(folder)
-    remove(FileSystems.join(folder, name) for name in (REPORT, MANIFEST))
+    remove(FileSystems.join(folder, name) for name in (REPORT, METRICS, MANIFEST))
     for _ in range(LOOKS):
         remove(_half(folder))
         for name in FOLDERS:
@@ -158,7 +159,7 @@ def finish(output: str, check: Callable[[], None] = lambda: None) -> None:
     check_links(output)
     names = [str(file["path"]) for file in manifest["files"]]
     check()
-    remove(FileSystems.join(output, name) for name in (REPORT, MANIFEST))
+    remove(FileSystems.join(output, name) for name in (REPORT, METRICS, MANIFEST))
     kept = {FileSystems.join(output, *name.split("/")) for name in names}
     for name in FOLDERS:
         if name in OUTPUTS:

@@ -107,6 +107,20 @@ class Account:
     def rows(self) -> int:
         return self.accepted + self.rejected.total() + self.left_out.total()
 
+    def add(self, other: Account) -> None:
+        """Add what another file holds, but for its name, its samples and its damage."""
+        self.accepted += other.accepted
+        self.rejected += other.rejected
+        self.left_out += other.left_out
+        self.noted += other.noted
+        self.evidence += other.evidence
+        self.pages.merge(other.pages)
+        self.hosts.merge(other.hosts)
+        self.gaps = ends(self.gaps + other.gaps)
+        self.no_site |= other.no_site
+        self.first = min(filter(None, (self.first, other.first)), default=None)
+        self.last = max(filter(None, (self.last, other.last)), default=None)
+
 
 MAX_SAMPLES = 3
 _SOME_SITE = ("requests_site", "https://site.invalid")

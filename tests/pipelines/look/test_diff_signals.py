@@ -66,7 +66,7 @@ def diff(*arguments: Any) -> str:
 
 
 def document(*arguments: Any) -> dict[str, Any]:
-    found = json.loads(diff(*arguments, "--format", "json"))
+    found = json.loads(diff(*arguments, "--json"))
     assert isinstance(found, dict)
     return found
 

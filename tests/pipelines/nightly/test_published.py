@@ -46,7 +46,7 @@ def test_the_age_of_pages_is_known_in_the_first_night(tmp_path):
     options |= {"as_of": at(11), "state": str(first.folder / "state"), "flags": ["--allow_shrink"]}
     later = nightly(tmp_path, "later", observations=crawls("https://news.test/0", "A", 10.5), **options)
     assert _half_age(later) is not None
-    code, printed, _ = command("diff", str(first.folder), str(later.folder), "--format=json")
+    code, printed, _ = command("diff", str(first.folder), str(later.folder), "--json")
     causes = {c["cause"]: c for c in json.loads(printed)["causes"]}
     moved = {name: c["up_per_day"] - c["down_per_day"] for name, c in causes.items()}
     # Of pages that age each crawl is planned alone: nothing else moves them.

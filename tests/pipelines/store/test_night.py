@@ -400,38 +400,6 @@ def test_placeholders_that_name_no_day(pattern, words, tmp_path):
     assert code == cli.EXIT_USAGE and words in err
 
 
-def test_options_from_a_file(store, job):
-    """The command line wins; comments and quotes are as in a shell."""
-    path = store.folder / "night.conf"
-    path.write_text(
-        "# every night\n--budget 7   # crawls\n--host_max_per_day=3\n\n--allow_shrink\n"
-        f"--observations '{store.folder}/logs/day-0.jsonl'\n"
-    )
-    done = store.run(midnight(1), budget=None, observations=None, options_file=path)
-    assert done.code == 0, done.complaints
-    (settings,) = job.calls
-    assert (settings.budget_per_day, settings.host_max_per_day, settings.allow_shrink) == (7, 3, True)
-    assert job.given() == ["day-0.jsonl"]
-    store.run(midnight(2), budget=9, observations=None, options_file=path)
-    assert job.calls[-1].budget_per_day == 9
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("budget 7", "line 1: expected one"),
-        ("\n--budget '7", "line 2: No closing quotation"),
-        (None, "cannot be read"),
-    ],
-)
-def test_an_options_file_that_cannot_be_read(text, words, tmp_path):
-    path = tmp_path / "night.conf"
-    if text is not None:
-        path.write_text(text)
-    code, _, err = command("night", f"--options_file={path}", f"--store={tmp_path}/s")
-    assert code == cli.EXIT_USAGE and str(path) in err and words in err
-
-
 def test_a_damaged_store_names_the_file_and_the_remedy(store, job):
     store.run(midnight(1))
     folder = store.root / "nights" / N1

@@ -1,0 +1,267 @@
+"""`recrawl init FILES`: look at logs, and write a configuration for `recrawl night`."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import re
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from pipelines.command import options_inputs
+from pipelines.command.errors import OptionsError
+from pipelines.look.inspect import looked_at
+from pipelines.look.inspect_report import LEFT_OUT
+from transforms.batches.errors import InputError
+from transforms.batches.tally import counted
+from transforms.intake.inspecting import Account
+
+DESCRIPTION = """\
+Read logs, lists and dumps to their end and write a commented configuration for `recrawl night --config`: the
+inputs, with {date} where names of files have dates, and a budget of what the log shows was crawled a day.
+"""
+EXIT_HELP = "exit codes: 0 written; 1 written, but some files could not be read; 2 options wrong."
+LOGS = ("observations", "requests", "signals", "sitemaps")
+WIDTH = 110
+REJECTED_ENOUGH_TO_FAIL = 0.01
+_DATES = (
+    (re.compile(r"(?<!\d)(19|20)\d\d-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])(?!\d)"), "{date}", 3),
+    (
+        re.compile(r"(?<!\d)(19|20)\d\d/(0[1-9]|1[0-2])/(0[1-9]|[12]\d|3[01])(?!\d)"),
+        "{year}/{month}/{day}",
+        5,
+    ),
+    (re.compile(r"(?<!\d)(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(?!\d)"), "{year}{month}{day}", 3),
+)
+"""How dates look, their placeholders, and in how many of a path's last names they are looked for."""
+_PLACEHOLDER = re.compile(r"\{\w+\}")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the command."""
+    parser.description = DESCRIPTION
+    parser.epilog = EXIT_HELP
+    parser.add_argument("files", nargs="+", metavar="FILES", help="files, folders or globs")
+    parser.add_argument(
+        "--output", default="recrawl.toml", help="file to write; none may be there (default: %(default)s)"
+    )
+    options_inputs.add_arguments(parser)
+
+
+def run(parsed: argparse.Namespace) -> int:
+    """Look and write; 1 where a file could not be read.
+
+    Raises
+    ------
+    OptionsError
+    InputError
+        A name that no file has, or no file that could be read.
+    """
+    given = {name: getattr(parsed, name) for name in options_inputs.names()}
+    problems: list[str] = []
+    hows = options_inputs.hows(given, problems)
+    if os.path.exists(parsed.output):
+        problems.append(f"--output={parsed.output}: is there; remove it, or give another name")
+    if problems:
+        raise OptionsError(problems)
+    paths: dict[str, list[str]] = {}
+    found: dict[str, list[Account]] = {}
+    unread: list[InputError] = []
+    for file, kinds, held in looked_at(parsed.files, hows):
+        if isinstance(held, InputError):
+            unread.append(held)
+            print(f"recrawl: {held}", file=sys.stderr)
+            continue
+        paths.setdefault(kinds[0], []).append(
+            os.path.abspath(file.path) if "://" not in file.path else file.path
+        )
+        found.setdefault(kinds[0], []).append(held)
+    if not found:
+        raise InputError(f"{', '.join(parsed.files)}: nothing that a night reads; nothing is written")
+    text = config(paths, found, {n: v for n, v in given.items() if v and v != "auto"}, unread, parsed.output)
+    try:
+        with open(parsed.output, "x", encoding="utf-8") as out:
+            out.write(text)
+    except OSError as error:
+        raise OptionsError([f"--output={parsed.output}: cannot be written: {error.strerror}"]) from None
+    print(f"{parsed.output} is written. Read it, then, for every night:")
+    print(f"  recrawl night --config {parsed.output}")
+    last = max((a.last for a in found.get("observations", ()) if a.last), default=None)
+    if last:
+        print("or, to try it on this log alone:")
+        print(f"  recrawl night --config {parsed.output} --as_of {_after(last)}")
+    return 1 if unread else 0
+
+
+def config(
+    paths: Mapping[str, Sequence[str]],
+    found: Mapping[str, Sequence[Account]],
+    given: Mapping[str, Any],
+    unread: Sequence[InputError],
+    output: str,
+) -> str:
+    """The text of the configuration.
+
+    Parameters
+    ----------
+    paths, found : mapping of str to sequence
+        By kind of input the files, and what they hold.
+    given : mapping of str
+        Options of the inputs, by name.
+    unread : sequence of InputError
+    output : str
+        Where it is written: the store is proposed beside it.
+    """
+    sums = {kind: _sum(accounts) for kind, accounts in found.items()}
+    lines = [
+        *_said("Options of `recrawl night`; its --help has them all. What stands on the command line wins."),
+        "",
+        *_said("The folder of all nights. A crawler reads current/schedule in it."),
+        _set("store", os.path.join(os.path.dirname(os.path.abspath(output)), "recrawl-store")),
+        "",
+        *_budget(sums.get("observations")),
+    ]  # fmt: skip
+    for kind, total in sums.items():
+        lines += ["", *_said(_holds(kind, total, found[kind])), _set(kind, _patterns(kind, paths))]
+        lines += _odd(kind, total)
+    lines += [""] if given else []
+    lines += [_set(name, value) for name, value in given.items()]
+    lines += [
+        "",
+        *_said("How much a host may take: of all hosts here; of single ones by a file, hosts = '...'."),
+    ]
+    lines += ["# host_max_per_day = 1000", "# host_min_gap_seconds = 5"]
+    for error in unread:
+        lines += ["", *_said(f"Not read: {error}")]
+    return "\n".join(lines) + "\n"
+
+
+def _sum(accounts: Sequence[Account]) -> Account:
+    total = Account("", accounts[0].kind)
+    for one in accounts:
+        total.add(one)
+    return total
+
+
+def _budget(log: Account | None) -> Iterator[str]:
+    days = _days(log) if log else None
+    if log is None or days is None:
+        yield from _said(
+            "Crawls a day over all pages (required): no crawl log here says what they were so far."
+        )
+        yield "# budget = 1000"
+        return
+    budget = max(round(log.accepted / days), 1)
+    yield from _said(f"Crawls a day over all pages. The crawl log has {log.accepted:,} in {days:.1f} days.")
+    yield f"budget = {budget}"
+
+
+def _days(log: Account) -> float | None:
+    """What a log spans, a day at least."""
+    if not (log.first and log.last and log.accepted):
+        return None
+    return max((_moment(log.last) - _moment(log.first)) / timedelta(days=1), 1.0)
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def _after(text: str) -> str:
+    """The first whole second after a moment."""
+    whole = (_moment(text) + timedelta(seconds=1)).replace(microsecond=0)
+    return whole.isoformat().replace("+00:00", "Z")
+
+
+def _holds(kind: str, total: Account, accounts: Sequence[Account]) -> str:
+    forms = sorted({form for account in accounts for form in account.format.split(", ")})
+    pages = f" of {counted(len(total.pages), 'page')}" if len(total.pages) else ""
+    span = f", {total.first} to {total.last} (UTC)" if total.first else ""
+    return (
+        f"{counted(len(accounts), 'file')} of {', '.join(forms)}: {counted(total.accepted, 'row')}{pages} on "
+        f"{counted(len(total.hosts), 'host')}{span}."
+    )
+
+
+def _odd(kind: str, total: Account) -> Iterator[str]:
+    """What a person should look at, as comments."""
+    for name, counts in (("rejected", total.rejected), ("left out", total.left_out)):
+        if counts:
+            reasons = ", ".join(f"{n:,} {LEFT_OUT.get(reason, reason)}" for reason, n in counts.most_common())
+            yield from _said(f"Rows {name}: {reasons}. `recrawl inspect` shows some.")
+    if total.rejected.total() > REJECTED_ENOUGH_TO_FAIL * max(total.rows, 1):
+        yield from _said("A night fails above one rejected row in a hundred; mend them, or allow more:")
+        yield "# max_rejected_fraction = 0.01"
+    if kind == "observations" and total.evidence["none"] > total.accepted / 2:
+        yield from _said("Most rows cannot show a change: log a digest of each page, see README, Inputs.")
+    if kind in options_inputs.KINDS_WITH_FORMATS:
+        yield from _said("Times that name no zone are taken as UTC. If they are local:")
+        if total.noted["dates_hours_ahead"]:
+            yield from _said("They seem to be: fetches are hours before the Last-Modified of their pages.")
+        yield f'# {kind}_timezone = "Europe/Berlin"'
+    if total.no_site:
+        yield from _said("The log has paths alone (required):")
+        yield '# requests_site = "https://HOST"'
+
+
+def _patterns(kind: str, paths: Mapping[str, Sequence[str]]) -> list[str]:
+    """Few patterns that match all files of a kind, and none of another that was looked at."""
+    own = list(dict.fromkeys(_dated(path) if kind in LOGS else path for path in paths[kind]))
+    others = [_dated(path) for other, files in paths.items() if other != kind for path in files]
+    folders: dict[tuple[str, ...], list[str]] = {}
+    for path in own:
+        folder, name = os.path.split(path)
+        folders.setdefault((folder, os.path.splitext(name)[1], *_PLACEHOLDER.findall(name)), []).append(path)
+    merged = [one for among in folders.values() for one in _merged(among)]
+    merged = _merged(merged)
+    taken = [re.compile(re.escape(one).replace(r"\*", "[^/]*")) for one in merged]
+    return own if any(one.fullmatch(other) for one in taken for other in others) else merged
+
+
+def _dated(path: str) -> str:
+    """A path with placeholders for the date that it has."""
+    for pattern, placeholder, depth in _DATES:
+        parts = path.rsplit("/", depth)
+        head, tail = path[: len(path) - len("/".join(parts[1:]))], "/".join(parts[1:])
+        if found := pattern.search(tail):
+            return head + tail.replace(found[0], placeholder)
+    return path
+
+
+def _merged(paths: list[str]) -> list[str]:
+    """One pattern with a `*`, where paths differ in one name alone."""
+    names = [path.split("/") for path in paths]
+    if len({len(parts) for parts in names}) != 1:
+        return paths
+    differ = [set(column) for column in zip(*names, strict=True)]
+    if sum(len(column) > 1 for column in differ) > 1:
+        return paths
+    return ["/".join(min(column) if len(column) == 1 else _common(sorted(column)) for column in differ)]
+
+
+def _common(names: Sequence[str]) -> str:
+    begin = _prefix(names)
+    end = _prefix([name[len(begin) :][::-1] for name in names])[::-1]
+    return f"{begin}*{end}"
+
+
+def _prefix(names: Sequence[str]) -> str:
+    """What all begin with: what the first and the last of them in order do."""
+    pairs = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(min(names), max(names), strict=False))
+    return "".join(one for one, _ in pairs)
+
+
+def _said(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False)
+
+
+def _set(name: str, value: Any) -> str:
+    """A key and its value; JSON's texts and lists of them are TOML's, too."""
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    return f"{name} = {json.dumps(value, ensure_ascii=False)}"

@@ -1,0 +1,103 @@
+"""`recrawl init`: what it writes is true of the files, and a night runs with it."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from pipelines.look import init
+from tests.pipelines.jobs import at, command, seen, write_rows
+
+
+def written(folder: Path, *files: object) -> tuple[int, dict, str]:
+    path = folder / "recrawl.toml"
+    code, _, err = command("init", *map(str, files), f"--output={path}")
+    return code, tomllib.loads(path.read_text()), err
+
+
+def logs(folder: Path, days: int = 4, an_hour: int = 1) -> list[Path]:
+    """A log file a day, each with a crawl of every page every hour."""
+    return [
+        write_rows(
+            folder / f"crawl-{at(day)[:10]}.jsonl",
+            [seen(f"https://a.test/{n}", at(day, hour)) for hour in range(24) for n in range(an_hour)],
+        )
+        for day in range(days)
+    ]
+
+
+def test_budget_and_dates_are_those_of_the_log_and_a_night_runs(tmp_path):
+    clicks = [{"url": "https://a.test/0", "day": "2026-06-01", "clicks": 3}]
+    write_rows(tmp_path / "clicks" / "2026-06-01.csv", clicks)
+    logs(tmp_path / "logs", an_hour=2)
+    code, said, err = written(tmp_path, tmp_path / "logs" / "*.jsonl", tmp_path / "clicks")
+    assert code == 0 and not err
+    assert said["observations"] == f"{tmp_path}/logs/crawl-{{date}}.jsonl"
+    assert said["requests"] == f"{tmp_path}/clicks/{{date}}.csv"
+    # 192 fetches from 0:00 of the first day to 23:00 of the fourth.
+    assert said["budget"] == round(192 / (95 / 24))
+    assert said["store"] == f"{tmp_path}/recrawl-store"
+    code, out, err = command(
+        "night", "--config", str(tmp_path / "recrawl.toml"), "--as-of", at(4)[:19] + "Z", "--num-shards=1"
+    )
+    assert code == 0, err
+    assert "observations: 4 new files" in out and "requests: 1 new file" in out
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["a/2026-06-01.csv", "a/2026-06-02.csv"], ["a/{date}.csv"]),
+        (["a/20260601-x.gz", "a/20260602-x.gz"], ["a/{year}{month}{day}-x.gz"]),
+        (["a/2026/06/01/p-0.csv", "a/2026/06/02/p-1.csv"], ["a/{year}/{month}/{day}/p-*.csv"]),
+        (["a/2026-06-01/00/x.csv", "a/2026-06-01/13/x.csv"], ["a/{date}/*/x.csv"]),
+        (["a/2026-06-01/x-2026-06-02.csv"], ["a/{date}/x-2026-06-02.csv"]),
+        (["a/x.csv", "b/y.csv"], ["a/x.csv", "b/y.csv"]),
+        (["2026-06-01-crawler/a/b/c/x.log"], ["2026-06-01-crawler/a/b/c/x.log"]),
+        (["a/12026-06-011.csv"], ["a/12026-06-011.csv"]),
+    ],
+)
+def test_few_patterns_match_all_files(names, expected):
+    assert init._patterns("observations", {"observations": names}) == expected
+
+
+def test_a_pattern_takes_no_file_of_another_kind():
+    paths = {"observations": ["a/x-1.csv", "a/x-3.csv"], "requests": ["a/x-2.csv"]}
+    assert init._patterns("observations", paths) == ["a/x-1.csv", "a/x-3.csv"]
+    assert init._patterns("hosts", {"hosts": ["a/2026-06-01.csv"]}) == ["a/2026-06-01.csv"]
+
+
+def test_options_of_the_inputs_go_into_the_file(tmp_path):
+    rows = [{"url": "https://a.test/", "when": "2026-06-01T00:00:00", "digest": "A"}]
+    path = tmp_path / "recrawl.toml"
+    code, _, _ = command(
+        "init", str(write_rows(tmp_path / "log.jsonl", rows)), f"--output={path}",
+        "--observations-columns=fetched_at=when", "--observations_timezone=Europe/Berlin",
+    )  # fmt: skip
+    said = tomllib.loads(path.read_text())
+    assert code == 0 and said["observations_columns"] == "fetched_at=when"
+    assert said["observations_timezone"] == "Europe/Berlin"
+    assert "2026-05-31T22:00:00Z" in path.read_text()
+
+
+def test_what_could_not_be_read_is_named_and_what_is_missing_is_left_to_be_given(tmp_path):
+    (tmp_path / "table.csv").write_text("a,b\n1,2\n")
+    clicks = write_rows(
+        tmp_path / "clicks.csv", [{"url": "https://a.test/", "day": "2026-06-01", "clicks": 1}]
+    )
+    code, said, err = written(tmp_path, tmp_path / "table.csv", clicks)
+    text = (tmp_path / "recrawl.toml").read_text()
+    assert code == 1 and "columns a, b" in err and "# Not read: " in text
+    assert "budget" not in said and "# budget = " in text
+
+
+def test_nothing_is_replaced_and_nothing_is_written_of_nothing(tmp_path):
+    (log,) = logs(tmp_path, days=1)
+    assert written(tmp_path, log)[0] == 0
+    code, _, err = command("init", str(log), f"--output={tmp_path}/recrawl.toml")
+    assert code == 2 and "is there; remove it" in err
+    (tmp_path / "table.csv").write_text("a,b\n1,2\n")
+    code, _, err = command("init", str(tmp_path / "table.csv"), f"--output={tmp_path}/other.toml")
+    assert code == 2 and "nothing is written" in err and not (tmp_path / "other.toml").exists()
