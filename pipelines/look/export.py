@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import posixpath
 import sys
@@ -12,6 +13,7 @@ from apache_beam.io.filesystems import FileSystems
 from pipelines.command import output_folder
 from pipelines.command.errors import OptionsError
 from pipelines.command.exit_codes import EXIT_EMPTY, EXIT_OK
+from transforms.finished import databases
 from transforms.finished.export_formats import FORMATS, NUTCH_DEFAULT_SECONDS, Wishes
 from transforms.finished.exporting import Exported, export, strangers
 from transforms.finished.nights import Night
@@ -33,11 +35,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("night", metavar="NIGHT", help="output folder of a night, or the schedule/ in it")
     kinds = "; ".join(f"{f.name}: {f.what}" for f in FORMATS.values())
-    add("--to", choices=tuple(FORMATS), metavar="FORMAT", help=f"required; {kinds}")
+    kinds += "; sqlite and postgres: a table, of which the old night stays until the new one is whole"
+    add("--to", choices=(*FORMATS, *databases.KINDS), metavar="FORMAT", help=f"required; {kinds}")
     add(
         "--output",
         metavar="DIR",
-        help="folder to write to (required); files of an earlier export in it are replaced",
+        help="folder to write to (required); files of an earlier export in it are replaced. Of sqlite the "
+        "file, of postgres a connection string, such as postgresql://user@host/name",
     )
     add(
         "--bulk",
@@ -75,6 +79,12 @@ def problems(parsed: argparse.Namespace) -> list[str]:
         found.append(f"{parsed.night}: {error}")
     if not 0 < parsed.nutch_default_seconds <= _MAX_SECONDS:
         found.append(f"--nutch_default_seconds={parsed.nutch_default_seconds}: expected 1 to {_MAX_SECONDS}")
+    if parsed.to == "sqlite" and "://" in (parsed.output or ""):
+        found.append(f"--output={parsed.output}: SQLite needs a file on this machine")
+    if parsed.to == "postgres" and importlib.util.find_spec("psycopg") is None:
+        found.append(
+            "--to postgres needs psycopg: pip install 'psycopg[binary]', or recrawl's extra postgres"
+        )
     if parsed.bulk and parsed.to not in (None, "stormcrawler"):
         found.append(f"--bulk: for --to stormcrawler, not {parsed.to}")
     if parsed.no_routing and not parsed.bulk:
@@ -89,6 +99,8 @@ def run(parsed: argparse.Namespace) -> int:
     ------
     NightError
         The night cannot be read.
+    DatabaseError
+        The database does not take it.
     OptionsError
         The folder cannot be written to, or holds what no export has written.
     """
@@ -96,6 +108,10 @@ def run(parsed: argparse.Namespace) -> int:
     if posixpath.basename(folder) == "schedule":
         folder = posixpath.dirname(folder) or "."
     night = Night.open(folder)
+    if parsed.to in databases.KINDS:
+        rows = databases.export_to(parsed.to, night, parsed.output)
+        _tell(parsed, Exported(rows, rows, rows))
+        return EXIT_OK if rows else EXIT_EMPTY
     output_folder.check(parsed.output)
     if other := strangers(parsed.output):
         raise OptionsError(
@@ -124,6 +140,10 @@ def _tell(parsed: argparse.Namespace, found: Exported) -> None:
             "files": [file.as_dict() for file in found.files],
         }
         print(json.dumps(said, ensure_ascii=False))
+    elif parsed.to in databases.KINDS:
+        # A connection string may have a password.
+        where = parsed.output if parsed.to == "sqlite" else "PostgreSQL"
+        print(f"{found.written:,} crawls to the table {databases.SCHEDULE} of {where}")
     else:
         what = "pages" if FORMATS[parsed.to].first_only else "crawls"
         files = found.files[0].path if len(found.files) == 1 else f"{len(found.files)} files"

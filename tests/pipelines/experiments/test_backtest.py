@@ -83,6 +83,14 @@ def test_who_wins_and_what_it_costs(
     gained = 100 * (fresh["recrawl", 0.3] - fresh["recrawl", 0.15])
     assert f"2 times the budget, 0.15 to 0.3: {gained:+.2f} points for recrawl" in text
     assert f"60 pages, {DAYS} nights" in text
+    assert run(*common, f"--output={tmp_path}/json", "--json") == 0
+    out, err = capsys.readouterr()
+    said = json.loads(out)
+    summary = pq.read_table(tmp_path / "json" / "summary.parquet").to_pylist()
+    assert [(r["policy"], r["budget"], r["accuracy"]) for r in said["summary"]] == [
+        (r["policy"], r["budget"], r["accuracy"]) for r in summary
+    ]
+    assert "At 0.3: best is recrawl" in err and said["facts"]["pages"] == 60
     days = pq.read_table(tmp_path / "one" / "days.parquet").to_pylist()
     of = [d for d in days if d["policy"] == "uniform" and d["budget"] == 0.3]
     assert len(of) == DAYS - 10
