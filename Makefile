@@ -18,7 +18,7 @@ FUZZ_SECONDS ?= 300
 BEAM_TESTS ?= tests/pipelines/door tests/pipelines/look tests/pipelines/nightly tests/pipelines/store
 
 .PHONY: help setup nightly test test-beam lint format bench clean lock test-dataflow test-airflow
-.PHONY: prism flink test-cluster test-flink test-consumers fuzz
+.PHONY: prism flink test-cluster test-flink test-consumers test-buckets fuzz
 .DEFAULT_GOAL := help
 
 help:
@@ -33,6 +33,7 @@ help:
 	@echo "make test-cluster   run the tests on Prism, its workers processes of their own"
 	@echo "make test-flink     run the tests on a Flink cluster; needs Java"
 	@echo "make test-consumers  give exports to the crawlers' own readers and an OpenSearch; needs Maven and Java, else only Scrapy's"
+	@echo "make test-buckets   run nights on a stand-in for S3"
 	@echo "make fuzz     coverage-guided fuzzing of the readers of other formats for FUZZ_SECONDS=300; Python 3.11 to 3.13"
 	@echo "make lock     renew the lock file of the Dataflow template; UPGRADE=--upgrade takes newer versions"
 	@echo "make lint     check style (ruff) and types (mypy)"
@@ -119,6 +120,12 @@ test-flink: $(INSTALLED)
 test-consumers: $(INSTALLED)
 	$(BIN)/python -m tests.consumers.fetch
 	$(BIN)/python -m pytest tests/consumers -m consumers
+
+# Nights on S3, as a stand-in on this machine answers for it.
+test-buckets: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+	  --editable '.[aws,buckets]'
+	$(BIN)/python -m pytest tests/pipelines/store/test_night_s3.py
 
 lock: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --target build/uv 'uv>=0.13,<0.14'

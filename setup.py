@@ -55,7 +55,10 @@ setup(
         # Models of Han et al. 2019 for `recrawl reproduce`; without them they are left out.
         "keras": ["keras>=3.5,<4", "jax>=0.5,<1"],
         "boosting": ["scikit-learn>=1.6,<2"],
+        # A stand-in for S3, for `make test-buckets`.
+        "buckets": ["flask>=3.1,<4", "flask-cors>=6,<7", "moto[s3]>=5.1,<6"],
         "fuzz": ["atheris>=3,<4"],
+        "aws": ["apache-beam[aws]>=2.75,<2.76"],
         "gcp": ["apache-beam[gcp]>=2.75,<2.76"],
         # Flink's jars, 232 MB; its Python API is not needed.
         "flink": ["apache-flink-libraries>=1.20.5,<1.21"],

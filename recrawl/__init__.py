@@ -58,4 +58,8 @@ def open(folder: str) -> "OpenNight":
     """
     from pipelines.look.explain import OpenNight
 
+    if "://" in folder:
+        from pipelines.command import buckets
+
+        buckets.prepare([folder])
     return OpenNight.open(folder)

@@ -171,7 +171,8 @@ def _log_format(arguments: Sequence[str]) -> str | None:
 
 def _run(command: str, arguments: list[str]) -> int:
     parsed, rest = parser(command).parse_known_args(arguments)
-    if command in QUICK and not rest and not _module(command).problems(parsed):
+    near = command in QUICK and "://" not in parsed.night
+    if near and not rest and not _module(command).problems(parsed):
         return int(_module(command).run(parsed) or EXIT_OK)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     # Beam logs every error with its traceback before it raises it; what a person needs is printed.

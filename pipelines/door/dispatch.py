@@ -19,7 +19,7 @@ from typing import Any
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines.command import stopping
+from pipelines.command import buckets, stopping
 from pipelines.command.errors import OptionsError
 from pipelines.command.exit_codes import EXIT_EMPTY, EXIT_FAILED, EXIT_OK
 from pipelines.command.telling import Told, check_url, notify
@@ -105,6 +105,7 @@ def run(parsed: argparse.Namespace, rest: list[str], arguments: list[str]) -> in
         return _telling(parsed, arguments, lambda words, told: _nightly(words, rest, told))
     if command == "night":
         return _telling(parsed, arguments, _night)
+    buckets.prepare(arguments)
     if command in _LOCAL:
         return _local(parsed, rest)
     return _experiment(parsed, rest)
@@ -301,6 +302,7 @@ def _telling(parsed: argparse.Namespace, arguments: list[str], work: Callable[[l
 
 
 def _nightly(argv: list[str], rest: list[str], told: Told) -> int:
+    buckets.prepare(argv)
     unknown = _unknown_words(unknown_options(rest))
     problems, settings = unknown.problems, None
     try:
@@ -338,6 +340,7 @@ def _nightly_job(argv: list[str], output: str, told: Told) -> int:
 
 def _night(argv: list[str], told: Told, as_json: bool = False) -> int:
     night = _module("night")
+    buckets.prepare(argv)
     values, passed = night.split(argv)
     parser = argparse.ArgumentParser(allow_abbrev=False)
     night.add_arguments(parser)

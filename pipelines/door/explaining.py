@@ -7,6 +7,7 @@ import errno
 import os
 import re
 
+from pipelines.command.buckets import is_of_bucket
 from pipelines.command.errors import OptionsError
 from pipelines.command.exit_codes import EXIT_FAILED, EXIT_REJECTED, EXIT_SHRUNK, EXIT_USAGE
 from pipelines.nightly.submitting import RunnerError
@@ -60,6 +61,15 @@ def explain(
                 return _WHERE.sub("", str(current)), code
         if isinstance(current, OSError) and current.errno in _DISK:
             return _disk(where, current.strerror or str(current), again), EXIT_FAILED
+        # Beam may say path by path what it has met.
+        met = {where: current} | (getattr(current, "exception_details", None) or {})
+        for place, found in met.items():
+            if isinstance(found, BaseException) and is_of_bucket(found):
+                said = str(found.args[0] if found.args else found).rstrip(".")
+                return (
+                    f"{place}: {said}. Look at the bucket's name, its region, and the credentials",
+                    EXIT_FAILED,
+                )
         todo += [current.__cause__, current.__context__]
     # Errors of other processes arrive as text.
     text = str(error.__cause__ if isinstance(error, RunnerError) else error)
