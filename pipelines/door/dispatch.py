@@ -292,12 +292,14 @@ def _telling(parsed: argparse.Namespace, arguments: list[str], work: Callable[[l
         message, code = found or (f"{type(error).__name__}: {error}", EXIT_FAILED)
         raise
     finally:
-        root = night.split(words)[0].store if parsed.command == "night" else None
-        document = told.document(parsed.command, code, message, status.in_force(root))
-        if as_json:
-            print(json.dumps(document, indent=1, ensure_ascii=False), flush=True)
-        if parsed.notify:
-            notify(parsed.notify, document)
+        if as_json or parsed.notify:
+            # Where options are wrong, the store may be what is wrong with them.
+            root = night.split(words)[0].store if parsed.command == "night" and told.folder else None
+            document = told.document(parsed.command, code, message, status.in_force(root))
+            if as_json:
+                print(json.dumps(document, indent=1, ensure_ascii=False), flush=True)
+            if parsed.notify:
+                notify(parsed.notify, document)
     return code
 
 
