@@ -30,6 +30,7 @@ TEST = [
 ]
 # Pictures of simulations and backtests; without it they write tables alone.
 PLOTS = ["matplotlib>=3.10,<4"]
+COMPLETION = ["shtab>=1.7,<2"]
 POSTGRES = ["psycopg[binary]>=3.2,<4"]
 LINT = ["mypy>=2.4,<3", "ruff>=0.17,<0.18"]
 
@@ -50,8 +51,9 @@ setup(
         "test": TEST,
         "lint": LINT,
         "plots": PLOTS,
+        "completion": COMPLETION,
         "postgres": POSTGRES,
-        "dev": TEST + LINT + PLOTS + POSTGRES,
+        "dev": TEST + LINT + PLOTS + COMPLETION + POSTGRES,
         # Models of Han et al. 2019 for `recrawl reproduce`; without them they are left out.
         "keras": ["keras>=3.5,<4", "jax>=0.5,<1"],
         "boosting": ["scikit-learn>=1.6,<2"],

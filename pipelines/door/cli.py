@@ -56,9 +56,10 @@ COMMANDS = {
     "frontier": "the budget that a target freshness needs, for each policy",
     "simulate": "policies compared on drawn worlds, where the truth is known; no data needed",
     "reproduce": "the experiments of the papers: our numbers beside their claims",
+    "completion": "a script by which a shell completes commands, options and paths",
 }
 JOBS = ("nightly", "night", "discover")
-ONLY_PRINT = ("inspect", "show", "explain", "diff", "metrics", "")
+ONLY_PRINT = ("inspect", "show", "explain", "diff", "metrics", "completion", "")
 CONFIG_HELP = (
     "TOML file with options, `name = value` a line: a list where an option takes several, true for one "
     "without a value. The command line wins; `recrawl init` writes one"

@@ -41,12 +41,13 @@ _DESCRIPTIONS = {
 
 # Commands that are no pipelines and take no options of Beam.
 _LOCAL = (
-    "convert", "diff", "explain", "export", "init", "inspect", "metrics", "report", "reproduce", "show",
-    "synthesize",
+    "completion", "convert", "diff", "explain", "export", "init", "inspect", "metrics", "report", "reproduce",
+    "show", "synthesize",
 )  # fmt: skip
 
 
 _ROOMS = {
+    "completion": "door",
     "convert": "look",
     "init": "look",
     "inspect": "look",

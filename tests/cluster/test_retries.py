@@ -36,8 +36,8 @@ def test_parts_do_run_twice(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(sinks.FileSystems, "rename", staticmethod(counted))
     options = [*corpus, *first_options(tmp_path), "--direct_runner_bundle_repeat=1"]
     assert command("nightly", *options)[0] == 0
-    # The page is written by who waits for the job.
-    written = [path for path in written if not path.endswith("report.html")]
+    # The page and the metrics are written by who waits for the job.
+    written = [path for path in written if not path.endswith(("report.html", "metrics.prom"))]
     assert all(written.count(path) == 2 for path in written)
     assert any(path.endswith("manifest.json") for path in written)
 

@@ -129,9 +129,9 @@ def test_the_program_runs_as_the_launcher_runs_it(tmp_path: Path):
         if p.is_file()
     }
     # Nobody waits for the job, so the mark of its try stays: a later run in this folder takes it over. Nor
-    # does anybody write a page about it.
+    # does anybody write a page and metrics of it.
     assert len(launched.pop(MARK)) == 32
-    expected = set(reference.digests()) - {"report.html"}
+    expected = set(reference.digests()) - {"report.html", "metrics.prom"}
     assert launched == {name: (reference.folder / name).read_bytes() for name in expected}
 
 
@@ -167,7 +167,7 @@ def test_nights_in_a_bucket_are_nights_in_a_folder(bucket: Bucket, tmp_path: Pat
         assert program.main(night(bucket, f"n{i}", **options)) == cli.EXIT_OK
         there = bucket.below(f"gs://nights/n{i}")
         assert len(there.pop(MARK)) == 32  # nobody waits, so it stays
-        assert there.keys() == local.digests().keys() - {"report.html"}  # of nights on this machine
+        assert there.keys() == local.digests().keys() - {"report.html", "metrics.prom"}  # by who waits
         for name in there.keys() - {"manifest.json"}:  # which says where the inputs were
             assert there[name] == (local.folder / name).read_bytes(), name
 

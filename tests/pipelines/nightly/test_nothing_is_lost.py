@@ -136,6 +136,7 @@ def test_a_night_that_is_stopped_while_it_takes_its_place_takes_it_later(tmp_pat
         out = tmp_path / str(stop)
         _folder(out, old, "old")
         (out / "report.html").write_text("old")
+        (out / "metrics.prom").write_text("old")
         _folder(out / ".next", new, "new")
         with monkeypatch.context() as patched:
             patched.setattr(os, "rename", counted(moves))
