@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def problems(parsed: argparse.Namespace) -> list[str]:
     """What is wrong with the options."""
     if importlib.util.find_spec("shtab") is None:
-        return ["completion needs shtab, in the extra completion: from a checkout pip install '.[completion]'"]
+        return ["completion needs shtab, in the extra completion: pip install '.[completion]' in a checkout"]
     return []
 
 

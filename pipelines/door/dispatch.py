@@ -287,8 +287,9 @@ def _telling(parsed: argparse.Namespace, arguments: list[str], work: Callable[[l
                 stack.enter_context(redirect_stdout(sys.stderr))
             code = work(words, told)
     except (KeyboardInterrupt, Exception) as error:
-        found = None
-        if not stopping.is_interrupt(error):
+        if stopping.is_interrupt(error):
+            found = ("interrupted; nothing is committed", EXIT_FAILED)
+        else:
             found = explaining.of_command(error, parsed.command, words)
         message, code = found or (f"{type(error).__name__}: {error}", EXIT_FAILED)
         raise

@@ -27,6 +27,7 @@ inputs, with {date} where names of files have dates, and a budget of what the lo
 """
 EXIT_HELP = "exit codes: 0 written; 1 written, but some files could not be read; 2 options wrong."
 LOGS = ("observations", "requests", "signals", "sitemaps")
+KINDS = (*LOGS, "pages", "hosts")
 WIDTH = 110
 REJECTED_ENOUGH_TO_FAIL = 0.01
 _DATES = (
@@ -126,7 +127,7 @@ def config(
         "",
         *_budget(sums.get("observations")),
     ]  # fmt: skip
-    for kind, total in sums.items():
+    for kind, total in ((kind, sums[kind]) for kind in KINDS if kind in sums):
         lines += ["", *_said(_holds(kind, total, found[kind])), _set(kind, _patterns(kind, paths))]
         lines += _odd(kind, total)
     lines += [""] if given else []

@@ -127,6 +127,9 @@ def test_a_webhook_hears_of_failures_and_warnings_alone(store, job, hook):
     job.before = lambda: (_ for _ in ()).throw(OSError(28, "No space left on device"))
     assert store.run(midnight(3), notify=hook.url).code == 1
     assert hook.got[-1]["outcome"] == "failed" and hook.got[-1]["in_force"]["as_of"] == midnight(2)
+    job.before = lambda: (_ for _ in ()).throw(KeyboardInterrupt)
+    assert store.run(midnight(3), notify=hook.url).code == 1
+    assert hook.got[-1]["message"] == "interrupted; nothing is committed"
     store.run(midnight(3), notify=hook.url, budget="many")
     assert hook.got[-1]["exit_code"] == 2 and "--budget=many" in hook.got[-1]["message"]
     before = len(hook.got)

@@ -152,7 +152,7 @@ def test_a_night_that_is_stopped_while_it_takes_its_place_takes_it_later(tmp_pat
         assert found == {*new, "manifest.json"} and not (out / ".next").exists()
         assert all((out / name).read_text() == "new" for name in new)
         assert json.loads((out / "manifest.json").read_text())["text"] == "new"
-    assert stop == 7
+    assert stop == 8
 
 
 def test_a_flipped_byte_of_the_night_before_is_seen(good, tmp_path):
