@@ -58,9 +58,12 @@ class OpenNight:
             No finished night is there.
         """
         if "://" in folder:
+            from transforms.files.sinks import read_json
             from transforms.finished.nights import Night
 
-            night = Night.open(folder)
+            folder = folder.rstrip("/")
+            latest = read_json(f"{folder}/latest.json")  # of a store
+            night = Night.open(f"{folder}/{latest['folder']}" if latest else folder)
             return cls(night.folder, night.manifest)
         path = Path(folder)
         if not (path / "manifest.json").is_file():

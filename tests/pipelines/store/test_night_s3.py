@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from apache_beam.io.filesystems import FileSystems
 
+import recrawl
 from pipelines.command import buckets
 from pipelines.nightly import nightly
 from pipelines.store import locks
@@ -104,8 +105,10 @@ def test_nights_in_a_bucket_are_nights_in_a_folder(bucket, tmp_path):
     assert "recrawl_store_nights 2.0" in command("metrics", bucket.root)[1]
     night = f"{bucket.root}/nights/{NAMES[2]}"
     url = SITE.between("observations", 0, 1)[0]["url"]
-    code, out, _ = command("explain", night, url)
-    assert code == 0 and out.startswith(url)
+    for where in (night, bucket.root, f"{bucket.root}/"):
+        code, out, _ = command("explain", where, url)
+        assert code == 0 and out.startswith(url)
+    assert recrawl.open(bucket.root).manifest["options"]["as_of"] == midnight(3)
     assert command("export", night, "--to=urls", f"--output=s3://{bucket.name}/urls")[0] == 0
     assert bucket.keys("urls/")
 
