@@ -155,7 +155,7 @@ def test_a_database_that_cannot_be_had(tmp_path, monkeypatch):
     (tmp_path / "text").write_text("no database, whatever its name says " * 40)
     code, _, err = command("export", str(tmp_path / "night"), "--to=sqlite", f"--output={tmp_path}/text")
     assert code == 1 and "not a database" in err
-    code, _, err = command("export", str(tmp_path / "night"), "--to=sqlite", "--output=s3://b/x.db")
+    code, _, err = command("export", str(tmp_path / "night"), "--to=sqlite", "--output=hdfs://b/x.db")
     assert code == 2 and "needs a file on this machine" in err
     pytest.importorskip("psycopg")
     secret = f"postgresql://me:secret@/x?host={tmp_path}"
