@@ -300,7 +300,7 @@ def build_pipeline(
         settings.policy,
     )
     hosts = HostDefaults(settings.host_max_per_day, settings.host_min_gap_seconds, settings.horizon_us)
-    limits = Limits(settings.as_of_us, hosts, only_listed, settings.forget_days)
+    limits = Limits(settings.as_of_us, hosts, only_listed, settings.forget_days, settings.policy)
     start = pipeline | "Once" >> beam.Impulse()
     read = pipeline | "ReadLinks" >> ReadLinks(
         settings.inputs, previous.files, shards, settings.as_of_us, settings.off_site, settings.rows_per_batch

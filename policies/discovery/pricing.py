@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol, Self
 
 import numpy as np
 
@@ -51,7 +51,10 @@ _INDEX: Final = {
     "round-robin": np.broadcast_to(_GRID_HOURS, _FOUND.shape),
 }
 """By policy the worth of a refresh of a source with one new link an hour, by class of lifetime."""
-POLICIES: Final = tuple(_INDEX)
+CHANCE, THOMPSON = "uniform", "thompson"
+DRAWN: Final = (CHANCE, THOMPSON)
+"""Policies of `drawing`, by step and not by the hours since the last refresh."""
+POLICIES: Final = (*_INDEX, *DRAWN)
 IN_TURN: Final = "round-robin"
 """Of `POLICIES` that to which a refresh is worth the hours since the last one, whatever the source."""
 SAMPLED: Final = "elapsed-sampled"
@@ -103,7 +106,7 @@ class Waiting:
     span : float
         Hours of the clock that are planned.
     policy : str
-        One of `POLICIES`.
+        One of `POLICIES`, none of `DRAWN`.
     """
 
     per_hour: FloatArray
@@ -181,6 +184,10 @@ class Waiting:
         room = np.where(wait < self.span, self.span - wait, 0.0)
         return np.ceil(room / np.where(np.isfinite(distance), distance, 1.0)).astype(np.int64)
 
+    def asked(self, price: FloatArray) -> IntArray:
+        """Refreshes in the span at prices, (n,) float64: (n,) int64."""
+        return self.counts(self.distances(price))
+
     def totals(self, prices: FloatArray, host_start: IntArray, most: IntArray) -> IntArray:
         """Refreshes of all at each price, within the limits of hosts: (prices,) int64.
 
@@ -193,8 +200,6 @@ class Waiting:
         most : (h,) int64
             Refreshes of each host.
         """
-        if not len(self):
-            return np.zeros(len(prices), np.int64)
         count = np.empty((len(prices), len(self)), np.int64)
         for rows in _slices(len(self)):
             curve, some = self.curve(rows), self.take(np.arange(rows.start, rows.stop))
@@ -207,12 +212,51 @@ class Waiting:
             for i in range(1, len(prices) - 1):
                 of = some.counts(some._invert(curve, np.full(len(curve), prices[i])))
                 count[i, rows.start + moves] = of
-        of_host = np.add.reduceat(count, host_start[:-1], axis=1)
-        return np.asarray(np.minimum(of_host, most).sum(axis=1), np.int64)
+        return within(count, host_start, most)
+
+    @property
+    def worth_now(self) -> FloatArray:
+        """Worth of a refresh at the start: (n,) float64, new links."""
+        return self.worth(self.since)
+
+    def instants(self, chosen: Chosen, key: UIntArray, capacity: float) -> Refreshes:
+        """When sources are refreshed.
+
+        What is overdue comes at the start, what is worth most first, and no faster than `capacity` times the
+        mean of the span; who waits for that at the end comes earlier.
+        """
+        row = np.repeat(np.arange(len(self)), chosen.count)
+        number = np.arange(len(row)) - np.repeat(np.cumsum(chosen.count) - chosen.count, chosen.count)
+        distance = self.distances(chosen.at)
+        waits = self.waits(distance)
+        apart = np.where(np.isfinite(distance), distance, 0.0)
+        due: FloatArray = np.minimum(waits, self.span)[row] + number * apart[row]
+        first, later = self.worth(self.since + waits), self.worth(np.where(chosen.count > 1, distance, 0.0))
+        worth = np.where(number == 0, first[row], later[row])
+        order = np.lexsort((key[row], -self.worth_now[row], due))
+        gap = self.span / (capacity * max(len(row), 1))
+        return Refreshes(row[order], spaced(due[order], gap, self.span - gap), worth[order])
 
 
 def _slices(n: int) -> list[slice]:
     return [slice(begin, min(begin + _ROWS, n)) for begin in range(0, n, _ROWS)]
+
+
+def within(count: IntArray, host_start: IntArray, most: IntArray) -> IntArray:
+    """Refreshes of all sources, within the limits of hosts: (p,) int64.
+
+    Parameters
+    ----------
+    count : (p, n) int64
+    host_start : (h + 1,) int64
+        Rows of each host; none is empty.
+    most : (h,) int64
+        Refreshes of each host.
+    """
+    if not count.shape[1]:
+        return np.zeros(len(count), np.int64)
+    of_host = np.add.reduceat(count, host_start[:-1], axis=1)
+    return np.asarray(np.minimum(of_host, most).sum(axis=1), np.int64)
 
 
 @dataclass(frozen=True)
@@ -269,23 +313,62 @@ class Bracket:
         return max(first - 1, 0), first
 
 
+class Asking(Protocol):
+    """Sources that ask for refreshes, for fewer at a higher price."""
+
+    def __len__(self) -> int: ...
+
+    def take(self, rows: IntArray) -> Self:
+        """Some of them."""
+
+    def asked(self, price: FloatArray) -> IntArray:
+        """Refreshes at prices, (n,) float64 each: (n,) int64."""
+
+
 @dataclass(frozen=True)
 class Chosen:
-    """Of n sources, how often and at which distance (hours of the clock) each is refreshed."""
+    """Of n sources, how often each is refreshed.
+
+    Attributes
+    ----------
+    count : (n,) int64
+    at : (n,) float64
+        The price at which it asks for no fewer.
+    price : (n,) float64
+        That of its host.
+    """
 
     count: IntArray
-    distance: FloatArray
+    at: FloatArray
     price: FloatArray
 
 
+@dataclass(frozen=True)
+class Refreshes:
+    """r refreshes in the order of time.
+
+    Attributes
+    ----------
+    row : (r,) int64
+    due : (r,) float64
+        Hours of the clock from the start on.
+    worth : (r,) float64
+        New links.
+    """
+
+    row: IntArray
+    due: FloatArray
+    worth: FloatArray
+
+
 def choose(
-    waiting: Waiting, bracket: Bracket, extra: int, key: UIntArray, host_start: IntArray, most: IntArray
+    waiting: Asking, bracket: Bracket, extra: int, key: UIntArray, host_start: IntArray, most: IntArray
 ) -> Chosen:
     """Give refreshes to the sources of a shard.
 
     Parameters
     ----------
-    waiting : Waiting
+    waiting : Asking
     bracket : Bracket
         As the search left it.
     extra : int
@@ -303,20 +386,19 @@ def choose(
     def of_host(count: IntArray) -> IntArray:
         return np.bincount(host, count, len(most)).astype(np.int64)
 
-    over = of_host(waiting.counts(waiting.distances(high))) > most
+    count = waiting.asked(high)
+    over = of_host(count) > most
     if over.any():
         rows = np.flatnonzero(over[host])
         some, of = waiting.take(rows), host[rows]
         ends = np.log(np.where(over, bracket.high, 1.0)), np.full(len(most), np.log(MOST_PRICE))
         for _ in range(_BISECTIONS):
             middle = (ends[0] + ends[1]) / 2.0
-            count = some.counts(some.distances(np.exp(middle)[of]))
-            above = np.bincount(of, count, len(most)) > most
+            above = np.bincount(of, some.asked(np.exp(middle)[of]), len(most)) > most
             ends = np.where(above, middle, ends[0]), np.where(above, ends[1], middle)
         low[rows], high[rows] = np.exp(ends[0])[of], np.exp(ends[1])[of]
-    far, near = waiting.distances(high), waiting.distances(low)
-    count, more = waiting.counts(far), waiting.counts(near)
-    spare = np.maximum(more - count, 0)
+        count[rows] = some.asked(high[rows])
+    spare = np.maximum(waiting.asked(low) - count, 0)
     order = np.lexsort((key, host))
     room = (most - of_host(count))[host[order]]
     spare[order] = _in_turn(spare[order], room, host[order])
@@ -325,7 +407,7 @@ def choose(
     order = np.lexsort((key, others))
     left = np.where(others, extra, MOST_REFRESHES)[order]
     spare[order] = _in_turn(spare[order], left, others[order].astype(np.int64))
-    return Chosen(count + spare, np.where(spare > 0, near, far), high)
+    return Chosen(count + spare, np.where(spare > 0, low, high), high)
 
 
 def _in_turn(wanted: IntArray, room: IntArray, group: IntArray) -> IntArray:
@@ -333,25 +415,6 @@ def _in_turn(wanted: IntArray, room: IntArray, group: IntArray) -> IntArray:
     before = np.cumsum(wanted) - wanted
     before -= before[np.searchsorted(group, group)] if len(group) else before
     return np.clip(room - before, 0, wanted)
-
-
-def instants(
-    waiting: Waiting, chosen: Chosen, key: UIntArray, capacity: float
-) -> tuple[IntArray, FloatArray]:
-    """When sources are refreshed: rows and hours of the clock from the start on, (r,) each, in order.
-
-    What is overdue comes at the start, what is worth most first, and no faster than `capacity` times the mean
-    of the span; who waits for that at the end comes earlier.
-    """
-    row = np.repeat(np.arange(len(waiting)), chosen.count)
-    number = np.arange(len(row)) - np.repeat(np.cumsum(chosen.count) - chosen.count, chosen.count)
-    distance = np.where(np.isfinite(chosen.distance), chosen.distance, 0.0)
-    wait = np.minimum(waiting.waits(chosen.distance), waiting.span)
-    due: FloatArray = wait[row] + number * distance[row]
-    order = np.lexsort((key[row], -waiting.worth(waiting.since)[row], due))
-    row, due = row[order], due[order]
-    gap = waiting.span / (capacity * max(len(row), 1))
-    return row, spaced(due, gap, waiting.span - gap)
 
 
 def spaced(due: FloatArray, gap: float, last: float) -> FloatArray:

@@ -15,8 +15,11 @@ from apache_beam.pvalue import AsList, AsSingleton
 
 from policies.clocks.instants import keep_gaps
 from policies.discovery import prior as priors
+from policies.discovery.drawing import Drawn
+from policies.discovery.hours import HOURS
 from policies.discovery.lifetimes import CLASS_HOURS
 from policies.discovery.pricing import (
+    DRAWN,
     IN_TURN,
     POLICIES,
     ROUNDS,
@@ -27,7 +30,6 @@ from policies.discovery.pricing import (
     Recrawling,
     Waiting,
     choose,
-    instants,
 )
 from policies.discovery.prior import Prior
 from policies.discovery.shared import Common, common
@@ -146,7 +148,7 @@ class Ready:
     """The sources of a shard as they wait; arrays over them, and over hosts."""
 
     sums: Sums
-    waiting: Waiting
+    waiting: Waiting | Drawn
     mean_per_hour: FloatArray
     share: FloatArray
     host: IntArray
@@ -157,7 +159,7 @@ class Ready:
 def ready(shard: ShardTables, plan: Plan, learned: Learned) -> Ready:
     """Sources of a shard, with what is known of all."""
     batch, hosts = shard.tables["sources"], shard.tables["hosts"]
-    sums, clock = _sums(shard), Clock(learned.common.speed)
+    sums, clock = _sums(shard), _clock(plan, learned)
     share = priors.shares(sums, learned.common)
     count = hosts.column("sources").to_numpy()
     host = np.repeat(np.arange(len(count)), count)
@@ -181,13 +183,26 @@ def ready(shard: ShardTables, plan: Plan, learned: Learned) -> Ready:
         elif plan.policy != POLICIES[0]:
             thought = mean
         thought = thought * priors.answering(sums, float(now[0] + end[0]) / 2.0)
-    thought[~listed_only(batch, plan.only_listed)] = 0.0
+    planned = listed_only(batch, plan.only_listed)
+    thought[~planned] = 0.0
     since = np.where(sums.seen_s >= 0, start - clock.reading(sums.seen_s / 3600.0), np.inf)
     at_least = priors.until_asked_again(sums, float(now[0]), plan.least_hours)
-    span = float(clock.reading(end)[0] - start)
-    waiting = Waiting(thought, share, since, at_least, plan.least_hours, span, plan.policy)
+    waiting: Waiting | Drawn
+    if plan.policy in DRAWN:
+        at_least = np.where(planned, np.maximum(at_least, plan.least_hours - since), np.inf)
+        step_hours = max(1.0, plan.least_hours)
+        yields = tables.columns_to_yields(batch)
+        waiting = Drawn.of(yields, keys(shard), (float(now[0]), float(end[0])), step_hours, at_least)
+    else:
+        span = float(clock.reading(end)[0] - start)
+        waiting = Waiting(thought, share, since, at_least, plan.least_hours, span, plan.policy)
     starts = np.append(0, np.cumsum(count))
     return Ready(sums, waiting, mean, share, host, starts, hosts.column("most").to_numpy())
+
+
+def _clock(plan: Plan, learned: Learned) -> Clock:
+    """Hours of the clock of the day; of policies by step they are all alike."""
+    return Clock(np.ones(HOURS) if plan.policy in DRAWN else learned.common.speed)
 
 
 def keys(shard: ShardTables) -> UIntArray:
@@ -283,13 +298,14 @@ class ScheduleSources(Step):
         made, key = ready(shard, plan, learned), keys(shard)
         extra = price.extra[shard.shard]
         chosen = choose(made.waiting, price.bracket, extra, key, made.host_start, made.most)
-        row, reading = instants(made.waiting, chosen, key, plan.capacity)
-        due_us = _due(reading, plan, learned)
-        row, due_us = self._apart(row, due_us, made, key, shard.tables["hosts"])
-        worth = made.waiting.worth(made.waiting.since)
+        refreshes = made.waiting.instants(chosen, key, plan.capacity)
+        due_us = _due(refreshes.due, plan, learned)
+        due_us = self._apart(refreshes.row, due_us, made, shard.tables["hosts"])
+        order = np.lexsort((key[refreshes.row], due_us))
+        row, due_us, worth = refreshes.row[order], due_us[order], refreshes.worth[order]
         files = {
-            "schedule": _schedule(shard, row, due_us, made, chosen),
-            "sources": _sources(shard, made, chosen, plan, worth),
+            "schedule": _schedule(shard, row, due_us, made, worth),
+            "sources": _sources(shard, made, chosen, plan),
             "slots": _slots(shard, row, due_us, made),
         }
         counts = Counts()
@@ -305,21 +321,17 @@ class ScheduleSources(Step):
         yield beam.pvalue.TaggedOutput("worth", (shard.shard, np.array([daily[planned].sum(), len(row)])))
         yield ShardTables(shard.shard, files)
 
-    def _apart(
-        self, row: IntArray, due_us: IntArray, made: Ready, key: UIntArray, hosts: pa.RecordBatch
-    ) -> tuple[Any, Any]:
-        """Keep the gaps of hosts; in order of time, then of hosts."""
+    def _apart(self, row: IntArray, due_us: IntArray, made: Ready, hosts: pa.RecordBatch) -> IntArray:
+        """Keep the gaps of hosts."""
         plan = self._plan
         gap, free = hosts.column("gap_us").to_numpy(), hosts.column("free_us").to_numpy()
         moment = due_us - plan.as_of_us
         moment = keep_gaps(made.host[row], moment, gap, free - plan.as_of_us, plan.horizon_us)
-        due_us = moment + plan.as_of_us
-        order = np.lexsort((key[row], due_us))
-        return row[order], due_us[order]
+        return np.asarray(moment + plan.as_of_us, np.int64)
 
 
 def _due(reading: FloatArray, plan: Plan, learned: Learned) -> IntArray:
-    clock = Clock(learned.common.speed)
+    clock = _clock(plan, learned)
     start = clock.reading(np.array([plan.as_of_us / HOUR_US]))
     hours = clock.instants(start + reading)
     due = np.rint(hours * 3600.0).astype(np.int64) * 1_000_000
@@ -331,34 +343,27 @@ def _names(shard: ShardTables, host: IntArray) -> pa.Array:
 
 
 def _schedule(
-    shard: ShardTables, row: IntArray, due_us: IntArray, made: Ready, chosen: Chosen
+    shard: ShardTables, row: IntArray, due_us: IntArray, made: Ready, worth: FloatArray
 ) -> pa.RecordBatch:
-    waiting = made.waiting
-    first = waiting.worth(waiting.since + waiting.waits(chosen.distance))
-    later = waiting.worth(np.where(chosen.count > 1, chosen.distance, 0.0))
-    is_first = np.zeros(len(row), np.bool_)
-    is_first[np.unique(row, return_index=True)[1]] = True
     return pa.RecordBatch.from_arrays(
         [
             shard.tables["sources"].column("url").take(pa.array(row)),
             _names(shard, made.host[row]),
             pa.array(due_us).cast(schemas.TIME),
             pa.array(["discover"]).take(pa.array(np.zeros(len(row), np.int64))),
-            pa.array(np.where(is_first, first[row], later[row])),
+            pa.array(worth),
         ],
         schema=tables.SCHEDULE,
     )
 
 
-def _sources(
-    shard: ShardTables, made: Ready, chosen: Chosen, plan: Plan, worth: FloatArray
-) -> pa.RecordBatch:
+def _sources(shard: ShardTables, made: Ready, chosen: Chosen, plan: Plan) -> pa.RecordBatch:
     sums = made.sums
     host_count = np.bincount(made.host, chosen.count, len(made.most))
     at_limit = (host_count >= made.most)[made.host] & (made.most < plan.refreshes)[made.host]
     why = np.select(
         [
-            made.waiting.per_hour == 0.0,
+            ~listed_only(shard.tables["sources"], plan.only_listed),
             sums.failures > 0,
             at_limit & (chosen.count == 0),
             (chosen.count > 0) & (sums.seen_s < 0),
@@ -388,7 +393,7 @@ def _sources(
             seen,
             pa.array(sums.failures.astype(np.int64)),
             pa.array(chosen.count * (DAY_US / plan.horizon_us)),
-            pa.array(worth),
+            pa.array(made.waiting.worth_now),
             pa.array(why.tolist(), pa.string()),
         ],
         schema=tables.SOURCES_OUT,

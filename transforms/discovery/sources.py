@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from policies.discovery.drawing import HourlyYields
 from policies.discovery.links import Shown, follow, sources_only
-from policies.discovery.pricing import MOST_REFRESHES
+from policies.discovery.pricing import MOST_REFRESHES, THOMPSON
 from policies.discovery.shared import Shared
 from policies.discovery.sums import NEVER_S, Sums
 from policies.numerics.typing_ import BoolArray, IntArray, UIntArray
@@ -43,12 +44,15 @@ class Limits:
         Whether sources are those of a list, and no others.
     forget_days : float
         After which sources that nobody lists and no visit has seen are forgotten.
+    policy : str
+        Of `policies.discovery.pricing.POLICIES`.
     """
 
     as_of_us: int
     hosts: HostDefaults
     only_listed: bool
     forget_days: float
+    policy: str
 
 
 class FoldSources(Step):
@@ -96,10 +100,14 @@ class FoldSources(Step):
         row = known.rows_of(visits.source_hash)
         done, shown = follow(visits, row, shown, n)
         sums.learn(done, shared, host)
+        yields = None
+        if self._limits.policy == THOMPSON:
+            yields = tables.columns_to_yields(known.batch)
+            yields.learn(done)
         counts.add("sources_known", n)
         counts.add("visits", len(row))
         counts.add("visits_failed", int((~visits.ok).sum()))
-        batch = _source_batch(known, sums)
+        batch = _source_batch(known, sums, yields)
         shared_batch = _shared_batch(shared)
         rows = (shared.host_new > 0) | (shared.host_exposure > 0)
         files = {
@@ -249,7 +257,7 @@ class _Known:
         if not only_listed and self.batch.num_rows:
             was = self.batch.column("listed").to_numpy(zero_copy_only=False)
             named |= (old >= 0) & np.append(was, False)[old]
-        empty = tables.sums_to_columns(Sums(1))
+        empty = tables.sums_to_columns(Sums(1)) | tables.yields_to_columns(None, 1)
         blank = {"url": pa.array([""]), "listed": pa.array([False]), **empty}
         rows = pa.concat_batches(
             [
@@ -265,11 +273,12 @@ class _Known:
         return _Known(batch, found, host_hash[chosen], never, never, self.table)
 
 
-def _source_batch(known: _Known, sums: Sums) -> pa.RecordBatch:
+def _source_batch(known: _Known, sums: Sums, yields: HourlyYields | None) -> pa.RecordBatch:
     columns = {
         "url": known.batch.column("url"),
         "listed": known.batch.column("listed"),
         **tables.sums_to_columns(sums),
+        **tables.yields_to_columns(yields, len(sums)),
     }
     return pa.RecordBatch.from_arrays(
         [columns[n] for n in tables.STATE_SOURCES.names], schema=tables.STATE_SOURCES

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
+from policies.discovery.drawing import HourlyYields
+from policies.discovery.hours import HOURS
 from policies.discovery.sums import CLASSES, NEVER_S, Sums
 from transforms.batches.schemas import TIME, named_schema
 
@@ -67,6 +69,9 @@ STATE_SOURCES = named_schema(
         ("asked_s", pa.uint32()),
         ("count", _VECTOR),
         ("exposure_hours", _VECTOR),
+        # By hour of the day, of Thompson sampling alone; null of other policies.
+        ("hour_new", pa.list_(pa.uint32())),
+        ("hour_visits", pa.list_(pa.uint32())),
     ],
 )
 # Links of each source at its last visit, sorted; `came`: not at the one before.
@@ -191,3 +196,23 @@ def columns_to_sums(batch: pa.RecordBatch, links: np.ndarray) -> Sums:
     for name in ("count", "exposure_hours"):
         getattr(sums, name)[:] = batch.column(name).flatten().to_numpy().reshape(-1, CLASSES)
     return sums
+
+
+def yields_to_columns(yields: HourlyYields | None, n: int) -> dict[str, pa.Array]:
+    """Yields of n sources as the state has them; nulls of none."""
+    if yields is None:
+        return {name: pa.nulls(n, STATE_SOURCES.field(name).type) for name in ("hour_new", "hour_visits")}
+    offsets = pa.array(HOURS * np.arange(n + 1), pa.int32())
+    return {
+        name: pa.ListArray.from_arrays(offsets, pa.array(values.ravel().astype(np.uint32)))
+        for name, values in (("hour_new", yields.new), ("hour_visits", yields.visits))
+    }
+
+
+def columns_to_yields(batch: pa.RecordBatch) -> HourlyYields:
+    """The inverse, zeros of nulls."""
+    yields = HourlyYields(batch.num_rows)
+    some = batch.column("hour_new").is_valid().to_numpy(zero_copy_only=False)
+    for name, values in (("hour_new", yields.new), ("hour_visits", yields.visits)):
+        values[some] = batch.column(name).flatten().to_numpy().reshape(-1, HOURS)
+    return yields

@@ -140,11 +140,22 @@ def _text_columns(schema: pa.Schema) -> list[str]:
     return [f.name for f in schema if pa.types.is_string(f.type) and f.name != "url"]
 
 
+def _small_counts(schema: pa.Schema) -> dict[str, str]:
+    """Encodings of lists of counts that are small for their width: less than half of the bytes."""
+    lists = [f.name for f in schema if f.type == pa.list_(pa.uint32())]
+    return {f"{name}.list.element": "DELTA_BINARY_PACKED" for name in lists}
+
+
 def _write_parquet(batch: pa.RecordBatch, target: Any) -> None:
     schema = batch.schema.remove_metadata()
     # Files are read whole, so statistics would serve nobody. Half the time of zstd for a sixth more bytes.
     with pq.ParquetWriter(
-        target, schema, compression="snappy", write_statistics=False, use_dictionary=_text_columns(schema)
+        target,
+        schema,
+        compression="snappy",
+        write_statistics=False,
+        use_dictionary=_text_columns(schema),
+        column_encoding=_small_counts(schema) or None,
     ) as writer:
         writer.write_table(
             pa.Table.from_batches([batch.replace_schema_metadata(None)], schema), row_group_size=1 << 20

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -9,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from policies.discovery import drawn, metrics
-from policies.discovery.pricing import IN_TURN, POLICIES, SAMPLED
+from policies.discovery.pricing import CHANCE, IN_TURN, POLICIES, SAMPLED, THOMPSON
 from policies.discovery.replay import Run, replay
-from policies.discovery.rules import RoundRobin
+from policies.discovery.rules import RoundRobin, Thompson, Uniform
 from tests.pipelines.discovery.logs import contents, discover, iso, manifest, read, rows_of
 from tests.pipelines.discovery.test_closed_loop import WARM_UP_HOURS, followed
 
@@ -67,6 +68,39 @@ def test_the_job_in_turn_finds_what_a_crawler_in_turn_does(tmp_path: Path) -> No
     assert job.coverage[0, 0] == pytest.approx(in_turn.coverage[0, 0], abs=0.03)
 
 
+@pytest.mark.parametrize(("policy", "rule"), [(CHANCE, Uniform), (THOMPSON, Thompson)])
+def test_the_job_finds_what_a_crawler_finds_that_draws_by_the_same_rule(
+    policy: str, rule: Any, tmp_path: Path
+) -> None:
+    """Six hours ahead, with one price in place of so many refreshes an hour, it is near; Thompson learns."""
+    history = drawn.draw(11, 0, 40, 120)
+    seeds = np.arange(8, dtype=np.uint64)
+    items = history.items(np.full(8, 3), seeds)
+    judged = metrics.judge(history, replay(history, rule(items), 8), WARM_UP_HOURS)
+    found, refreshes = followed(history, 3, 6, tmp_path, f"--policy={policy}")
+    job = metrics.judge(history, Run(found[None], refreshes[None, None]), WARM_UP_HOURS)
+    assert job.coverage[0, 0] == pytest.approx(judged.coverage[:, 0].mean(), abs=0.04)
+
+
+def test_yields_by_hour_are_kept_from_night_to_night_by_thompson_alone(
+    log: tuple[Path, int], tmp_path: Path
+) -> None:
+    planned(log, tmp_path / "one", THOMPSON)
+    table = pq.read_table(log[0])
+    day = 86_400 * (log[1] // 86_400)
+    more: list[str] = []
+    for name, end in (("first", day), ("second", log[1])):
+        words = (f"--as_of={iso(end)}", "--budget=100", "--num_shards=3", f"--policy={THOMPSON}", *more)
+        assert discover(tmp_path / name, f"--links={log[0]}", *words) == 0
+        more = [f"--state={tmp_path / name}"]
+    one, two = (contents(tmp_path / name, "schedule", "state") for name in ("one", "second"))
+    assert one == two
+    visits = sum(sum(row["hour_visits"]) for row in read(tmp_path / "one", "state/sources"))
+    assert visits == len(table.group_by(["source", "seen_at"]).aggregate([]))
+    planned(log, tmp_path / "other", POLICIES[0], *more)
+    assert {r["hour_new"] for r in read(tmp_path / "other", "state/sources")} == {None}
+
+
 def test_an_unknown_policy_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert discover(tmp_path, "--links=x.csv", "--as_of=2026-01-01", "--budget=1", "--policy=thompson") == 2
-    assert "--policy=thompson: expected one of recrawl, waiting" in capsys.readouterr().err
+    assert discover(tmp_path, "--links=x.csv", "--as_of=2026-01-01", "--budget=1", "--policy=pham") == 2
+    assert "--policy=pham: expected one of recrawl, waiting" in capsys.readouterr().err

@@ -7,7 +7,7 @@ import pytest
 
 from policies.discovery.lifetimes import CLASS_HOURS, discounted, worth_of_now
 from policies.discovery.planner import LASTING, WORTH_HOURS
-from policies.discovery.pricing import ROUNDS, Bracket, Clock, Recrawling, Waiting, choose, instants, spaced
+from policies.discovery.pricing import ROUNDS, Bracket, Clock, Recrawling, Waiting, choose, spaced
 
 HOSTS = 40
 
@@ -100,7 +100,8 @@ def test_instants_are_the_counts_and_no_time_is_crowded() -> None:
     one, key, start, most = waiting()
     bracket, at_high = searched(one, start, most, 480)
     chosen = choose(one, bracket, 480 - at_high, key, start, most)
-    row, due = instants(one, chosen, key, 2.0)
+    made = one.instants(chosen, key, 2.0)
+    row, due = made.row, made.due
     assert (np.bincount(row, minlength=len(one)) == chosen.count).all()
     assert (np.diff(due) >= 24.0 / 960 - 1e-9).all() and due[0] >= 0.0 and due[-1] < 24.0
     hour = np.bincount(due.astype(int), minlength=24)
