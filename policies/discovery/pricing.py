@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, Protocol, Self
 
 import numpy as np
@@ -125,22 +126,24 @@ class Waiting:
         some = (self.per_hour[rows], self.share[rows], self.since[rows], self.at_least[rows])
         return Waiting(*some, self.least_hours, self.span, self.policy)
 
-    def curve(self, rows: slice) -> FloatArray:
-        """Worth of a refresh, new links, at the hours of the grid: (m, g)."""
-        # Class by class: a product of matrices may round by the number of its rows.
-        made = np.zeros((len(self.per_hour[rows]), len(_GRID_HOURS)))
-        part = np.empty_like(made)
-        shown = self.share[rows] * self.per_hour[rows, None]
-        for column, worth in zip(shown.T, _INDEX[self.policy], strict=True):
-            np.multiply(column[:, None], worth, out=part)
-            made += part
+    @cached_property
+    def curves(self) -> FloatArray:
+        """Worth of a refresh, new links, at the hours of the grid: (n, g)."""
+        made = np.zeros((len(self), len(_GRID_HOURS)))
+        part = np.empty((min(_ROWS, len(self)), len(_GRID_HOURS)))
+        for rows in _slices(len(self)):
+            # Class by class: a product of matrices may round by the number of its rows.
+            shown, of = self.share[rows] * self.per_hour[rows, None], part[: rows.stop - rows.start]
+            for column, worth in zip(shown.T, _INDEX[self.policy], strict=True):
+                np.multiply(column[:, None], worth, out=of)
+                made[rows] += of
         return made
 
     def worth(self, elapsed: FloatArray) -> FloatArray:
         """Worth of a refresh so many hours of the clock after the one before: (n,) float64, new links."""
         made = np.zeros(len(self))
         for rows in _slices(len(self)):
-            curve, hours = self.curve(rows), np.minimum(elapsed[rows], _GRID_HOURS[-1])
+            curve, hours = self.curves[rows], np.minimum(elapsed[rows], _GRID_HOURS[-1])
             high = np.clip(np.searchsorted(_GRID_HOURS, hours), 1, len(_GRID_HOURS) - 1)
             part = np.clip((hours - _GRID_HOURS[high - 1]) / np.diff(_GRID_HOURS)[high - 1], 0.0, 1.0)
             every = np.arange(len(curve))
@@ -157,7 +160,7 @@ class Waiting:
         """
         made = np.empty(len(self))
         for rows in _slices(len(self)):
-            made[rows] = self._invert(self.curve(rows), price[rows])
+            made[rows] = self._invert(self.curves[rows], price[rows])
         return made
 
     def _invert(self, curve: FloatArray, price: FloatArray) -> FloatArray:
@@ -202,7 +205,7 @@ class Waiting:
         """
         count = np.empty((len(prices), len(self)), np.int64)
         for rows in _slices(len(self)):
-            curve, some = self.curve(rows), self.take(np.arange(rows.start, rows.stop))
+            curve, some = self.curves[rows], self.take(np.arange(rows.start, rows.stop))
             for i in (0, len(prices) - 1):
                 count[i, rows] = some.counts(some._invert(curve, np.full(len(curve), prices[i])))
             # Where both ends agree all between do: in late rounds nearly everywhere.
