@@ -164,7 +164,8 @@ class Waiting:
         return made
 
     def _invert(self, curve: FloatArray, price: FloatArray) -> FloatArray:
-        above = (curve < price[:, None]).view(np.uint8).sum(axis=1, dtype=np.uint8).astype(np.int64)
+        bits = np.packbits(curve < price[:, None], axis=1).view(np.uint64)[:, 0]
+        above = np.bitwise_count(bits).astype(np.int64)
         high = np.clip(above, 1, len(_GRID_HOURS) - 1)
         every = np.arange(len(curve))
         y0, y1 = (np.log(np.maximum(curve[every, at], 1e-300)) for at in (high - 1, high))
