@@ -7,7 +7,9 @@ Each night learns, and plans the optimum of crawls at equal distances with the p
 shared; by day a request triggers a crawl where the copy is older than the age from which that is worth a
 multiplier, while there is budget left: the share, and slots of pages that were crawled before their time. The
 multiplier is the night's, raised or lowered from day to day by a tenth until all of the budget is spent.
-Freshness is that of requests. With --bursts requests of a page come on one day in ten, ten times as many.
+Freshness is that of requests. With --bursts N requests of a page come on one day in N, N times as many. How
+bursty requests are is said as pairs: of requests of a page on one day, over what days that do not know of
+each other would give.
 """
 
 from __future__ import annotations
@@ -107,15 +109,25 @@ def play(asked: Asked, budget_per_day: float, share: float) -> tuple[float, floa
     return fresh / many, made / days, triggered / days
 
 
-def burst(asked: Asked, seed: int) -> Asked:
-    """The same requests, each on the next of the days, one in ten of its page, on which they come."""
+def burst(asked: Asked, seed: int, days_apart: int) -> Asked:
+    """The same requests, each on one of the days, one in so many of its page, on which they come."""
     history, days = asked.history, len(asked.waves)
     rng = np.random.Generator(np.random.Philox(key=np.array([seed, 0xB5], dtype=np.uint64)))
-    hot = np.argsort(rng.random((len(history), days)), axis=1)[:, : max(1, days // 10)]
+    hot = np.argsort(rng.random((len(history), days)), axis=1)[:, : max(1, days // days_apart)]
     day = hot[asked.page, rng.integers(0, hot.shape[1], len(asked.page))]
     at = history.start_us + day * US_PER_DAY + (asked.at_us - history.start_us) % US_PER_DAY
     seen = np.flatnonzero(asked.teaches)
     return Asked.of(history, asked.page, at, asked.group, asked.teaches, seen, from_us=0)
+
+
+def pairs(asked: Asked) -> float:
+    """Pairs of requests of a page on one day, over those expected if days did not know of each other."""
+    history, days = asked.history, len(asked.waves)
+    day = (asked.at_us - history.start_us) // US_PER_DAY
+    count = np.zeros((len(history), days))
+    np.add.at(count, (asked.page, day), 1.0)
+    total = count.sum(axis=1, keepdims=True)
+    return float((count * (count - 1.0)).sum() * (days - 1) / (count * (total - count)).sum())
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -125,7 +137,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     p.add_argument("--budgets", default="0.05,0.2")
     p.add_argument("--shares", default=",".join(map(str, SHARES)))
     p.add_argument("--seeds", type=int, default=3)
-    p.add_argument("--bursts", action="store_true")
+    p.add_argument("--bursts", type=int, default=1, metavar="N")
     parsed = p.parse_args(argv)
     for budget in map(float, parsed.budgets.split(",")):
         found = {}
@@ -133,9 +145,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             rows = []
             for seed in range(parsed.seeds):
                 asked, _ = world(parsed.pages, seed)
-                if parsed.bursts:
-                    asked = burst(asked, seed)
-                rows.append(play(asked, budget * parsed.pages, share))
+                if parsed.bursts > 1:
+                    asked = burst(asked, seed, parsed.bursts)
+                rows.append((*play(asked, budget * parsed.pages, share), pairs(asked)))
             found[share] = np.array(rows)
             gain = 100.0 * (found[share][:, 0] - found[0.0][:, 0])
             error = gain.std(ddof=1) / np.sqrt(len(gain))
@@ -143,7 +155,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(
                 f"{budget:g} crawls a page and day, share {share:g}: fresh {100 * mean[0]:.2f} %, "
                 f"{gain.mean():+.2f} ± {error:.2f}; {mean[1] / parsed.pages:.4f} made, "
-                f"{mean[2] / max(mean[1], 1e-9):.2f} by requests",
+                f"{mean[2] / max(mean[1], 1e-9):.2f} by requests; pairs {mean[3]:.2f}",
                 flush=True,
             )
     return 0

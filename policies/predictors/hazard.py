@@ -36,8 +36,9 @@ Features = Callable[[Rows], FloatArray]
 
 
 def default_features(rows: Rows) -> FloatArray:
-    """Own history, that of the group, weekday and hour: (k, 40) float64, the first of them 1."""
-    return np.column_stack([np.ones(len(rows)), rows.history(), rows.group(), rows.times()])
+    """Own history, that of the group, weekday and hour: (k, 50) float64, the first of them 1."""
+    own = rows.history(), rows.calm()
+    return np.column_stack([np.ones(len(rows)), *own, rows.group(), rows.times()])
 
 
 def frequency_features(rows: Rows) -> FloatArray:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from policies.judging.recalibration import CALM_EDGES
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
 
 WINDOWS_DAYS = (1.0, 7.0, 30.0)
@@ -99,6 +100,17 @@ class Rows:
                 self.ever,
             ]
         )
+
+    def calm(self) -> FloatArray:
+        """Time since the last change, times the rate, as indicators of cells: (k, 10) float64.
+
+        Of sites that are built as a whole, or by a timetable, pages are calm until their time is come: no
+        line tells that.
+        """
+        found = np.zeros((len(self), len(CALM_EDGES) + 1))
+        cell = np.searchsorted(CALM_EDGES, self.since_days * np.exp(self.log_rate), side="right")
+        found[np.arange(len(self)), cell] = 1.0
+        return found
 
     def group(self) -> FloatArray:
         """What the other pages of its group have done, as logarithms: (k, 2) float64."""

@@ -125,7 +125,7 @@ def test_the_paper_combines_frequencies_alone():
     assert len(model.b) == 9
     other = replace(rows, hour=(rows.hour + 5) % 24, log_rate=rows.log_rate + 1.0)
     assert model.log_multiplier(other) == pytest.approx(model.log_multiplier(rows))
-    assert default_features(rows).shape == (500, 40)
+    assert default_features(rows).shape == (500, 50)
 
 
 def test_probabilities_are_inside_their_limits_and_invert():
