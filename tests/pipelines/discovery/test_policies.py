@@ -72,12 +72,12 @@ def test_the_job_in_turn_finds_what_a_crawler_in_turn_does(tmp_path: Path) -> No
 def test_the_job_finds_what_a_crawler_finds_that_draws_by_the_same_rule(
     policy: str, rule: Any, tmp_path: Path
 ) -> None:
-    """Six hours ahead, with one price in place of so many refreshes an hour, it is near; Thompson learns."""
+    """Half a day ahead, with one price in place of so many refreshes an hour, it is near; Thompson learns."""
     history = drawn.draw(11, 0, 40, 120)
     seeds = np.arange(8, dtype=np.uint64)
     items = history.items(np.full(8, 3), seeds)
     judged = metrics.judge(history, replay(history, rule(items), 8), WARM_UP_HOURS)
-    found, refreshes = followed(history, 3, 6, tmp_path, f"--policy={policy}")
+    found, refreshes = followed(history, 3, 12, tmp_path, f"--policy={policy}")
     job = metrics.judge(history, Run(found[None], refreshes[None, None]), WARM_UP_HOURS)
     assert job.coverage[0, 0] == pytest.approx(judged.coverage[:, 0].mean(), abs=0.04)
 
