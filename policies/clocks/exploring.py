@@ -14,10 +14,16 @@ YOUNG_US = 3 * US_PER_DAY
 """How long pages are young, of which some are crawled more to learn how they age."""
 
 EXPLORED, EXPLORED_MORE, EXPLORED_YOUNG = 0.08, 0.16, 0.25
+OF_NIGHTLY = 4.0
+"""So many times the share of pages that are crawled about once a night: it is no crawl more."""
+
 NEARLY_ALL = 0.9
 
 WAITS_DAYS = 1.5, 5.0
 """Of pages that would wait so long: others come again anyway, or hours cannot matter to them."""
+
+SHORTEST_DAYS = 0.4
+"""Pages that are crawled more often come at many hours anyway."""
 
 KNOWN_INTERVALS = 3
 
@@ -81,7 +87,7 @@ def shares_of_young(kept: Kept, born_us: IntArray, groups: int) -> tuple[FloatAr
 
 def kinds(
     rate_per_day: FloatArray, recent: BoolArray, young: BoolArray, intervals: IntArray, changes: IntArray
-) -> tuple[BoolArray, BoolArray, BoolArray]:
+) -> tuple[BoolArray, BoolArray, BoolArray, BoolArray]:
     """Pages of which a share is crawled again within a day: short intervals tell the hours of changes.
 
     Of pages that were seen to change, and to stay as they were: before, a short interval would rather teach
@@ -98,15 +104,18 @@ def kinds(
 
     Returns
     -------
-    Three times (n,) bool
-        Pages that teach hours, and young ones that were seen once and twice.
+    Four times (n,) bool
+        Pages that teach hours by a crawl more; those that are crawled about once a night, always at one hour,
+        and come at another one; young ones that were seen once and twice.
     """
     least, most = WAITS_DAYS
     waits = rate_per_day * least < 1.0
     known = (changes > 0) & (intervals >= KNOWN_INTERVALS)
     young = young & waits
+    nightly = (rate_per_day * least >= 1.0) & (rate_per_day * SHORTEST_DAYS < 1.0)
     return (
         waits & (rate_per_day * most >= 1.0) & recent & known,
+        nightly & recent & known,
         young & (intervals == 0),
         young & (intervals == 1),
     )

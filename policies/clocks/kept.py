@@ -15,7 +15,6 @@ import numpy as np
 from policies.clocks.learning import CERTAIN, Spells, agreement, profiles
 from policies.clocks.profile import (
     AGE_EDGES_HOURS,
-    FIRST_WEEKDAY,
     NO_TIME,
     US_PER_DAY,
     US_PER_HOUR,
@@ -168,13 +167,15 @@ class Kept:
         """
         changes = np.bincount(self.group[self.changed], minlength=groups)
         mine = self.take((changes >= _LEAST_CHANGES)[self.group])
-        least_hour, least_age = np.full((2, groups), CERTAIN)
+        least_hour, least_day, least_age = np.full((3, groups), CERTAIN)
+        of_day = before.hour.reshape(-1, WEEKDAYS, HOURS).mean(axis=2)
         least_hour[before.group[before.by_hour]] = least_age[before.group[before.by_age]] = 0.0
+        least_day[before.group[np.ptp(of_day, axis=1) > 1e-9]] = 0.0
         born = born_us[mine.page]
         # Pages come at some hours of the day and change soon after: hours count only beside the clock of age,
         # and that, where there are hours, beside these.
         ages = mine._ages(least_age, born, rate_per_day, Profiles.flat())
-        hours, gain = mine._hours(least_hour, born, rate_per_day, ages)
+        hours, gain = mine._hours(least_hour, least_day, born, rate_per_day, ages)
         both = np.isin(mine.group, hours.group)
         beside = mine.take(both)._ages(least_age, born[both], rate_per_day, hours)
         ages = ages.take(~np.isin(ages.group, hours.group)).joined(beside)
@@ -208,36 +209,38 @@ class Kept:
 
     def hour_spells(self, rate_per_day: FloatArray) -> Spells:
         """Cut by the hours of the day; `rate_per_day`, (k,), are those of their pages."""
-        length = _hour_lengths_days(self.to_us) - _hour_lengths_days(self.from_us)
+        length = _lengths_days(self.to_us, HOURS) - _lengths_days(self.from_us, HOURS)
         return Spells(self.group, length, self.changed, rate_per_day)
 
     def _hours(
-        self, least: FloatArray, born: IntArray, rate_per_day: FloatArray, ages: Profiles
+        self,
+        least: FloatArray,
+        least_day: FloatArray,
+        born: IntArray,
+        rate_per_day: FloatArray,
+        ages: Profiles,
     ) -> tuple[Profiles, FloatArray]:
         use = self.to_us - self.from_us <= LONGEST_US
         mine, born = self.take(use), born[use]
-        spells = mine.hour_spells(rate_per_day[mine.page])
-        rows = np.flatnonzero(np.isin(mine.group, ages.group) & (born != NO_TIME))
+        rate = rate_per_day[mine.page]
         clocks = ages.clocks(mine.group, born)
-        if rows.size:
-            row, hour, days = mine._pieces(rows, clocks)
-            spells.length[rows] = _table(row, hour % HOURS, days, len(rows), HOURS)
-        certain, speed, gain = profiles(spells, least, circular=True)
-        number = np.full(len(least), -1)
-        number[certain] = np.arange(len(certain))
-        rows = np.flatnonzero(number[mine.group] >= 0)
-        code = number[mine.group[rows]]
-        row, hour, days = mine._pieces(rows, clocks)
-        by_hour = days * speed[code[row], hour % HOURS]
-        day = (hour // HOURS + FIRST_WEEKDAY) % WEEKDAYS
-        length = _table(row, day, by_hour, len(rows), WEEKDAYS)
-        spells = Spells(code, length, mine.changed[rows], rate_per_day[mine.page[rows]])
-        sure, by_day, _ = profiles(spells, np.full(len(certain), CERTAIN), circular=True)
-        found = Profiles.flat(certain)
-        week = found.hour
-        week[:] = speed[:, np.arange(WEEK_HOURS) % HOURS]
-        week[sure] *= by_day[:, (np.arange(WEEK_HOURS) // HOURS + FIRST_WEEKDAY) % WEEKDAYS]
-        week[sure] /= week[sure].mean(axis=1, keepdims=True)
+        aged = np.isin(mine.group, ages.group) & (born != NO_TIME)
+        # Weekdays first: a weekend without changes would else speak against the hours of working days.
+        length = _lengths_days(mine.to_us, WEEKDAYS) - _lengths_days(mine.from_us, WEEKDAYS)
+        length[aged] = mine._cut(np.flatnonzero(aged), clocks)[1]
+        weekly, by_day, _ = profiles(Spells(mine.group, length, mine.changed, rate), least_day, circular=True)
+        day = np.ones((len(least), WEEKDAYS))
+        day[weekly] = by_day
+        spells = mine.hour_spells(rate)
+        rows = np.flatnonzero(aged | np.isin(mine.group, weekly))
+        spells.length[rows] = mine._cut(rows, clocks, day)[0]
+        daily, by_hour, gain = profiles(spells, least, circular=True)
+        hour = np.ones((len(least), HOURS))
+        hour[daily] = by_hour
+        found = Profiles.flat(np.union1d(weekly, daily))
+        at = np.arange(WEEK_HOURS)
+        found.hour[:] = hour[found.group][:, at % HOURS] * day[found.group][:, at // HOURS]
+        found.hour[:] /= found.hour.mean(axis=1, keepdims=True)
         return found, gain
 
     def _ages(self, least: FloatArray, born: IntArray, rate_per_day: FloatArray, hours: Profiles) -> Profiles:
@@ -254,8 +257,12 @@ class Kept:
         found.age[:] = speed
         return found
 
-    def _pieces(self, rows: IntArray, clocks: Clocks) -> tuple[IntArray, IntArray, FloatArray]:
-        """Some intervals cut at full hours: place in `rows`, hour since 1970, clock days of each piece."""
+    def _cut(
+        self, rows: IntArray, clocks: Clocks, by_day: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Clock days of some intervals in each hour of the day, (r, 24), and on each day of the week, (r, 7),
+        from Thursday on; in the former days of the week, (g, 7), may count by their speeds.
+        """
         from_us, to_us = self.from_us[rows], self.to_us[rows]
         first = from_us // US_PER_HOUR
         count = (to_us - 1) // US_PER_HOUR - first + 1
@@ -263,7 +270,11 @@ class Kept:
         hour = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count) + first[row]
         begin = np.maximum(hour * US_PER_HOUR, from_us[row])
         end = np.minimum((hour + 1) * US_PER_HOUR, to_us[row])
-        return row, hour, clocks.days(rows[row], begin, end)
+        days, day = clocks.days(rows[row], begin, end), hour // HOURS % WEEKDAYS
+        by_hour = days if by_day is None else days * by_day[self.group[rows[row]], day]
+        return _table(row, hour % HOURS, by_hour, len(rows), HOURS), _table(
+            row, day, days, len(rows), WEEKDAYS
+        )
 
 
 def joined(parts: Sequence[Kept]) -> Kept:
@@ -287,9 +298,12 @@ def _table(row: IntArray, column: IntArray, values: FloatArray, rows: int, colum
     return found.reshape(rows, columns)
 
 
-def _hour_lengths_days(at_us: IntArray) -> FloatArray:
-    """How much of the time from 1970 to an instant lies in each hour of the day: (k, 24), days."""
-    day, rest = np.divmod(at_us, US_PER_DAY)
-    inside = np.clip(rest[:, None] - np.arange(HOURS) * US_PER_HOUR, 0, US_PER_HOUR)
-    result: FloatArray = (day[:, None] * US_PER_HOUR + inside) / US_PER_DAY
+def _lengths_days(at_us: IntArray, bins: int) -> FloatArray:
+    """How much of the time from 1970 to an instant lies in each hour of the day, or (7 bins) on each day of
+    the week, from Thursday on: (k, bins), days.
+    """
+    width = US_PER_HOUR if bins == HOURS else US_PER_DAY
+    whole, rest = np.divmod(at_us, bins * width)
+    inside = np.clip(rest[:, None] - np.arange(bins) * width, 0, width)
+    result: FloatArray = (whole[:, None] * width + inside) / US_PER_DAY
     return result

@@ -72,6 +72,7 @@ def host_clocks(hours: ClockHours | None, hosts: int) -> dict[str, pa.Array]:
         return {}
     found = hours.tonight.profiles
     day = found.hour.reshape(len(found), -1, 24).mean(axis=1)
+    daily = np.ptp(day, axis=1) > 1e-9  # some differ by the weekday alone
     peak = day.argmax(axis=1)
     around = (peak[:, None] + np.arange(-1, 2)) % 24
     share = np.take_along_axis(day, around, axis=1).sum(axis=1) / day.sum(axis=1)
@@ -82,8 +83,8 @@ def host_clocks(hours: ClockHours | None, hosts: int) -> dict[str, pa.Array]:
     half = np.array([np.interp(0.5 * c[-1], c, edges) for c in changes])
     columns: dict[str, pa.Array] = {}
     for name, values, known in (
-        ("peak_hour", peak.astype(np.int32), found.by_hour),
-        ("peak_share", share, found.by_hour),
+        ("peak_hour", peak.astype(np.int32), daily),
+        ("peak_share", share, daily),
         ("half_age_hours", half, found.by_age),
     ):
         whole, missing = np.zeros(hosts, values.dtype), np.ones(hosts, np.bool_)
@@ -115,8 +116,11 @@ def explored_tonight(
         young = pages.column("young").to_numpy(zero_copy_only=False) & ~is_new(pages)
     seen = (pages.column(f"n_{name}").to_numpy() for name in ("intervals", "changes"))
     part = np.full(len(host), np.inf)
-    for name, some in zip(EXPLORED_KINDS, exploring.kinds(rate, recent, young, *seen), strict=True):
-        share = hosts.column(name).to_numpy()[host]
+    hours, *of_young = EXPLORED_KINDS
+    shares = [hosts.column(name).to_numpy() for name in (hours, hours, *of_young)]
+    shares[1] = exploring.OF_NIGHTLY * shares[1]
+    for share_of_host, some in zip(shares, exploring.kinds(rate, recent, young, *seen), strict=True):
+        share = share_of_host[host]
         chosen = np.flatnonzero((share > 0.0) & some)
         drawn = exploring.drawn_tonight(pages.column("url_hash").to_numpy()[chosen], night.as_of_us)
         of_kind = exploring.part_of_night(share[chosen], host[chosen], drawn, hosts.num_rows)
