@@ -50,15 +50,15 @@ def test_a_share_of_the_pages_comes_but_no_more_than_a_host_bears():
         assert abs(np.mean(counts) - expected) < 4 * np.sqrt(expected / 50)
 
 
-def test_no_page_is_of_two_kinds_and_none_that_comes_soon_anyway_is_of_any():
+def test_who_comes_soon_anyway_gets_no_crawl_more():
     rng = np.random.Generator(np.random.Philox(4))
     n = 4000
-    rate = rng.choice([0.0, 0.05, 0.3, 0.6, 0.9], n)
+    rate = rng.choice([0.0, 0.05, 0.3, 0.6, 0.9, 3.0], n)
     recent, young = rng.random((2, n)) < 0.5
     intervals = rng.integers(0, 6, n)
     changes = np.minimum(intervals, rng.integers(0, 6, n))
-    hours, once, twice = exploring.kinds(rate, recent, young, intervals, changes)
-    assert not (once & twice).any() and not (hours & once).any() and not (hours & twice).any()
+    hours, nightly, once, twice = found = exploring.kinds(rate, recent, young, intervals, changes)
+    assert all(kind.any() for kind in found) and not (once & twice).any() and not (hours & nightly).any()
     assert (rate[hours] >= 0.2).all()
     assert (rate[hours | once | twice] < 1 / 1.5).all()
-    assert hours.any() and once.any() and twice.any()
+    assert set(rate[nightly]) == {0.9}

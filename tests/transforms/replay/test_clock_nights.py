@@ -185,3 +185,15 @@ def test_pages_that_change_all_day_are_crawled_when_their_day_is_over():
     recrawl, uniform = (play(world, Trial(name, 2.0, EQUAL), 0.5)[0] for name in ("recrawl", "uniform"))
     assert recrawl.accuracy > uniform.accuracy + 0.1
     assert recrawl.accuracy > 0.42
+
+
+def test_a_weekend_does_not_speak_against_the_hours_of_working_days():
+    """All pages change every hour from 9 to 17 on working days, and a crawl a day finds nothing but changes."""
+    rng, days, pages = np.random.default_rng(8), 42, 240
+    hours = np.arange(days * 24)
+    open_at = hours[(hours % 24 >= 9) & (hours % 24 < 17) & ((hours // 24 + 20_000 + 3) % 7 < 5)]
+    page, at = np.nonzero(rng.random((pages, open_at.size)) < 0.8)
+    at_us = START + open_at[at] * US_PER_HOUR + rng.integers(60, 180, len(page)) * 1_000_000
+    world = worlds_of(np.full(pages, START - US_PER_DAY), page, at_us, days)
+    recrawl, uniform = (play(world, Trial(name, 1.0, EQUAL), 0.5)[0] for name in ("recrawl", "uniform"))
+    assert recrawl.accuracy > uniform.accuracy + 0.12
