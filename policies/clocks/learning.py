@@ -25,7 +25,7 @@ SHRINK = 0.3
 """Changes of the bins beside a bin that count as its own, see `fit`."""
 
 _BLOCKS = 6
-_UNEVEN = 1.6
+_UNEVEN = 2.0
 _ROUNDS = 20
 _TOLERANCE = 2e-3
 _LEAST = 1e-12

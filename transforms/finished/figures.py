@@ -18,7 +18,7 @@ from transforms.finished.opened import OpenNight
 
 FACTORS: Final = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0)
 """Budgets of the curve, times the night's."""
-MOST_PAGES: Final = 50_000
+MOST_PAGES: Final = 25_000
 """Of a night with more the curve is that of a sample."""
 LISTED: Final = 50
 _FIXED: Final = ("volatile", "silent")
