@@ -47,7 +47,8 @@ $(INSTALLED): setup.py constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v < (3, 14) else \
 	"recrawl needs Python 3.11, 3.12 or 3.13, $(PYTHON) is %d.%d; try: make setup PYTHON=python3.12" % v)'
 	@$(BIN)/python -c '' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	@echo "Installing recrawl and what it needs into $(VENV): about 80 packages, 1 GB. Minutes, by the network."
+	$(BIN)/python -m pip install --disable-pip-version-check \
 	  --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 

@@ -54,7 +54,7 @@ def run(argv: list[str]) -> dict[str, float]:
     settings = Settings(PipelineOptions(argv))
     settings.follow(None)
     clock, table = Clock(), HostTable()
-    n = settings.num_shards
+    n = settings.num_shards or 16
     layout = Layout(n, {})
     shards: dict[int, list[pa.RecordBatch]] = defaultdict(list)
     metadata: set[str] = set()

@@ -21,6 +21,7 @@ from pipelines.command.version import __version__
 from pipelines.nightly import submitting
 from pipelines.nightly.discovered import Discovered
 from pipelines.nightly.options import DAY_MICROSECONDS, LOCAL_RUNNERS, Settings
+from pipelines.nightly.plain_runner import PlainRunner
 from pipelines.nightly.views import Options
 from policies.history.page_state import Forgetting
 from transforms.batches.coders import ShardTables
@@ -44,7 +45,7 @@ from transforms.files.replacing import (
 )
 from transforms.files.replacing import prepare as prepare_output
 from transforms.files.sinks import FileInfo, WriteShards, read_json
-from transforms.intake.layout import choose_layout
+from transforms.intake.layout import choose_layout, is_small
 from transforms.intake.reading import Input, ReadInputs
 from transforms.intake.rejects import WriteRejected
 from transforms.intake.sources import check_inputs
@@ -142,9 +143,10 @@ def build_pipeline(
         previous = previous_of(settings)
     settings.follow(previous.manifest)
     discovered = Discovered.of(settings)
-    shards, objective, budget = settings.num_shards, settings.objective, settings.budget_per_day
+    layout = layout or Layout(settings.num_shards or 1, {})
+    settings.num_shards = layout.num_shards
+    shards, objective, budget = layout.num_shards, settings.objective, settings.budget_per_day
     attempt = attempt or Attempt("", settings.output, settings.output)
-    layout = layout or Layout(shards, {})
     night, chosen = night_of(settings, layout), fold_settings(settings, layout, previous)
 
     read = pipeline | "ReadInputs" >> ReadInputs(
@@ -162,7 +164,7 @@ def build_pipeline(
         EstimateParameters(chosen.clock, shared), AsSingleton(learned), groups
     ).with_output_types(ShardTables)
     blocks, shares = _share_limits(blocks, settings, layout) if shared else (blocks, None)
-    blocks, without = _follow_useful(blocks, settings) if objective == "signals" else (blocks, None)
+    blocks, without = _follow_useful(blocks, settings, shards) if objective == "signals" else (blocks, None)
     result = blocks | "SolveMultiplier" >> SolveMultiplier(objective, budget, shards)
     plan = blocks | "DivideSlots" >> DivideSlots(night, previous.carry, result)
     priors, solved, slots = map(AsSingleton, (learned, result, plan))
@@ -216,7 +218,7 @@ def _share_limits(blocks: Any, settings: Settings, layout: Layout) -> tuple[Any,
     if not settings.limits_hosts:
         return blocks, None
     objective, budget = settings.objective, settings.budget_per_day
-    sharing = ShareHostLimits(frozenset(layout.parts), objective, budget, settings.num_shards)
+    sharing = ShareHostLimits(frozenset(layout.parts), objective, budget, layout.num_shards)
     shares = AsSingleton(blocks | "ShareHostLimits" >> sharing)
     limited = blocks | "LimitParts" >> each(share_limits, shares, objective, budget).with_output_types(
         ShardTables
@@ -224,12 +226,12 @@ def _share_limits(blocks: Any, settings: Settings, layout: Layout) -> tuple[Any,
     return limited, shares
 
 
-def _follow_useful(blocks: Any, settings: Settings) -> tuple[Any, Any]:
+def _follow_useful(blocks: Any, settings: Settings, shards: int) -> tuple[Any, Any]:
     """Shards with the signals that are worth waiting for, and the search without signals.
 
     Its price tells which are, and its freshness what they buy.
     """
-    solving = SolveMultiplier("periodic", settings.budget_per_day, settings.num_shards)
+    solving = SolveMultiplier("periodic", settings.budget_per_day, shards)
     without = AsSingleton(blocks | "SolveWithoutSignals" >> solving)
     horizon_days = settings.horizon_us / DAY_MICROSECONDS
     return blocks | "FollowUseful" >> each(follow_useful, without, horizon_days).with_output_types(
@@ -324,7 +326,8 @@ def run(argv: Sequence[str] | None = None, wait: bool = True) -> Any:
     refuse_to_overwrite(settings, previous, inputs)
     layout = choose_layout(inputs, previous, settings.num_shards, settings.split_hosts_above)
     try:
-        pipeline = beam.Pipeline(runner=local_runner(options), options=options)
+        runner = local_runner(options, is_small(inputs, previous))
+        pipeline = beam.Pipeline(runner=runner, options=options)
     except ValueError as e:
         raise OptionsError([f"--runner={options.view_as(StandardOptions).runner}: {e}"]) from None
     with writing(settings.output):
@@ -387,16 +390,19 @@ def writing(output: str) -> Iterator[None]:
         raise OptionsError([f"--output={output}: cannot be written: {e}"]) from None
 
 
-def local_runner(options: PipelineOptions) -> Any:
+def local_runner(options: PipelineOptions, small: bool = False) -> Any:
     """Beam's in-process runner where none, or "DirectRunner", is asked for; else None, and Beam decides.
 
     Beam's own choice would try to start another engine first. One worker thread per core, unless the options
-    say otherwise: the kernels release the interpreter's lock.
+    say otherwise: the kernels release the interpreter's lock. A small night has a plainer runner, unless one
+    is named or told what to do.
     """
     name = str(options.view_as(StandardOptions).runner or "")
     if name.lower() not in LOCAL_RUNNERS:
         return None
     direct = options.view_as(DirectOptions)
+    if small and not name and not direct.get_all_options(drop_default=True, current_only=True):
+        return PlainRunner()
     if "direct_num_workers" not in direct.get_all_options(drop_default=True, current_only=True):
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         direct.direct_num_workers = cores

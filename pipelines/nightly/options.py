@@ -191,9 +191,8 @@ class NightlyOptions(PipelineOptions):
         work = parser.add_argument_group("execution (and Beam's own options, e.g. --runner)")
         work.add_argument(
             "--num_shards",
-            default="16",
-            help="files a kind, and units of distribution; about a "
-            "million pages each at most (default: %(default)s)",
+            help="files a kind, and units of distribution; about a million pages each at most (default: as "
+            "the night before, on a first night by the sizes of files: 1 for a small night, mostly up to 16)",
         )
         work.add_argument(
             "--split_hosts_above",
@@ -359,7 +358,7 @@ class Settings:
         self.max_rejected_fraction: float = check.number("max_rejected_fraction", 0.0, 1.0, "share of rows")
         self.max_signal_shift: float = check.number("max_signal_shift", 0.0, 1.0, "share of slots")
         self.hour_capacity: float = check.number("hour_capacity", 1.0, 24.0, "times the even share")
-        self.num_shards: int = check.number("num_shards", 1, 99_999, "shards", whole=True)
+        self.num_shards: int | None = check.number("num_shards", 1, 99_999, "shards", none=True, whole=True)
         self.split_hosts_above: int = check.number("split_hosts_above", 0, 1e15, "pages", whole=True)
         self.rows_per_batch: int = check.number("rows_per_batch", 1, 1e8, "rows", whole=True)
         self.allow_shrink: bool = bool(values["allow_shrink"])

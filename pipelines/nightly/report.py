@@ -18,6 +18,7 @@ from transforms.intake.log_ages import days_old
 from transforms.kept.statistics import said as said_of_pages
 
 _RUNNER = "apache_beam.runners.portability.fn_api_runner.fn_runner"
+_PLAIN = "pipelines.nightly.plain_runner"
 _FLINK = "pipelines.nightly.flink"
 _ELSEWHERE = "pipelines.nightly.submitting"
 QUIET_SECONDS = 60.0
@@ -128,7 +129,7 @@ def progress(stream: TextIO, steps: Steps = _STEPS) -> Iterator[None]:
     `steps` has the first step of each stage that is shown, and what it means to a person.
     """
     handler = _Progress(stream, steps)
-    loggers = [logging.getLogger(name) for name in (_RUNNER, _FLINK, _ELSEWHERE)]
+    loggers = [logging.getLogger(name) for name in (_RUNNER, _PLAIN, _FLINK, _ELSEWHERE)]
     before = [(logger, logger.level, logger.propagate) for logger in loggers]
     for logger in loggers:
         logger.addHandler(handler)

@@ -171,9 +171,8 @@ def _become(asked: dict[str, Any], streams: list[int]) -> None:
     from recrawl.__main__ import main
     from tests.pipelines import plain_runner
 
-    # Beam's runner is what a process has by itself: the light one is for whoever asks for it.
-    light = os.environ.get(plain_runner.CHOICE) == plain_runner.PLAIN
-    with plain_runner.chosen() if light else contextlib.nullcontext():
+    # A process chooses its runner by itself, unless one is asked for.
+    with plain_runner.chosen() if os.environ.get(plain_runner.CHOICE) else contextlib.nullcontext():
         sys.exit(main(asked["arguments"]))
 
 

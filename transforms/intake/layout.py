@@ -1,7 +1,11 @@
-"""Which hosts are giant, decided before the job starts: by the previous night, else by a look at the logs."""
+"""How many shards there are and which hosts are giant, decided before the job starts.
+
+By the previous night where there is one, else by the sizes of files and a look at the logs.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 
@@ -25,9 +29,32 @@ SAMPLED_ROWS = 8192  # of each file
 _BYTES_PER_PAGE = {"observations": 512, "pages": 16}
 # Of a catalogue that is the dump of a store.
 _BYTES_OF_STATE = 512
+# Bytes of a row at least, about, of a file that is packed or not: no file has more rows than these say.
+_BYTES_PER_ROW, _BYTES_PER_LINE = 16, 128
+_PACKED = (".gz", ".parquet", ".pq", ".avro", ".zip")
+_NEW_PAGES = ("observations", "pages", "sitemaps")
+SMALL_ROWS = 1 << 18
+"""Pages of a night that one shard holds in a few seconds' work."""
+MOST_OF_MANY = 16
+"""Shards up to which more of them spread the work of one machine; beyond, of `PAGES_PER_SHARD` each."""
+PAGES_PER_SHARD = 1 << 20
 
 
-def choose_layout(inputs: Iterable[Input], previous: Previous, num_shards: int, above: int) -> Layout:
+def most_rows(files: Iterable[InputFile]) -> float:
+    """Rows of files at most, by their sizes: the same wherever they are read."""
+    return math.fsum(
+        file.size / (_BYTES_PER_ROW if file.path.lower().endswith(_PACKED) else _BYTES_PER_LINE)
+        for file in files
+    )
+
+
+def is_small(inputs: Iterable[Input], previous: Previous) -> bool:
+    """Whether a night is so small that to spread its work costs more than it gains."""
+    files = (file for found in inputs for file in match_files(found.patterns, found.kind, found.required))
+    return most_rows(files) + previous.pages_known <= SMALL_ROWS
+
+
+def choose_layout(inputs: Iterable[Input], previous: Previous, num_shards: int | None, above: int) -> Layout:
     """Where pages lie tonight.
 
     Parameters
@@ -35,7 +62,8 @@ def choose_layout(inputs: Iterable[Input], previous: Previous, num_shards: int, 
     inputs : iterable of Input
     previous : Previous
         Its manifest counted the pages of large hosts.
-    num_shards : int
+    num_shards : int or None
+        By default that of the previous night; more where there are, or may be, too many pages for it.
     above : int
         Pages of a host above which it is split.
 
@@ -54,27 +82,47 @@ def choose_layout(inputs: Iterable[Input], previous: Previous, num_shards: int, 
     its size. That is an estimate, which the second night corrects; the same files give the same layout.
     """
     manifest = previous.manifest or {}
-    if "large_hosts" in manifest:
-        pages = {int(h["host_hash"], 16): float(h["pages"]) for h in manifest["large_hosts"]}
+    decided = "large_hosts" in manifest
+    listed = [
+        (found, match_files(found.patterns, found.kind, found.required))
+        for found in inputs
+        if found.kind in _NEW_PAGES and not (decided and num_shards)
+    ]
+    sizes = [(f, files, _pages(f, files, above)) for f, files in listed if f.kind in _BYTES_PER_PAGE]
+    if num_shards is None:
+        rows = most_rows(file for _, files in listed for file in files)
+        num_shards = _enough(rows, max((size for *_, size in sizes), default=0.0), previous)
+    if decided:
+        large = {int(h["host_hash"], 16): float(h["pages"]) for h in manifest["large_hosts"]}
         last = previous.layout
         before = last.parts if last is not None and last.num_shards == num_shards else {}
-        total = float(manifest["counters"].get("pages_known", 0))
-        return Layout(num_shards, choose_parts(pages, total, num_shards, above, before))
+        return Layout(num_shards, choose_parts(large, previous.pages_known, num_shards, above, before))
     share: Counter[int] = Counter()
     most = 0.0
-    for found in inputs:
-        if found.kind not in _BYTES_PER_PAGE:
-            continue
-        files = match_files(found.patterns, found.kind, found.required)
-        size = sum(f.size for f in files) / _BYTES_PER_PAGE[found.kind]
-        if num_shards > 1 and size > above and found.kind == "pages":
-            size *= _catalogue_share(files, found)
+    for found, files, size in sizes:
         if num_shards > 1 and size > above:
             most = max(most, size)
             for host, part in _host_shares(files, found).items():
                 share[host] = max(share[host], part)
-    sizes = {host: part * most for host, part in share.items()}
-    return Layout(num_shards, choose_parts(sizes, most, num_shards, above, {}))
+    hosts = {host: part * most for host, part in share.items()}
+    return Layout(num_shards, choose_parts(hosts, most, num_shards, above, {}))
+
+
+def _enough(rows: float, pages: float, previous: Previous) -> int:
+    """Shards for about `pages`, at most as many as `rows`, and for all that the previous night had."""
+    known = previous.pages_known
+
+    def twos(n: float, of_each: int) -> int:
+        return 1 << max(0, math.ceil(n / of_each) - 1).bit_length()
+
+    few = min(twos(max(rows, known), SMALL_ROWS), MOST_OF_MANY)
+    return max(few, min(twos(max(pages, known), PAGES_PER_SHARD), 1 << 16), previous.num_shards or 1)
+
+
+def _pages(found: Input, files: list[InputFile], above: int) -> float:
+    """About how many pages an input has."""
+    size = sum(f.size for f in files) / _BYTES_PER_PAGE[found.kind]
+    return size * _catalogue_share(files, found) if size > above and found.kind == "pages" else size
 
 
 def _sampled(files: list[InputFile]) -> list[InputFile]:

@@ -93,12 +93,23 @@ class Previous:
         return any(folder == "state/lastmods" for folder, *_ in self.files)
 
     @property
+    def pages_known(self) -> int:
+        """Pages that night knew; 0 where nothing says it."""
+        return int((self.manifest or {}).get("counters", {}).get("pages_known", 0))
+
+    @property
+    def num_shards(self) -> int | None:
+        """Files of each kind; None if there are none, or kinds differ."""
+        shards = {_numbers(path)[1] for _, path, *_ in self.files}
+        return shards.pop() if len(shards) == 1 else None
+
+    @property
     def layout(self) -> Layout | None:
         """Where that night put its pages; None if there was no night, or nothing says it."""
-        shards = {_numbers(path)[1] for _, path, *_ in self.files}
-        if len(shards) != 1 or self.manifest is None:
+        shards = self.num_shards
+        if shards is None or self.manifest is None:
             return None
-        return Layout(shards.pop(), Layout.parts_from_json(self.manifest.get("split_hosts", {})))
+        return Layout(shards, Layout.parts_from_json(self.manifest.get("split_hosts", {})))
 
 
 def _match(folder: str) -> list[tuple[str, int]]:

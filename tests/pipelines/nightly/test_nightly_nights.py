@@ -126,6 +126,26 @@ def test_the_log_of_a_night_given_twice_changes_nothing(nights, folder):
     assert again.digests("state") == nights[i].digests("state")
 
 
+def test_a_small_site_has_one_shard_and_what_is_there_keeps_its_number(tmp_path):
+    rows = crawls("https://a.test/", "AABBC") + crawls("https://b.test/", "AAAAA")
+    first = nightly(tmp_path, "first", observations=rows, as_of=at(6), num_shards=None)
+    assert [p.name for p in (first.folder / "state").glob("*.parquet")] == ["shard-00000-of-00001.parquet"]
+    assert first.manifest["options"]["num_shards"] == 1
+    three = nightly(tmp_path, "three", observations=rows, as_of=at(6), num_shards=3)
+    options = {"observations": [seen("https://b.test/", at(6))], "as_of": at(7), "num_shards": None}
+    one, kept = (
+        nightly(
+            tmp_path, f"after {n.folder.name}", state=n.folder / "state", flags=["--allow_shrink"], **options
+        )
+        for n in (first, three)
+    )
+    assert kept.manifest["options"]["num_shards"] == len(kept.manifest["carry"]["shards"]) == 3
+    for kind, by, more in (("pages", "url", ["owed"]), ("state", "url_hash", [])):
+        for a, b in ((first, three), (one, kept)):
+            a_rows, b_rows = (n.table(kind).drop_columns(more).sort_by(by) for n in (a, b))
+            assert a_rows.equals(b_rows), kind
+
+
 def test_another_number_of_shards_takes_over(nights, folder):
     """Two shards last night, five tonight, two again: the state moves with its hosts."""
     i = N_NIGHTS - 2

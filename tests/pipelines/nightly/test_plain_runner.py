@@ -1,4 +1,4 @@
-"""What most tests' runner makes of a night is what Beam's makes of it, to the byte."""
+"""What the runners of small nights and of tests make of a night is what Beam's makes of it, to the byte."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tests.pipelines.jobs import Night, at, crawls, nightly, write_rows
 from tests.pipelines.plain_runner import CHOICE
 from tests.pipelines.site import make_site
 from transforms.batches import combining
+from transforms.intake import layout
 
 SITE = make_site(n_pages=40, days=12)
 KINDS = ("observations", "requests", "signals", "pages", "hosts")
@@ -65,13 +66,13 @@ def test_the_same_bytes(name, by_beam, tmp_path, monkeypatch):
     first = _run(tmp_path, name, 6.0, None, output=tmp_path / "first")
     assert first.code == 0, first.complaints
     made = {}
-    for runner in ("plain", "beam"):
+    for runner in ("plain", "own", "beam"):
         monkeypatch.setenv(CHOICE, runner)
         night = _run(tmp_path, name, 12.0, first.folder / "state")
         assert night.code == 0, night.complaints
         made[runner] = night.digests()
         shutil.rmtree(night.folder)
-    assert made["plain"] == made["beam"] and "manifest.json" in made["beam"]
+    assert made["plain"] == made["own"] == made["beam"] and "manifest.json" in made["beam"]
     assert len(by_beam) == 1
 
 
@@ -79,10 +80,30 @@ def test_a_night_that_fails_fails_as_with_beam(tmp_path, monkeypatch):
     """What is said, the code, and what is left behind."""
     write_rows(tmp_path / "log.jsonl", [*crawls("https://a.test/", "AB"), {"url": "ftp://b"}])
     found = []
-    for runner in ("beam", "plain"):
+    for runner in ("beam", "plain", "own"):
         monkeypatch.setenv(CHOICE, runner)
         night = nightly(tmp_path, observations=tmp_path / "log.jsonl", max_rejected_fraction=0)
         said = re.sub(r"^ +[0-9.]+ s ", "", night.complaints, flags=re.MULTILINE)
         found.append((night.code, said, night.digests()))
         shutil.rmtree(night.folder)
-    assert found[0][0] == 4 and found[0] == found[1]
+    assert found[0][0] == 4 and found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize(
+    "flags, rows, plain",
+    [
+        ([], 10**6, True),
+        ([], 3, False),  # more rows than a small night has
+        (["--runner=DirectRunner"], 10**6, False),
+        (["--direct_num_workers=2"], 10**6, False),
+    ],
+)
+def test_a_small_night_runs_plainly_unless_a_runner_is_asked_for(
+    flags, rows, plain, by_beam, tmp_path, monkeypatch
+):
+    monkeypatch.setenv(CHOICE, "own")
+    monkeypatch.setattr(layout, "SMALL_ROWS", rows)
+    night = nightly(tmp_path, observations=crawls("https://a.test/", "ABC" * 200), as_of=at(700), flags=flags)
+    assert night.code == 0, night.complaints
+    assert bool(by_beam) is not plain
+    assert "searching the multiplier" in night.complaints and "writing the manifest" in night.complaints

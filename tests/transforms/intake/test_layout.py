@@ -12,9 +12,9 @@ import pytest
 from transforms.batches.errors import InputError
 from transforms.batches.urls import stable_hash
 from transforms.intake import layout as module
-from transforms.intake.layout import choose_layout
+from transforms.intake.layout import choose_layout, is_small
 from transforms.intake.reading import Input
-from transforms.kept.carrying import Previous
+from transforms.kept.carrying import Previous, PreviousFile
 from transforms.shards.sharding import Layout
 
 GIANT = stable_hash("giant.test")
@@ -81,6 +81,54 @@ def test_a_dump_of_a_store_has_many_bytes_a_page(tmp_path):
 def test_a_small_log_is_not_looked_at(log, monkeypatch):
     monkeypatch.setattr(module, "plan", None)  # would fail
     assert _choose(log, above=10**7) == Layout(16, {})
+
+
+def _of_size(folder: Path, name: str, size: int) -> Path:
+    """A file with holes: its size is all that is looked at."""
+    with (folder / name).open("wb") as file:
+        file.truncate(size)
+    return folder / name
+
+
+@pytest.mark.parametrize(
+    "name, size, shards",
+    [
+        ("log.jsonl", 0, 1),
+        ("log.jsonl", 128 << 18, 1),
+        ("log.jsonl", (128 << 18) + 1, 2),
+        ("log.jsonl.gz", 16 << 18, 1),
+        ("log.PARQUET", 16 << 20, 4),
+        ("log.parquet", 1 << 30, 16),
+        ("log.parquet", 1 << 33, 16),  # about 16 million pages
+        ("log.parquet", (1 << 33) + 1, 32),
+    ],
+)
+def test_shards_of_a_first_night_follow_from_the_sizes_of_its_files(tmp_path, name, size, shards):
+    log = Input("observations", str(_of_size(tmp_path, name, size)), True)
+    assert choose_layout([log], Previous(), None, 10**15) == Layout(shards, {})
+    assert choose_layout([log], Previous(), 3, 10**15) == Layout(3, {})
+
+
+def test_requests_bring_no_pages_but_a_night_of_many_is_not_small(tmp_path):
+    inputs = [Input("requests", str(_of_size(tmp_path, "clicks.jsonl", 1 << 30)), True)]
+    assert choose_layout(inputs, Previous(), None, 10**15) == Layout(1, {})
+    assert is_small([], Previous()) and not is_small(inputs, Previous())
+
+
+@pytest.mark.parametrize("known, shards", [(300, 16), (10**6, 16), (1 << 24, 16), ((1 << 24) + 1, 32)])
+def test_what_there_is_keeps_its_number_of_shards_while_they_hold_its_pages(known, shards):
+    files = tuple(PreviousFile("state", f"state/shard-{i:05d}-of-00016.parquet") for i in range(16))
+    manifest = {"large_hosts": [], "counters": {"pages_known": known}}
+    assert choose_layout([], Previous(files, manifest), None, 10**5) == Layout(shards, {})
+    assert is_small([], Previous(files, manifest)) is (known == 300)
+    assert choose_layout([], Previous(files, None), None, 10**5) == Layout(16, {})
+
+
+def test_a_trial_that_becomes_a_site_is_cut_anew(tmp_path):
+    files = (PreviousFile("state", "state/shard-00000-of-00001.parquet"),)
+    before = Previous(files, {"large_hosts": [], "counters": {"pages_known": 300}})
+    catalogue = Input("pages", str(_of_size(tmp_path, "pages.csv", 1 << 29)), True)
+    assert choose_layout([catalogue], before, None, 10**15) == Layout(32, {})
 
 
 def test_a_missing_log_is_an_error(tmp_path):
