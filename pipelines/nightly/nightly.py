@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import uuid
 from collections.abc import Iterator, Sequence
@@ -100,6 +101,10 @@ def fold_settings(settings: Settings, layout: Layout, previous: Previous) -> Fol
         lower_soft_404=settings.lower_soft_404,
         night_before_us=previous.as_of_us,
         with_lastmods=bool(settings.sitemaps) or previous.has_lastmods,
+        page_limits_per_day=(
+            settings.page_min_per_day or 0.0,
+            math.inf if settings.page_max_per_day is None else settings.page_max_per_day,
+        ),
     )
 
 

@@ -134,6 +134,15 @@ class NightlyOptions(PipelineOptions):
             "clicks where there is a request log, else importance (default: %(default)s)",
         )
         plan.add_argument(
+            "--page_min_per_day",
+            help="least crawls per day of pages without min_rate_per_day in --pages, such as 0.0714 for one "
+            "in 14 days: no page starves; the summary says what that costs (default: none)",
+        )
+        plan.add_argument(
+            "--page_max_per_day",
+            help="most crawls per day of pages without max_rate_per_day in --pages (default: no limit)",
+        )
+        plan.add_argument(
             "--host_groups",
             action="store_true",
             help="hosts of --hosts with the same group, and all subdomains of a row like *.blog.test, share "
@@ -349,6 +358,17 @@ class Settings:
         self.host_min_gap_seconds: float = (
             check.number("host_min_gap_seconds", 0.0, 1e7, "seconds", none=True) or 0.0
         )
+        self.page_min_per_day: float | None = check.number(
+            "page_min_per_day", 0.0, 1e15, "crawls per day and page", none=True
+        )
+        self.page_max_per_day: float | None = check.number(
+            "page_max_per_day", 0.0, 1e15, "crawls per day and page", none=True, open_low=True
+        )
+        if (self.page_min_per_day or 0.0) > (self.page_max_per_day or math.inf):
+            check.problems.append(
+                f"--page_min_per_day={values['page_min_per_day']} is above "
+                f"--page_max_per_day={values['page_max_per_day']}: lower the one or raise the other"
+            )
         self.half_life_changes: int = check.number("half_life_changes", 0, 1e6, "changes", whole=True)
         self.half_life_days: float | None = check.number("half_life_days", 1.0, 1e5, "days", none=True)
         self.request_half_life_days: float = check.number(

@@ -13,6 +13,7 @@ from datetime import date
 from typing import Any, TextIO
 
 from pipelines.nightly.discovered import said_of
+from pipelines.nightly.expected import said_of_plan, weights_of
 from transforms.batches.tally import counted
 from transforms.intake.log_ages import days_old
 from transforms.kept.statistics import said as said_of_pages
@@ -178,13 +179,6 @@ _GAINS = {
     "importance": "add {} to the importance of fresh pages",
     "equal": "keep {} more pages fresh",
 }
-
-
-def weights_of(manifest: dict[str, Any]) -> str:
-    """What pages are weighted with; equal where no page has an importance of its own."""
-    weight_by = str(manifest["weight_by"])
-    alike = manifest.get("weights_alike") or not manifest["options"].get("pages")
-    return "equal" if weight_by == "importance" and alike else weight_by
 
 
 def _n(value: float) -> str:
@@ -449,18 +443,8 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float | None = None)
         "multiplier",
         f"one more crawl a day would {gain} ({search['status']} after {search['rounds']} rounds)",
     )
-    if manifest["expected_freshness"] is not None:
-        row(
-            "expected freshness",
-            f"{manifest['expected_freshness']:.4f} over all pages"
-            f"{'' if weight_by == 'equal' else f', weighted by {weight_by}'}; "
-            f"{manifest['expected_freshness_uniform']:.4f} if all pages had one rate, as far as hosts allow"
-            f"{'; a guess: no page was seen twice' if counters.get('pages_seen_twice') == 0 else ''}",
-        )
-    if pages := manifest.get("starved", {}).get("pages"):
-        share = manifest["starved"]["weight_share"] or 0.0
-        asked = f", with {share:.2%} of {weight_by}" if weight_by != "equal" else ""
-        row("starved", f"{counted(pages, 'page')} get no crawl{asked}: recrawl explain says why")
+    for name, text in said_of_plan(manifest):
+        row(name, text)
     if signals is not None and signals["sources"] and signals["expected_freshness"] is not None:
         row("signals buy", _bought(signals))
     if clocks := _clocks(manifest):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pipelines.nightly.report import weights_of
+from pipelines.nightly.expected import weights_of
 from pipelines.webpage.parts import Cell, Chart, Line, Section, Table, Tile, count, share, words
 from transforms.batches.tally import counted
 from transforms.finished.figures import Figures

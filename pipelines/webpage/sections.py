@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pipelines.look import diff_report
-from pipelines.nightly.report import weights_of
+from pipelines.nightly.expected import floors_said, weights_of
 from pipelines.webpage import freshness
 from pipelines.webpage.parts import Cell, Chart, Line, Section, Table, Tile, count, share, signed, words
 from transforms.batches.tally import counted
@@ -70,6 +70,8 @@ def _spent(manifest: Manifest, figures: Figures) -> Section:
     weight = sum(row["weight"] for row in limits)
     if not limits:
         return section
+    if (floors := manifest.get("floors") or {}).get("pages"):
+        section.notes.append(f"{floors_said(floors)}.")
 
     def rest(row: dict[str, Any]) -> list[Cell]:
         rate, mine = row["crawl_rate_per_day"], row["weight"]

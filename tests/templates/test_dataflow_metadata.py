@@ -76,6 +76,8 @@ EXAMPLES: dict[str, tuple[list[str], list[str]]] = {
     "sequencer": (["lds", "greedy"], ["edf", "Greedy"]),
     "objective": (["auto", "periodic", "memoryless", "discrete", "harmonic"], ["best", "periodic "]),
     "weight_by": (["auto", "clicks", "impressions", "importance", "equal"], ["click"]),
+    "page_min_per_day": (["0.0714", "0", "1"], ["-1", "daily"]),
+    "page_max_per_day": (["24", "0.5"], ["-1", "daily"]),
     "host_max_per_day": (["1000"], ["unlimited", "-5"]),
     "host_min_gap_seconds": (["0", "2.5"], ["1s"]),
     "group_columns": (["section", "section,language"], ["", "section,", ",section"]),

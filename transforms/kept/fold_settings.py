@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from policies.clocks.pooled import HoursOfAll
@@ -63,6 +64,8 @@ class FoldSettings:
         Instant of the night before.
     with_lastmods : bool
         Whether what sitemaps claim is carried: once any night had sitemaps.
+    page_limits_per_day : tuple of float
+        Least and most crawls of a page for which the catalogue names none.
     """
 
     as_of_us: int
@@ -80,3 +83,4 @@ class FoldSettings:
     hours_of_all: HoursOfAll = field(default_factory=HoursOfAll)
     night_before_us: int | None = None
     with_lastmods: bool = False
+    page_limits_per_day: tuple[float, float] = (0.0, math.inf)

@@ -34,6 +34,7 @@ from transforms.night.input_warnings import (
     useless_warning,
 )
 from transforms.night.learning import Learned
+from transforms.night.plan_report import floors_of, plan_warnings
 from transforms.night.refreshes import discovery_of, new_page_worth
 from transforms.night.scheduling import MAX_NAMED_HOSTS
 from transforms.night.shard_report import ShardReport
@@ -85,9 +86,6 @@ class Guards:
     given_again: bool = False
     replaced: dict[str, Any] = field(default_factory=dict)
 
-
-_ROUNDING = 1e-6
-"""Of expected freshness: the search ends a little before the optimum."""
 
 MAX_SHRINK = 0.10
 MAX_NAMED_FILES = 3
@@ -420,6 +418,7 @@ def make_manifest(
         "expected_freshness_crawled": share([r.crawled_fresh_weight for r in reports], crawled),
         "expected_freshness_by_hours": share([r.fresh_weight_by_hours for r in reports]),
         "expected_freshness_uniform": share([r.uniform_fresh_weight for r in reports]),
+        "floors": floors_of(reports, weight, result.objective),
         "starved": {"pages": counters.get("pages_starved", 0), "weight_share": share(starved)},
         "weight_by": learned.weight,
         # Each page weighs 1, as where no importance is given.
@@ -443,26 +442,6 @@ def make_manifest(
             "giants": {f"{h:016x}": list(owed) for h, owed in sorted(quotas.carry.giants.items())},
         },
     }
-
-
-def plan_warnings(manifest: dict[str, Any]) -> list[str]:
-    """What to say of a plan that is worse than none, which only limits or another aim can make of it."""
-    fresh, equal = manifest["expected_freshness"], manifest["expected_freshness_uniform"]
-    if fresh is None or fresh >= equal - _ROUNDING:
-        return []
-    counters = manifest["counters"]
-    bounds = {
-        "cap": "a cap (max_rate_per_day, or volatile or silent)",
-        "floor": "a floor (min_rate_per_day)",
-    }
-    held = [f"{n:,} by {what}" for name, what in bounds.items() if (n := counters.get(f"pages_limit_{name}"))]
-    if (objective := manifest["search"]["objective"]) not in ("periodic", "signals"):
-        held.append(f"and --objective={objective} has another aim")
-    return [
-        f"expected freshness is {fresh:.4f}, below the {equal:.4f} of one rate for all pages, within the "
-        f"limits of hosts. Pages are held from the rates that would be best: {', '.join(held)}. The column "
-        "limit of pages/ names them; look at those with the largest weight"
-    ]
 
 
 def signals_of(reports: list[ShardReport], without: SearchResult) -> dict[str, Any]:

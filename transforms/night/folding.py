@@ -210,7 +210,9 @@ class ShardFold:
             listed_hash = named_hosts(limits)
             unknown = ~np.isin(listed_hash, pages.host_hash) & self._is_home(listed_hash, shard)
             self.counts.add("hosts_unmatched", int(unknown.sum()))
-        listed, duplicates = join_catalogue(pages, night.table("pages"), metadata, settings.group_columns)
+        listed, duplicates = join_catalogue(
+            pages, night.table("pages"), metadata, settings.group_columns, settings.page_limits_per_day
+        )
         self.counts.add("catalogue_duplicates", duplicates)
         hosts = join_hosts(
             pages,

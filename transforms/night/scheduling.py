@@ -18,6 +18,7 @@ from policies.judging.recalibration import calm_cells
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
 from policies.objectives import objectives
 from policies.optimum import search
+from policies.optimum.floors import floor_cost
 from policies.optimum.signalled_delay import lost_waiting
 from policies.sequencing import sequencing
 from policies.sequencing.fixed_crawls import left_rates
@@ -115,6 +116,7 @@ class ScheduledShard:
             block = tables_to_block(follow_useful(tables, without, days, block))
         self._allocation = search.allocate(block, objective, result)
         self._rate = self._allocation.crawl_rate_per_day
+        self._floors = floor_cost(block, objective, self._allocation, result.multiplier)
         change, weight = (self._pages.column(n).to_numpy() for n in ("change_rate_per_day", "weight"))
         self._change, self._weight = change, weight
         self._hours = ClockHours.of(estimated, self._rate)
@@ -473,6 +475,7 @@ class ScheduledShard:
             silence_sums(self._pages, self._hosts, self._silence, self._heard),
             self._by_hours,
             float(self._value[self._is_new].sum()),
+            self._floors,
         )
 
     def _reported_here(self) -> BoolArray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from policies.optimum.floors import FloorCost
 from transforms.kept.silence import SilenceSums
 from transforms.night.trust_report import TrustSums
 
@@ -16,6 +17,7 @@ class ShardReport:
     `large_hosts` has hash, name and pages of the largest hosts of the shard and of all parts of split ones.
     `fresh_weight_by_hours` is what there is more because crawls have their hours.
     `new_value` is what crawls of the pages that were never crawled are worth, one of each.
+    `floors` is what pages at their floors cost.
     `fresh_weight_without` is what there would be without signals; None where they are not used.
     """
 
@@ -33,3 +35,4 @@ class ShardReport:
     silence: SilenceSums = field(default_factory=SilenceSums)
     fresh_weight_by_hours: float = 0.0
     new_value: float = 0.0
+    floors: FloorCost = field(default_factory=FloorCost)

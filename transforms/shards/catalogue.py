@@ -44,7 +44,11 @@ def metadata_columns(catalogue: pa.Table | pa.RecordBatch) -> list[str]:
 
 
 def join_catalogue(
-    pages: ShardPages, catalogue: pa.Table | None, metadata: list[str], group_columns: tuple[str, ...]
+    pages: ShardPages,
+    catalogue: pa.Table | None,
+    metadata: list[str],
+    group_columns: tuple[str, ...],
+    limits_per_day: tuple[float, float] = (0.0, np.inf),
 ) -> tuple[dict[str, pa.Array], int]:
     """Catalogue columns for every page of a shard.
 
@@ -56,6 +60,9 @@ def join_catalogue(
         Metadata columns over all shards; missing ones are null.
     group_columns : tuple of str
         Metadata columns that make a page's group; the host if empty.
+    limits_per_day : tuple of float
+        Least and most crawls of a page for which the catalogue names none. Of a page's own limit and one of
+        these that contradict each other the page's own counts.
 
     Returns
     -------
@@ -102,10 +109,12 @@ def join_catalogue(
         taken = catalogue.column(name).take(take)
         return taken.combine_chunks() if isinstance(taken, pa.ChunkedArray) else taken
 
+    floor, cap = (_filled(column(f"{name}_rate_per_day", pa.float64()), np.nan) for name in ("min", "max"))
+    least, most = limits_per_day
     columns = {
         "importance": pa.array(_filled(column("importance", pa.float64()), np.nan)),
-        "floor_per_day": pa.array(_filled(column("min_rate_per_day", pa.float64()), 0.0)),
-        "cap_per_day": pa.array(_filled(column("max_rate_per_day", pa.float64()), np.inf)),
+        "floor_per_day": pa.array(np.where(np.isnan(floor), np.fmin(least, cap), floor)),
+        "cap_per_day": pa.array(np.where(np.isnan(cap), np.fmax(most, floor), cap)),
     }
     for name in metadata:
         columns[META + name] = column(name, pa.string())

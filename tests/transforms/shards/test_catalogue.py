@@ -189,6 +189,16 @@ def test_catalogue_joins_by_page_and_repeats_do_not_depend_on_order():
     assert len(set(groups)) == 2  # "y", and all pages without a section
 
 
+def test_limits_of_all_pages_give_way_to_those_of_the_catalogue():
+    pages = _pages()
+    rates = {"min_rate_per_day": [3.0, None, 0.1], "max_rate_per_day": [None, 0.25, None]}
+    sight = _sighting(URLS[:3], **{n: pa.array(v, pa.float64()) for n, v in rates.items()})
+    columns, _ = join_catalogue(pages, pa.Table.from_batches([sight]), [], (), (0.5, 2.0))
+    found = zip(*(columns[f"{name}_per_day"].to_pylist() for name in ("floor", "cap")), strict=True)
+    by_url = dict(zip(pages.url.to_pylist(), found, strict=True))
+    assert [by_url[url] for url in URLS[:4]] == [(3.0, 3.0), (0.25, 0.25), (0.1, 2.0), (0.5, 2.0)]
+
+
 def test_without_group_columns_the_host_is_the_group():
     pages = _pages()
     columns, _ = join_catalogue(pages, None, [], ())

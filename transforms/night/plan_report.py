@@ -1,0 +1,43 @@
+"""What the manifest says of how good the plan of a night is."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from policies.optimum.floors import FloorCost
+from transforms.night.shard_report import ShardReport
+
+_ROUNDING = 1e-6
+"""Of expected freshness: the search ends a little before the optimum."""
+
+
+def floors_of(reports: list[ShardReport], weight: float, objective: str) -> dict[str, Any]:
+    """What floors cost; in points of freshness only where that is what is maximised."""
+    cost = functools.reduce(FloorCost.merge, (r.floors for r in reports), FloorCost())
+    in_points = weight > 0.0 and objective != "harmonic"
+    return {
+        "pages": cost.pages,
+        "crawls_per_day": cost.crawls_per_day,
+        "freshness_at_most": cost.value_per_day / weight if in_points else None,
+    }
+
+
+def plan_warnings(manifest: dict[str, Any]) -> list[str]:
+    """What to say of a plan that is worse than none, which only limits or another aim can make of it."""
+    fresh, equal = manifest["expected_freshness"], manifest["expected_freshness_uniform"]
+    if fresh is None or fresh >= equal - _ROUNDING:
+        return []
+    counters = manifest["counters"]
+    bounds = {
+        "cap": "a cap (max_rate_per_day, --page_max_per_day, or volatile or silent)",
+        "floor": "a floor (min_rate_per_day, --page_min_per_day)",
+    }
+    held = [f"{n:,} by {what}" for name, what in bounds.items() if (n := counters.get(f"pages_limit_{name}"))]
+    if (objective := manifest["search"]["objective"]) not in ("periodic", "signals"):
+        held.append(f"and --objective={objective} has another aim")
+    return [
+        f"expected freshness is {fresh:.4f}, below the {equal:.4f} of one rate for all pages, within the "
+        f"limits of hosts. Pages are held from the rates that would be best: {', '.join(held)}. The column "
+        "limit of pages/ names them; look at those with the largest weight"
+    ]
