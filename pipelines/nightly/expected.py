@@ -22,7 +22,7 @@ def said_of_plan(manifest: dict[str, Any]) -> Iterator[tuple[str, str]]:
         guess = manifest["counters"].get("pages_seen_twice") == 0
         yield (
             "expected freshness",
-            f"{manifest['expected_freshness']:.4f} over all pages"
+            f"{manifest['expected_freshness']:.4f} over all pages{range_said(manifest)}"
             f"{'' if weight_by == 'equal' else f', weighted by {weight_by}'}; "
             f"{manifest['expected_freshness_uniform']:.4f} if all pages had one rate, as far as hosts allow"
             f"{'; a guess: no page was seen twice' if guess else ''}",
@@ -43,3 +43,9 @@ def floors_said(floors: dict[str, Any]) -> str:
         f"{floors['crawls_per_day']:,.1f} crawls a day more than pays"
     )
     return text if lost is None else f"{text}; without, expected freshness would be at most {lost:.4f} higher"
+
+
+def range_said(manifest: dict[str, Any]) -> str:
+    """The range of expected freshness, as the rest of a sentence; empty where there is none."""
+    found = manifest.get("freshness_range")
+    return f" ({found['level']:.0%} range {found['low']:.4f} to {found['high']:.4f})" if found else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pipelines.nightly.expected import weights_of
+from pipelines.nightly.expected import range_said, weights_of
 from pipelines.webpage.parts import Cell, Chart, Line, Section, Table, Tile, count, share, words
 from transforms.batches.tally import counted
 from transforms.finished.figures import Figures
@@ -29,7 +29,9 @@ def tonight(manifest: Manifest) -> Section:
     over = "over all pages" + ("" if weight == "equal" else f", weighted by {weight}")
     if manifest.get("expected_freshness") is not None:
         guess = "; a guess: no page was seen twice" if counters.get("pages_seen_twice") == 0 else ""
-        tiles.append(Tile("Expected freshness", share(manifest["expected_freshness"]), over + guess))
+        between = range_said(manifest).strip(" ()")
+        said = "; ".join(filter(None, (over + guess, between)))
+        tiles.append(Tile("Expected freshness", share(manifest["expected_freshness"]), said))
         tiles.append(
             Tile(
                 "With one rate for all pages",

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from policies.history.page_state import BIN_IDS, NO_TIME, PageState, starts_of
-from policies.numerics.typing_ import IntArray
+from policies.numerics.typing_ import FloatArray, IntArray
 from transforms.batches import schemas
 from transforms.shards.coding import ShardPages
 
@@ -99,3 +99,9 @@ def read_history(state: pa.RecordBatch) -> PageState:
     """The arrays of a shard's state rows, a batch with the columns of `schemas.STATE`."""
     plain = {_attribute(f): values_of(state.column(f.name)) for f in _HISTORY if not pa.types.is_list(f.type)}
     return PageState(**plain, **_bins(state))
+
+
+def null_of_nan(column: pa.Array) -> pa.Array:
+    """Numbers with null in place of NaN, which stands for "no log"."""
+    values: FloatArray = column.to_numpy(zero_copy_only=False)
+    return pa.array(values, mask=np.isnan(values))

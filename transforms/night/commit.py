@@ -34,7 +34,7 @@ from transforms.night.input_warnings import (
     useless_warning,
 )
 from transforms.night.learning import Learned
-from transforms.night.plan_report import floors_of, plan_warnings
+from transforms.night.plan_report import floors_of, plan_warnings, range_of
 from transforms.night.refreshes import discovery_of, new_page_worth
 from transforms.night.scheduling import MAX_NAMED_HOSTS
 from transforms.night.shard_report import ShardReport
@@ -418,6 +418,7 @@ def make_manifest(
         "expected_freshness_crawled": share([r.crawled_fresh_weight for r in reports], crawled),
         "expected_freshness_by_hours": share([r.fresh_weight_by_hours for r in reports]),
         "expected_freshness_uniform": share([r.uniform_fresh_weight for r in reports]),
+        "freshness_range": range_of(reports, weight, change, counters),
         "floors": floors_of(reports, weight, result.objective),
         "starved": {"pages": counters.get("pages_starved", 0), "weight_share": share(starved)},
         "weight_by": learned.weight,

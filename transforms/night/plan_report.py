@@ -3,13 +3,55 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
+import numpy as np
+
+from policies.estimation.prior import Prior
+from policies.judging.freshness_range import LEVEL, RangeSums, range_sums
+from policies.numerics.typing_ import FloatArray
+from policies.objectives import objectives
 from policies.optimum.floors import FloorCost
+from transforms.batches.coders import ShardTables
+from transforms.night.sampling import evidence_of
 from transforms.night.shard_report import ShardReport
 
 _ROUNDING = 1e-6
 """Of expected freshness: the search ends a little before the optimum."""
+
+
+def spread_of(
+    folded: ShardTables,
+    estimated: ShardTables,
+    prior: Prior,
+    objective: str,
+    crawl_rate_per_day: FloatArray,
+    weight: FloatArray,
+) -> RangeSums:
+    """What a shard tells of the range of expected freshness. Signals are left out: they would narrow it."""
+    pages = estimated.tables["pages"]
+    return range_sums(
+        evidence_of(folded.tables["pages"], folded.tables["bins"]),
+        np.unique(folded.tables["pages"].column("group_hash").to_numpy(), return_inverse=True)[1],
+        prior,
+        objectives.get(objective),
+        crawl_rate_per_day,
+        pages.column("change_rate_per_day").to_numpy(),
+        weight,
+        pages.column("clock_speed").to_numpy() if "clock_speed" in pages.schema.names else None,
+    )
+
+
+def range_of(
+    reports: list[ShardReport], weight: float, prior: Prior, counters: dict[str, int]
+) -> dict[str, float] | None:
+    """Between which expected freshness is, and by what odds; None where it is a guess."""
+    if weight <= 0.0 or not counters.get("pages_seen_twice", 0):
+        return None
+    spread = functools.reduce(RangeSums.merge, (r.spread for r in reports), RangeSums())
+    low, high = spread.limits(math.fsum(r.fresh_weight for r in reports), weight, prior)
+    return {"level": LEVEL, "low": low, "high": high}
 
 
 def floors_of(reports: list[ShardReport], weight: float, objective: str) -> dict[str, Any]:

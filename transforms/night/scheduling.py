@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import apache_beam as beam
@@ -30,13 +31,14 @@ from transforms.kept import statistics
 from transforms.kept.fold_settings import RequestClock
 from transforms.kept.signal_forecasts import slots_columns
 from transforms.kept.silence import ShardSilence, silence_of, silence_sums
-from transforms.kept.state import microseconds, times
+from transforms.kept.state import microseconds, null_of_nan, times
 from transforms.night import clock_hours
 from transforms.night.clock_hours import ClockHours, explored_tonight
 from transforms.night.dividing import Night, Quotas, limited_giants
 from transforms.night.group_tables import GroupTable
 from transforms.night.learning import Learned, estimate_shard, is_new, solver_tables
 from transforms.night.ordering import Ordering
+from transforms.night.plan_report import spread_of
 from transforms.night.refreshes import Fixed
 from transforms.night.request_crawls import request_crawls
 from transforms.night.shard_report import ShardReport
@@ -83,7 +85,8 @@ class SequenceCrawls(Step):
         )
         for folder, batch in shard.files():
             yield ShardTables(folded.shard, {folder: batch})
-        yield beam.pvalue.TaggedOutput("report", shard.report())
+        spread = spread_of(folded, estimated, learned.change, self._night.objective, *shard.claims())
+        yield beam.pvalue.TaggedOutput("report", replace(shard.report(), spread=spread))
 
 
 class ScheduledShard:
@@ -309,8 +312,8 @@ class ScheduledShard:
             "host": self._host(),
             "change_rate_per_day": pa.array(self._change),
             "change_rate_stderr": pa.array(stderr),
-            "request_rate_per_day": _number(table.column("request_rate_per_day")),
-            "impression_rate_per_day": _number(table.column("impression_rate_per_day")),
+            "request_rate_per_day": null_of_nan(table.column("request_rate_per_day")),
+            "impression_rate_per_day": null_of_nan(table.column("impression_rate_per_day")),
             "n_intervals": table.column("n_intervals"),
             "n_changes": table.column("n_changes"),
             "last_crawl_at": table.column("last_crawl_at"),
@@ -478,6 +481,10 @@ class ScheduledShard:
             self._floors,
         )
 
+    def claims(self) -> tuple[FloatArray, FloatArray]:
+        """Crawl rates of pages, and their weights where freshness is claimed of them: (n,) each."""
+        return self._rate, np.where(self._silence.unclaimed, 0.0, self._weight)
+
     def _reported_here(self) -> BoolArray:
         """Hosts that this shard reports on: a split one is reported by its home only."""
         return self._night.layout.home(self._hosts.column("host_hash").to_numpy()) == self._shard
@@ -490,9 +497,3 @@ class ScheduledShard:
         return tuple(
             (int(host_hash[r]), self._hosts.column("host")[int(r)].as_py(), int(sizes[r])) for r in rows
         )
-
-
-def _number(column: pa.Array) -> pa.Array:
-    """NaN, which stands for "no log", as null."""
-    values: FloatArray = column.to_numpy(zero_copy_only=False)
-    return pa.array(values, mask=np.isnan(values))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from policies.judging.freshness_range import RangeSums
 from policies.optimum.floors import FloorCost
 from transforms.kept.silence import SilenceSums
 from transforms.night.trust_report import TrustSums
@@ -17,6 +18,7 @@ class ShardReport:
     `large_hosts` has hash, name and pages of the largest hosts of the shard and of all parts of split ones.
     `fresh_weight_by_hours` is what there is more because crawls have their hours.
     `new_value` is what crawls of the pages that were never crawled are worth, one of each.
+    `spread` is what the freshness may be besides.
     `floors` is what pages at their floors cost.
     `fresh_weight_without` is what there would be without signals; None where they are not used.
     """
@@ -36,3 +38,4 @@ class ShardReport:
     fresh_weight_by_hours: float = 0.0
     new_value: float = 0.0
     floors: FloorCost = field(default_factory=FloorCost)
+    spread: RangeSums = field(default_factory=RangeSums)

@@ -53,7 +53,10 @@ def test_the_cost_is_told_and_bounds_what_is_lost(nights):
     [
         ({"page_min_per_day": -1}, "crawls per day and page"),
         ({"page_max_per_day": 0}, "crawls per day and page"),
-        ({"page_min_per_day": 2, "page_max_per_day": 1}, "--page_min_per_day=2 is above --page_max_per_day=1"),
+        (
+            {"page_min_per_day": 2, "page_max_per_day": 1},
+            "--page_min_per_day=2 is above --page_max_per_day=1",
+        ),
         ({"page_min_per_day": 1}, "the floors of all pages add up to"),
     ],
 )
