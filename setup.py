@@ -45,7 +45,7 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.11,<3.14",
     packages=find_packages(include=[f"{name}{below}" for name in PACKAGES for below in ("", ".*")]),
-    package_data={"pipelines.webpage": ["*.j2"]},
+    package_data={"pipelines.webpage": ["*.j2"], "recrawl": ["py.typed"]},
     install_requires=DEPENDENCIES,
     extras_require={
         "test": TEST,

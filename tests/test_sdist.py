@@ -56,7 +56,7 @@ def names(package: Path) -> Iterator[str]:
 
 def test_the_package_has_all_modules_and_what_setup_reads(sdist: Path):
     found = set(names(sdist))
-    files = (p for name in PACKAGES for end in ("*.py", "*.j2") for p in (ROOT / name).rglob(end))
+    files = (p for name in PACKAGES for end in ("*.py", "*.j2", "py.typed") for p in (ROOT / name).rglob(end))
     modules = {p.relative_to(ROOT).as_posix() for p in files}
     assert modules <= found, modules - found
     assert {"setup.py", "pyproject.toml", "README.md", "LICENSE"} <= found
