@@ -78,8 +78,8 @@ def plan(
 
     `table` is an Arrow table, or what `pyarrow.table` takes, with `change_rate_per_day`, `requests_per_day`
     (or the column that `weight` names), and any of `min_rate_per_day`, `max_rate_per_day`; with `url` where
-    hosts have a limit. The plan has `pages`, the table with `crawl_rate_per_day`, `expected_freshness` and `limit`;
-    `multiplier`, what one more crawl a day would keep fresh; and `expected_freshness` of all.
+    hosts have a limit. The plan has `pages`, the table with `crawl_rate_per_day`, `expected_freshness` and
+    `limit`; `multiplier`, what one more crawl a day would keep fresh; and `expected_freshness` of all.
 
     Raises
     ------

@@ -10,6 +10,7 @@ algorithm, section 3).
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,7 +26,7 @@ from policies.objectives.objectives import Objective
 
 LEVEL = 0.9
 _DEVIATIONS = 1.6448536269514722  # of a normal distribution: `LEVEL` lies within them
-_PLACES = np.linspace(-4.0, 4.0, 11)  # of the log mean of a group, in its standard deviations
+_PLACES = np.linspace(-4.0, 4.0, 9)  # of the log mean of a group, in its standard deviations
 _WIDEST, _PASSES = 0.4, 3  # the mode that the job takes for a mean may be far from what the mean may be
 _CHUNK = 2048
 _LARGEST = 600.0  # its exponential is finite
@@ -53,9 +54,9 @@ class Parameter:
             self.slope + other.slope, self.score + other.score, self.information + other.information
         )
 
-    def scaled(self, slope: float, pages: float) -> "Parameter":
-        """Of as many pages, and of as much weight."""
-        return Parameter(self.slope * slope, self.score * pages, self.information * pages)
+    def scaled(self, pages: float) -> "Parameter":
+        """With the histories of so many times as many pages."""
+        return Parameter(self.slope, self.score * pages, self.information * pages)
 
     def moves(self, size: float) -> tuple[float, float]:
         """How far freshness is from what a better fit would say, and its variance.
@@ -145,51 +146,65 @@ def range_sums(
     speed : (n,) float64, optional
         How many times its usual rate a page changes while the plan is in force.
     """
-    rows, likelihood = _chosen(group)
-    if not rows.size or not weight[rows].any():
+    rows, times, likelihood = _chosen(group, weight)
+    some = weight[rows]
+    if not some.any():
         return RangeSums()
-    some, code = weight[rows], np.unique(group[rows], return_inverse=True)[1]
-    usual = np.ones(len(rows)) if speed is None else speed[rows]
     crawls = crawl_rate_per_day[rows]
-    pages = _Pages(evidence.take(rows), code, prior, objective, crawls, usual, some, likelihood)
-    found, by_page = pages.sums()
-    said = objective.freshness(crawls, change_rate_per_day[rows])
-    gains = by_page - some * said
-    scale = float(weight.sum() / some.sum())
-    of_pages = float(weight @ weight / (some @ some))
-    by_group, by_chosen = (np.bincount(g, weights=w) for g, w in ((group, weight), (code, some)))
-    of_groups = float(by_group @ by_group / (by_chosen @ by_chosen))
-    more, all_pages = math.fsum(gains), len(weight) / len(rows)
-    left_out = (1.0 - 1.0 / all_pages) * scale**2 * math.fsum((gains - some * (more / some.sum())) ** 2)
-    mean, shape, strength = (p.scaled(scale, all_pages) for p in (found.mean, found.shape, found.strength))
-    variance = of_pages * found.own + of_groups * found.of_groups + left_out
-    return RangeSums(scale * more, variance, mean, shape, strength)
+    found, fresh = _Pages(
+        evidence.take(rows),
+        np.unique(group[rows], return_inverse=True)[1],
+        prior,
+        objective,
+        crawls,
+        np.ones(len(rows)) if speed is None else speed[rows],
+        some * times,
+        some * np.sqrt(times),
+        likelihood,
+    ).sums()
+    gain = fresh - objective.freshness(crawls, change_rate_per_day[rows])
+    more, all_pages = some * times * gain, len(weight) / len(rows)
+    # Each of those that stand for others may be unlike them.
+    part = times > 1.0
+    off = gain - (more[part].sum() / (some * times)[part].sum() if part.any() else 0.0)
+    left_out = math.fsum((times * (times - 1.0) * (some * off) ** 2)[part])
+    mean, shape, strength = (p.scaled(all_pages) for p in (found.mean, found.shape, found.strength))
+    return RangeSums(math.fsum(more), found.variance + left_out, mean, shape, strength)
 
 
-def _chosen(group: IntArray) -> tuple[IntArray, FloatArray]:
-    """Rows that are looked at, and for how many of their group each stands in the likelihood: (k,) each.
+def _chosen(group: IntArray, weight: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Rows that are looked at, how many times its weight each stands for, and how many of its group in the
+    likelihood: (k,) each.
 
-    Whole groups, but of large ones a part.
+    Half are the heaviest pages, which stand for themselves; the others those of whole groups, but of large
+    groups a part.
     """
     n = len(group)
     if n <= MOST_PAGES:
-        return np.arange(n), np.ones(n)
+        return np.arange(n), np.ones(n), np.ones(n)
+    heavy = np.zeros(n, np.bool_)
+    heavy[np.argsort(-weight, kind="stable")[: MOST_PAGES // 2]] = True
     size = np.bincount(group)
-    part = np.minimum(size, MOST_PAGES // 4)
+    part = np.minimum(size, MOST_PAGES // 8)
     # Groups are in order of their hashes, and so are pages in them: the first ones are any.
     order = np.argsort(group, kind="stable")
-    rank = np.arange(n) - np.repeat(np.cumsum(size) - size, size)
-    enough = np.cumsum(part) <= MOST_PAGES
-    rows = order[(rank < part[group[order]]) & enough[group[order]]]
-    return rows, (size / np.maximum(part, 1))[group[rows]]
+    rank = np.empty(n, np.int64)
+    rank[order] = np.arange(n) - np.repeat(np.cumsum(size) - size, size)
+    enough = np.cumsum(part) <= MOST_PAGES // 2
+    light = ~heavy & (rank < part[group]) & enough[group]
+    rows = np.flatnonzero(heavy | light)
+    others = float(weight[light].sum())
+    rest = float(weight[~heavy].sum()) / others if others > 0.0 else 1.0
+    times = np.where(heavy[rows], 1.0, rest)
+    taken = np.maximum(np.bincount(group[rows], minlength=len(size)), 1)
+    return rows, times, np.where(enough, size / taken, 1.0)[group[rows]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Sums:
     """As `RangeSums`, of the pages that are looked at."""
 
-    own: float
-    of_groups: float
+    variance: float
     mean: Parameter
     shape: Parameter
     strength: Parameter
@@ -207,10 +222,12 @@ class _Pages:
         crawl_rate: FloatArray,
         speed: FloatArray,
         weight: FloatArray,
+        deviation_weight: FloatArray,
         likelihood: FloatArray,
     ) -> None:
         self._evidence, self._group, self._prior, self._objective = evidence, group, prior, objective
-        self._crawls, self._speed, self._weight = crawl_rate, speed, weight
+        self._crawls, self._speed = crawl_rate, speed
+        self._weight, self._deviates = weight, deviation_weight
         self._likelihood, self._groups = likelihood, int(group.max()) + 1
         self._mean = group_means(evidence, group, self._groups, prior)
         self._lay_out()
@@ -235,62 +252,85 @@ class _Pages:
             self._fresh.append(self._objective.freshness(crawls, changes).reshape(rates.shape))
 
     def sums(self) -> tuple[_Sums, FloatArray]:
-        """Sums of all pages, and the expected weight of each that is fresh, (n,)."""
+        """Sums of all pages, and the expected freshness of each, (n,)."""
         middle, width = np.zeros(self._groups), np.maximum(1.0 / np.sqrt(self._at_means()[0]), _WIDEST)
         for _ in range(_PASSES):
-            middle, width, _ = self._over_means(middle, width)
+            middle, width = self._means(*self._likelihoods(middle, width)[:2])
         # The grids of pages are laid out for means that are closer now.
         self._mean = self._mean * np.exp(middle)
         self._lay_out()
-        middle, width, _ = self._over_means(np.zeros(self._groups), width)
-        _, _, ((own, of_groups, *others), by_page) = self._over_means(middle, width)
-        mean, strength = Parameter(*others[:3]), Parameter(*others[3:])
-        return _Sums(own, of_groups, mean, self._of_shape(), strength), by_page
+        middle, width = self._means(*self._likelihoods(np.zeros(self._groups), width)[:2])
+        shifts, q, evidence = self._likelihoods(middle, width)
+        return self._over_means(shifts, q, evidence)
 
-    def _over_means(
+    def _likelihoods(
         self, middle: FloatArray, width: FloatArray
-    ) -> tuple[FloatArray, FloatArray, tuple[list[float], FloatArray]]:
-        """Mean and deviation of the log mean of each group, beside the present one, on a grid of `width`.
+    ) -> tuple[FloatArray, FloatArray, list[FloatArray]]:
+        """Log means of groups beside the present ones, on a grid, and how probable each is: (k, G) each.
 
-        Further the variances by pages and by groups, slope, score and information of the log of the global
-        mean and of the strength, and the expected weight of each page that is fresh.
+        And what each page says of each, (k, n).
         """
-        a, k, group, weight = self._prior.shape, self._prior.group_strength, self._group, self._weight
+        a, k, group = self._prior.shape, self._prior.group_strength, self._group
         shifts = middle + _PLACES[:, None] * width
         log_q = -k * (shifts + self._prior.mean_per_day / self._mean * np.exp(-shifts))
-        expected, own = np.empty((len(_PLACES), len(group))), np.empty((len(_PLACES), self._groups))
+        of_pages = []
         for j, shift in enumerate(shifts):
-            slower = a / self._mean * np.expm1(-shift)
-            evidence, second = np.empty(len(group)), np.empty(len(group))
-            for i, (rates, p, fresh) in enumerate(zip(self._rates, self._p, self._fresh, strict=True)):
-                rows = slice(i * _CHUNK, i * _CHUNK + len(rates))
-                q = p * np.exp(np.minimum(-rates * slower[group[rows], None], _LARGEST))
-                evidence[rows] = q.sum(axis=1)
-                q *= fresh
-                expected[j, rows] = q.sum(axis=1) / evidence[rows]
-                q *= fresh
-                second[rows] = q.sum(axis=1) / evidence[rows]
+            evidence = np.concatenate([q.sum(axis=1) for q, _ in self._slowed(shift)])
             log_q[j] += sum_by(group, self._likelihood * (np.log(evidence) - a * shift[group]), self._groups)
-            expected[j] *= weight
-            own[j] = sum_by(group, np.maximum(weight**2 * second - expected[j] ** 2, 0.0), self._groups)
+            of_pages.append(evidence)
         q = np.exp(log_q - log_q.max(axis=0))
-        q /= q.sum(axis=0)
+        return shifts, q / q.sum(axis=0), of_pages
+
+    def _slowed(self, shift: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:
+        """Weights of the rates of pages where the log means of groups are off by `shift`, and freshness."""
+        slower = (self._prior.shape / self._mean * np.expm1(-shift))[self._group, None]
+        first = 0
+        for rates, p, fresh in zip(self._rates, self._p, self._fresh, strict=True):
+            rows = slice(first, first + len(rates))
+            yield p * np.exp(np.minimum(-rates * slower[rows], _LARGEST)), fresh
+            first += len(rates)
+
+    @staticmethod
+    def _means(shifts: FloatArray, q: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Mean and deviation of the log mean of each group, (G,).
+
+        The latter no narrower than the gap between two points, in which all may lie.
+        """
         mean = (q * shifts).sum(axis=0)
-        by_page: FloatArray = (q[:, group] * expected).sum(axis=0)
-        off = np.stack([sum_by(group, row, self._groups) for row in expected - by_page])
+        width = np.sqrt((q * (shifts - mean) ** 2).sum(axis=0))
+        return mean, np.maximum(width, 0.25 * (shifts[1] - shifts[0]))
+
+    def _over_means(
+        self, shifts: FloatArray, q: FloatArray, evidence: list[FloatArray]
+    ) -> tuple[_Sums, FloatArray]:
+        """Sums over pages, over their rates and the means of their groups."""
+        k, group = self._prior.group_strength, self._group
+        expected, own = np.empty((len(q), len(group))), np.empty((len(q), self._groups))
+        for j, shift in enumerate(shifts):
+            moments = [((p * f).sum(axis=1), (p * f * f).sum(axis=1)) for p, f in self._slowed(shift)]
+            first, second = (np.concatenate(part) / evidence[j] for part in zip(*moments, strict=True))
+            expected[j] = first
+            own[j] = sum_by(group, self._deviates**2 * np.maximum(second - first**2, 0.0), self._groups)
+        fresh: FloatArray = (q[:, group] * expected).sum(axis=0)
+        apart = expected - fresh
+        off, deviates = (
+            np.stack([sum_by(group, row * weight, self._groups) for row in apart])
+            for weight in (self._weight, self._deviates)
+        )
         far = self._prior.mean_per_day / self._mean * np.exp(-shifts)
-        found = [q * own, q * off**2]
         log_k = 1.0 + math.log(k) - float(digamma(k))
+        parameters = []
         for slope, information in (
             (k - k * far, k * (q * far).sum(axis=0)),
             (log_k + np.log(far) - far, np.full(self._groups, float(zeta(2.0, k)) - 1.0 / k)),
         ):
             score = (q * slope).sum(axis=0)
-            apart = slope - score
-            found += [q * off * apart, score, information - (q * apart**2).sum(axis=0)]
-        # No narrower than the gap between two points, in which all may lie.
-        width = np.maximum(np.sqrt((q * (shifts - mean) ** 2).sum(axis=0)), 0.25 * (shifts[1] - shifts[0]))
-        return mean, width, ([math.fsum(values.ravel()) for values in found], by_page)
+            around = slope - score
+            columns = q * off * around, score, information - (q * around**2).sum(axis=0)
+            parameters.append(Parameter(*(math.fsum(values.ravel()) for values in columns)))
+        mean, strength = parameters
+        variance = math.fsum((q * (own + deviates**2)).ravel())
+        return _Sums(variance, mean, self._of_shape(), strength), fresh
 
     def _of_shape(self) -> Parameter:
         """What is known of the shape, at the present means of groups."""
