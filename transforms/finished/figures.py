@@ -190,11 +190,14 @@ def _curve(
     if not weight[~fixed].sum() > 0.0:
         return nothing, nothing, 0
     limit, own = free.column("limit"), rate[~fixed]
+    # A page below or above limits of all pages has its own, which tonight's tables do not show.
+    options = night.manifest["options"]
+    least, most = options.get("page_min_per_day") or 0.0, options.get("page_max_per_day") or np.inf
     block = PageBlock(
         np.array(change[~fixed]),
         np.array(weight[~fixed]),
-        np.where(pc.equal(limit, "floor").to_numpy(), own, 0.0),
-        np.where(pc.equal(limit, "cap").to_numpy(), own, np.inf),
+        np.where(pc.equal(limit, "floor").to_numpy(), own, np.minimum(own, least)),
+        np.where(pc.equal(limit, "cap").to_numpy(), own, np.maximum(own, most)),
         *_host_limits(pages, fixed, hosts),
     )
     share = pages.num_rows / int(np.sum(hosts.column("pages").to_numpy()))

@@ -15,7 +15,7 @@ from transforms.finished.opened import OpenNight
 RATE, CRAWLS = 2.0, 1.5
 
 
-def _night(folder: Path, speed: float | None) -> OpenNight:
+def _night(folder: Path, speed: float | None, **more: float) -> OpenNight:
     """Two pages of one host, alike, of which a clock tells that they run `speed` times as fast tonight."""
     pages = {
         "url": ["https://a.test/0", "https://a.test/1"],
@@ -35,7 +35,7 @@ def _night(folder: Path, speed: float | None) -> OpenNight:
     files = [
         {"path": f"{k}/shard-00000-of-00001.parquet", "rows": n} for k, n in (("pages", 2), ("hosts", 1))
     ]
-    options = {"num_shards": 1, "as_of_us": 0, "objective": "periodic"}
+    options = {"num_shards": 1, "as_of_us": 0, "objective": "periodic", **more}
     manifest = {
         "files": files,
         "options": options,
@@ -52,3 +52,13 @@ def test_the_curve_is_of_tonights_change_rates(tmp_path: Path) -> None:
         found = figures(_night(tmp_path / str(at), speed))
         np.testing.assert_allclose(found.budgets_per_day, 2.0 * CRAWLS * np.array(FACTORS))
         np.testing.assert_allclose(found.freshness, expected, rtol=1e-6)
+
+
+def test_the_curve_keeps_limits_of_all_pages(tmp_path: Path) -> None:
+    """A ceiling at tonight's rates makes larger budgets useless; a floor there smaller ones impossible."""
+    most = figures(_night(tmp_path / "most", None, page_max_per_day=CRAWLS)).freshness
+    now = FACTORS.index(1.0)
+    np.testing.assert_allclose(most[now:], most[now])
+    assert (np.diff(most[: now + 1]) > 0.0).all()
+    least = figures(_night(tmp_path / "least", None, page_min_per_day=CRAWLS)).budgets_per_day
+    np.testing.assert_allclose(least, 2.0 * CRAWLS * np.array(FACTORS[now:]))
