@@ -20,9 +20,11 @@ def said_of_plan(manifest: dict[str, Any]) -> Iterator[tuple[str, str]]:
     weight_by = weights_of(manifest)
     if manifest["expected_freshness"] is not None:
         guess = manifest["counters"].get("pages_seen_twice") == 0
+        found = manifest.get("freshness_range")
+        between = f" ({found['level']:.0%} range {found['low']:.4f} to {found['high']:.4f})" if found else ""
         yield (
             "expected freshness",
-            f"{manifest['expected_freshness']:.4f} over all pages{range_said(manifest)}"
+            f"{manifest['expected_freshness']:.4f} over all pages{between}"
             f"{'' if weight_by == 'equal' else f', weighted by {weight_by}'}; "
             f"{manifest['expected_freshness_uniform']:.4f} if all pages had one rate, as far as hosts allow"
             f"{'; a guess: no page was seen twice' if guess else ''}",
@@ -43,9 +45,3 @@ def floors_said(floors: dict[str, Any]) -> str:
         f"{floors['crawls_per_day']:,.1f} crawls a day more than pays"
     )
     return text if lost is None else f"{text}; without, expected freshness would be at most {lost:.4f} higher"
-
-
-def range_said(manifest: dict[str, Any]) -> str:
-    """The range of expected freshness, as the rest of a sentence; empty where there is none."""
-    found = manifest.get("freshness_range")
-    return f" ({found['level']:.0%} range {found['low']:.4f} to {found['high']:.4f})" if found else ""

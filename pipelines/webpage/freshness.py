@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pipelines.nightly.expected import range_said, weights_of
+from pipelines.nightly.expected import weights_of
 from pipelines.webpage.parts import Cell, Chart, Line, Section, Table, Tile, count, share, words
 from transforms.batches.tally import counted
 from transforms.finished.figures import Figures
@@ -29,9 +29,10 @@ def tonight(manifest: Manifest) -> Section:
     over = "over all pages" + ("" if weight == "equal" else f", weighted by {weight}")
     if manifest.get("expected_freshness") is not None:
         guess = "; a guess: no page was seen twice" if counters.get("pages_seen_twice") == 0 else ""
-        between = range_said(manifest).strip(" ()")
-        said = "; ".join(filter(None, (over + guess, between)))
-        tiles.append(Tile("Expected freshness", share(manifest["expected_freshness"]), said))
+        if between := manifest.get("freshness_range"):
+            low, high = (share(between[end]).text for end in ("low", "high"))
+            over += f"; {between['level']:.0%} range {low} to {high}"
+        tiles.append(Tile("Expected freshness", share(manifest["expected_freshness"]), over + guess))
         tiles.append(
             Tile(
                 "With one rate for all pages",

@@ -16,7 +16,7 @@ Manifest = dict[str, Any]
 _TOP = 25
 _LIMITS = {
     "none": "none: the optimum",
-    "floor": "floor: min_rate_per_day",
+    "floor": "floor: a least rate",
     "cap": "cap: max_rate_per_day",
     "host": "the limit of the host",
     "starved": "starved: crawls elsewhere keep more fresh",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pipelines.webpage.parts import share
 from tests.pipelines.jobs import at, nightly, seen
 from tests.pipelines.site import make_site
 
@@ -22,9 +23,9 @@ def test_it_is_told_and_does_not_hang_on_the_cut(tmp_path):
     found = one.manifest["freshness_range"]
     assert found["level"] == 0.9 and 0.0 < found["low"] < found["high"] < 1.0
     assert three.manifest["freshness_range"] == pytest.approx(found, rel=1e-9)
-    said = f"(90% range {found['low']:.4f} to {found['high']:.4f})"
-    assert said in one.printed
-    assert said.strip("()") in (one.folder / "report.html").read_text()
+    assert f"(90% range {found['low']:.4f} to {found['high']:.4f})" in one.printed
+    ends = (share(found[end]).text for end in ("low", "high"))
+    assert f"90% range {' to '.join(ends)}" in (one.folder / "report.html").read_text()
 
 
 def test_more_visits_make_it_narrower(tmp_path):
