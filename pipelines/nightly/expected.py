@@ -24,8 +24,8 @@ def said_of_plan(manifest: dict[str, Any]) -> Iterator[tuple[str, str]]:
         between = f" ({found['level']:.0%} range {found['low']:.4f} to {found['high']:.4f})" if found else ""
         yield (
             "expected freshness",
-            f"{manifest['expected_freshness']:.4f} over all pages{between}"
-            f"{'' if weight_by == 'equal' else f', weighted by {weight_by}'}; "
+            f"{manifest['expected_freshness']:.4f} over all pages"
+            f"{'' if weight_by == 'equal' else f', weighted by {weight_by}'}{between}; "
             f"{manifest['expected_freshness_uniform']:.4f} if all pages had one rate, as far as hosts allow"
             f"{'; a guess: no page was seen twice' if guess else ''}",
         )

@@ -64,10 +64,14 @@ class Steps(PipelineVisitor):
         elif kind is beam.GroupByKey:
             self._made[step.outputs[None]] = self.grouped(step.inputs[0], self._made[step.inputs[0]])
         elif isinstance(step.transform, ParDo):
-            _LOGGER.debug("Running %s", step.full_label)
+            self.say(step.full_label)
             self._run(step.transform, self._made[step.inputs[0]], step.outputs)
         else:
             raise NotImplementedError(f"{step.full_label}: {kind.__name__}")
+
+    def say(self, label: str) -> None:
+        """Tell that a step begins, as Beam's runner does of stages."""
+        _LOGGER.debug("Running %s", label)
 
     def grouped(self, of: pvalue.PValue, pairs: list[tuple[Any, Any]]) -> list[tuple[Any, list[Any]]]:
         """The values of each key."""

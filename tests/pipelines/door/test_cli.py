@@ -296,7 +296,7 @@ def test_the_summary_says_what_a_person_wants_to_know(tmp_path, beams_runner):
         "1 observations bad_url",
         "60 crawls a day",
         "one more crawl a day would keep 0 more pages fresh (",
-        " over all pages; ",
+        " over all pages (90% range ",
         "if all pages had one rate",
         "hosts at limit",
         "unspent",

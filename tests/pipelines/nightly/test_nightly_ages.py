@@ -31,7 +31,7 @@ def test_the_night_is_before_the_dump(tmp_path):
 def test_the_night_is_long_after_the_log(tmp_path):
     pages = [{"url": ROWS[0]["url"], "importance": 2}]
     late = nightly(tmp_path, observations=ROWS, pages=pages, as_of="2027-07-01T00:00:00Z")
-    assert not late.manifest["weights_alike"] and " over all pages, weighted by importance; " in late.printed
+    assert not late.manifest["weights_alike"] and " over all pages, weighted by importance (" in late.printed
     (text,) = late.manifest["warnings"]
     assert late.code == 0 and "of 2026-06-25, 370 days before --as_of. Right for an archive" in text
     assert "; the newest of 2026-06-25, 370 days before --as_of\n" in late.printed
