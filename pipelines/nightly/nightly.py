@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -331,7 +331,7 @@ def run(argv: Sequence[str] | None = None, wait: bool = True) -> Any:
     refuse_to_overwrite(settings, previous, inputs)
     layout = choose_layout(inputs, previous, settings.num_shards, settings.split_hosts_above)
     try:
-        runner = local_runner(options, is_small(inputs, previous))
+        runner = local_runner(options, lambda: is_small(inputs, previous))
         pipeline = beam.Pipeline(runner=runner, options=options)
     except ValueError as e:
         raise OptionsError([f"--runner={options.view_as(StandardOptions).runner}: {e}"]) from None
@@ -395,7 +395,7 @@ def writing(output: str) -> Iterator[None]:
         raise OptionsError([f"--output={output}: cannot be written: {e}"]) from None
 
 
-def local_runner(options: PipelineOptions, small: bool = False) -> Any:
+def local_runner(options: PipelineOptions, small: Callable[[], bool] = lambda: False) -> Any:
     """Beam's in-process runner where none, or "DirectRunner", is asked for; else None, and Beam decides.
 
     Beam's own choice would try to start another engine first. One worker thread per core, unless the options
@@ -406,7 +406,8 @@ def local_runner(options: PipelineOptions, small: bool = False) -> Any:
     if name.lower() not in LOCAL_RUNNERS:
         return None
     direct = options.view_as(DirectOptions)
-    if small and not name and not direct.get_all_options(drop_default=True, current_only=True):
+    asked = name or direct.get_all_options(drop_default=True, current_only=True)
+    if not asked and small():
         return PlainRunner()
     if "direct_num_workers" not in direct.get_all_options(drop_default=True, current_only=True):
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

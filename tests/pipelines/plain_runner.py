@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from unittest import mock
@@ -49,10 +49,10 @@ def chosen() -> Iterator[None]:
     """Let jobs in this process run plainly, unless Beam's runner or something of it is asked for."""
     found = nightly.local_runner
 
-    def local_runner(options: PipelineOptions, small: bool = False) -> Any:
+    def local_runner(options: PipelineOptions, small: Callable[[], bool] = lambda: False) -> Any:
         asked = options.view_as(DirectOptions).get_all_options(drop_default=True, current_only=True)
         choice = os.environ.get(CHOICE, PLAIN)
-        runner = found(options, small and choice == "own")
+        runner = found(options, lambda: choice == "own" and small())
         return PlainRunner() if choice == PLAIN and runner is not None and not asked else runner
 
     with mock.patch.object(nightly, "local_runner", local_runner):

@@ -29,7 +29,7 @@ SAMPLED_ROWS = 8192  # of each file
 _BYTES_PER_PAGE = {"observations": 512, "pages": 16}
 # Of a catalogue that is the dump of a store.
 _BYTES_OF_STATE = 512
-# Bytes of a row at least, about, of a file that is packed or not: no file has more rows than these say.
+# Bytes of a short row, packed and not: few files have more rows than these say.
 _BYTES_PER_ROW, _BYTES_PER_LINE = 16, 128
 _PACKED = (".gz", ".parquet", ".pq", ".avro", ".zip")
 _NEW_PAGES = ("observations", "pages", "sitemaps")
@@ -41,7 +41,7 @@ PAGES_PER_SHARD = 1 << 20
 
 
 def most_rows(files: Iterable[InputFile]) -> float:
-    """Rows of files at most, by their sizes: the same wherever they are read."""
+    """Rows of files at most, about, by their sizes: the same wherever they are read."""
     return math.fsum(
         file.size / (_BYTES_PER_ROW if file.path.lower().endswith(_PACKED) else _BYTES_PER_LINE)
         for file in files

@@ -54,6 +54,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Night, dict[str, int]
         "--num_shards=4",
         f"--horizon_hours={HOURS}",
         "--max_rejected_fraction=0.5",
+        "--runner=DirectRunner",  # which counts; that of small nights does not
     ]
     for kind in ("observations", "requests", "signals", "pages", "hosts"):
         write_rows(folder / kind / "good.jsonl", _rows(kind))
