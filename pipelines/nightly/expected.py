@@ -21,7 +21,11 @@ def said_of_plan(manifest: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if manifest["expected_freshness"] is not None:
         guess = manifest["counters"].get("pages_seen_twice") == 0
         found = manifest.get("freshness_range")
-        between = f" ({found['level']:.0%} range {found['low']:.4f} to {found['high']:.4f})" if found else ""
+        between = ""
+        if found:
+            inside = found["low"] <= manifest["expected_freshness"] <= found["high"]
+            besides = "" if inside else ", which counts what rates may be besides"
+            between = f" ({found['level']:.0%} range {found['low']:.4f} to {found['high']:.4f}{besides})"
         yield (
             "expected freshness",
             f"{manifest['expected_freshness']:.4f} over all pages"
@@ -44,4 +48,7 @@ def floors_said(floors: dict[str, Any]) -> str:
         f"{counted(pages, 'page')} at {'its floor takes' if pages == 1 else 'their floors take'} "
         f"{floors['crawls_per_day']:,.1f} crawls a day more than pays"
     )
-    return text if lost is None else f"{text}; without, expected freshness would be at most {lost:.4f} higher"
+    if lost is None:
+        return text
+    higher = f"at most {lost:.4f}" if lost >= 5e-5 else "hardly"
+    return f"{text}; without, expected freshness would be {higher} higher"

@@ -25,15 +25,15 @@ from policies.numerics.typing_ import FloatArray, IntArray
 from policies.objectives.objectives import Objective
 
 LEVEL = 0.9
-# Half a range, in standard deviations: 5 % more than of a normal distribution, which a sum that few heavy
-# pages decide has not quite; see benchmarks.freshness_ranges.
-_DEVIATIONS = 1.05 * 1.6448536269514722
+_DEVIATIONS = 1.6448536269514722  # of a normal distribution: `LEVEL` lies within them
+_OF_MODEL = 0.15
+"""Standard deviation of what the prior adds or takes, as a share of it: rates are not quite as it says."""
 _PLACES = np.linspace(-4.0, 4.0, 9)  # of the log mean of a group, in its standard deviations
 _WIDEST, _PASSES = 0.4, 3  # the mode that the job takes for a mean may be far from what the mean may be
 _CHUNK = 2048
 _LARGEST = 600.0  # its exponential is finite
-MOST_PAGES = 4096
-"""Pages of a shard that are looked at."""
+MOST_PAGES = 16_384
+"""Pages that are looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +112,9 @@ class RangeSums:
         """
         sizes = ((self.mean, 1.0), (self.shape, prior.shape), (self.strength, prior.group_strength))
         shifts, variances = zip(*(parameter.moves(size) for parameter, size in sizes), strict=True)
-        half = _DEVIATIONS * math.sqrt(self.variance + math.fsum(variances))
-        middle = fresh + self.more + math.fsum(shifts)
+        more = self.more + math.fsum(shifts)
+        half = _DEVIATIONS * math.sqrt(self.variance + math.fsum(variances) + (_OF_MODEL * more) ** 2)
+        middle = fresh + more
         return float(max(0.0, (middle - half) / weight)), float(min(1.0, (middle + half) / weight))
 
 
@@ -126,11 +127,12 @@ def range_sums(
     change_rate_per_day: FloatArray,
     weight: FloatArray,
     speed: FloatArray | None = None,
+    most: int = MOST_PAGES,
 ) -> RangeSums:
     """Sums of a shard's pages.
 
     A group of which other shards have pages counts there as another: that makes the range wider, not
-    narrower. Of more than `MOST_PAGES` pages a part is looked at, and stands for all.
+    narrower. Of more than `most` pages a part is looked at, and stands for all.
 
     Parameters
     ----------
@@ -147,8 +149,9 @@ def range_sums(
         0 of pages of which no freshness is claimed.
     speed : (n,) float64, optional
         How many times its usual rate a page changes while the plan is in force.
+    most : int
     """
-    rows, times, likelihood = _chosen(group, weight)
+    rows, times, likelihood = _chosen(group, weight, most)
     some = weight[rows]
     if not some.any():
         return RangeSums()
@@ -174,7 +177,7 @@ def range_sums(
     return RangeSums(math.fsum(more), found.variance + left_out, mean, shape, strength)
 
 
-def _chosen(group: IntArray, weight: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
+def _chosen(group: IntArray, weight: FloatArray, most: int) -> tuple[IntArray, FloatArray, FloatArray]:
     """Rows that are looked at, how many times its weight each stands for, and how many of its group in the
     likelihood: (k,) each.
 
@@ -182,17 +185,17 @@ def _chosen(group: IntArray, weight: FloatArray) -> tuple[IntArray, FloatArray, 
     groups a part.
     """
     n = len(group)
-    if n <= MOST_PAGES:
+    if n <= most:
         return np.arange(n), np.ones(n), np.ones(n)
     heavy = np.zeros(n, np.bool_)
-    heavy[np.argsort(-weight, kind="stable")[: MOST_PAGES // 2]] = True
+    heavy[np.argsort(-weight, kind="stable")[: most // 2]] = True
     size = np.bincount(group)
-    part = np.minimum(size, MOST_PAGES // 8)
+    part = np.minimum(size, most // 8)
     # Groups are in order of their hashes, and so are pages in them: the first ones are any.
     order = np.argsort(group, kind="stable")
     rank = np.empty(n, np.int64)
     rank[order] = np.arange(n) - np.repeat(np.cumsum(size) - size, size)
-    enough = np.cumsum(part) <= MOST_PAGES // 2
+    enough = np.cumsum(part) <= most // 2
     light = ~heavy & (rank < part[group]) & enough[group]
     rows = np.flatnonzero(heavy | light)
     others = float(weight[light].sum())

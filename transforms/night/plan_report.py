@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from policies.estimation.prior import Prior
-from policies.judging.freshness_range import LEVEL, RangeSums, range_sums
+from policies.judging.freshness_range import LEVEL, MOST_PAGES, RangeSums, range_sums
 from policies.numerics.typing_ import FloatArray
 from policies.objectives import objectives
 from policies.optimum.floors import FloorCost
 from transforms.batches.coders import ShardTables
+from transforms.night.dividing import Night
 from transforms.night.sampling import evidence_of
 from transforms.night.shard_report import ShardReport
 
@@ -21,11 +22,15 @@ _ROUNDING = 1e-6
 """Of expected freshness: the search ends a little before the optimum."""
 
 
+LEAST_PAGES = 512
+"""Of each shard, that the range is made of."""
+
+
 def spread_of(
     folded: ShardTables,
     estimated: ShardTables,
     prior: Prior,
-    objective: str,
+    night: Night,
     crawl_rate_per_day: FloatArray,
     weight: FloatArray,
 ) -> RangeSums:
@@ -35,11 +40,12 @@ def spread_of(
         evidence_of(folded.tables["pages"], folded.tables["bins"]),
         np.unique(folded.tables["pages"].column("group_hash").to_numpy(), return_inverse=True)[1],
         prior,
-        objectives.get(objective),
+        objectives.get(night.objective),
         crawl_rate_per_day,
         pages.column("change_rate_per_day").to_numpy(),
         weight,
         pages.column("clock_speed").to_numpy() if "clock_speed" in pages.schema.names else None,
+        max(MOST_PAGES // night.num_shards, LEAST_PAGES),
     )
 
 

@@ -85,7 +85,7 @@ class SequenceCrawls(Step):
         )
         for folder, batch in shard.files():
             yield ShardTables(folded.shard, {folder: batch})
-        spread = spread_of(folded, estimated, learned.change, self._night.objective, *shard.claims())
+        spread = spread_of(folded, estimated, learned.change, self._night, *shard.claims())
         yield beam.pvalue.TaggedOutput("report", replace(shard.report(), spread=spread))
 
 

@@ -12,7 +12,6 @@ from benchmarks.freshness_ranges import PERIODIC, World, one
 from policies.estimation.estimators import bin_nodes
 from policies.estimation.prior import Prior, estimate
 from policies.history.evidence import Evidence, concatenate, empty, from_intervals
-from policies.judging import freshness_range
 from policies.judging.freshness_range import LEVEL, RangeSums, range_sums
 
 PRIOR = Prior(0.6, 0.3, 2.0)
@@ -33,12 +32,12 @@ def _drawn(
 
 
 def _sums(
-    evidence: Evidence, group: np.ndarray, rate: np.ndarray, weight: np.ndarray
+    evidence: Evidence, group: np.ndarray, rate: np.ndarray, weight: np.ndarray, most: int = 10**6
 ) -> tuple[RangeSums, float]:
     """And the sum at the estimated rates."""
     found = estimate(evidence, group, int(group.max()) + 1, PRIOR).change_rate_per_day
     said = float(weight @ PERIODIC.freshness(rate, found))
-    return range_sums(evidence, group, PRIOR, PERIODIC, rate, found, weight), said
+    return range_sums(evidence, group, PRIOR, PERIODIC, rate, found, weight, None, most), said
 
 
 def _slowly(evidence: Evidence, rate: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
@@ -96,12 +95,11 @@ def test_what_pages_share_does_not_shrink_with_their_number():
     assert 0.7 * wide[0] < wide[1] < wide[0]
 
 
-def test_a_part_stands_for_all(monkeypatch):
+def test_a_part_stands_for_all():
     evidence, group, rate, weight = _drawn(7, 3000, groups=40)
     weight = np.minimum(weight, 5.0)
     whole, said = _sums(evidence, group, rate, weight)
-    monkeypatch.setattr(freshness_range, "MOST_PAGES", 800)
-    part, _ = _sums(evidence, group, rate, weight)
+    part, _ = _sums(evidence, group, rate, weight, 800)
     total = float(weight.sum())
     (low, high), (low_part, high_part) = (s.limits(said, total, PRIOR) for s in (whole, part))
     assert high - low < high_part - low_part < 3.0 * (high - low)
