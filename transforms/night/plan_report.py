@@ -36,15 +36,20 @@ def spread_of(
 ) -> RangeSums:
     """What a shard tells of the range of expected freshness. Signals are left out: they would narrow it."""
     pages = estimated.tables["pages"]
+    change, speed = pages.column("change_rate_per_day").to_numpy(), None
+    if "clock_gain" in pages.schema.names:
+        # As the plan takes them: freshness is said by it.
+        gain = pages.column("clock_gain").to_numpy()
+        change, speed = change / gain, pages.column("clock_speed").to_numpy() / gain
     return range_sums(
         evidence_of(folded.tables["pages"], folded.tables["bins"]),
         np.unique(folded.tables["pages"].column("group_hash").to_numpy(), return_inverse=True)[1],
         prior,
         objectives.get(night.objective),
         crawl_rate_per_day,
-        pages.column("change_rate_per_day").to_numpy(),
+        change,
         weight,
-        pages.column("clock_speed").to_numpy() if "clock_speed" in pages.schema.names else None,
+        speed,
         max(MOST_PAGES // night.num_shards, LEAST_PAGES),
     )
 

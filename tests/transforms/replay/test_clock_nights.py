@@ -188,7 +188,7 @@ def test_pages_that_change_all_day_are_crawled_when_their_day_is_over():
 
 
 def test_a_weekend_does_not_speak_against_the_hours_of_working_days():
-    """All pages change every hour from 9 to 17 on working days, and a crawl a day finds nothing but changes."""
+    """All pages change every hour from 9 to 17 on working days; a crawl a day finds changes alone."""
     rng, days, pages = np.random.default_rng(8), 42, 240
     hours = np.arange(days * 24)
     open_at = hours[(hours % 24 >= 9) & (hours % 24 < 17) & ((hours // 24 + 20_000 + 3) % 7 < 5)]
