@@ -38,6 +38,9 @@ ENOUGH = 60
 MANY = 400
 """Short intervals by which hours that matter are found."""
 
+WEEKS_US = 21 * US_PER_DAY
+"""So long a host must be watched before days of the week may differ: pages change together on some days."""
+
 US_PER_MINUTE = 60_000_000
 TAUGHT_US = 4 * AGE_EDGES_HOURS[-1] * US_PER_HOUR
 """What older pages do teaches no more of how pages age."""
@@ -228,6 +231,7 @@ class Kept:
         # Weekdays first: a weekend without changes would else speak against the hours of working days.
         length = _lengths_days(mine.to_us, WEEKDAYS) - _lengths_days(mine.from_us, WEEKDAYS)
         length[aged] = mine._cut(np.flatnonzero(aged), clocks)[1]
+        least_day = np.where(mine._span_us(len(least)) < WEEKS_US, np.inf, least_day)
         weekly, by_day, _ = profiles(Spells(mine.group, length, mine.changed, rate), least_day, circular=True)
         day = np.ones((len(least), WEEKDAYS))
         day[weekly] = by_day
@@ -242,6 +246,14 @@ class Kept:
         found.hour[:] = hour[found.group][:, at % HOURS] * day[found.group][:, at // HOURS]
         found.hour[:] /= found.hour.mean(axis=1, keepdims=True)
         return found, gain
+
+    def _span_us(self, groups: int) -> IntArray:
+        """From the first to the last end of the intervals of each group, (g,)."""
+        first, last = np.full(groups, np.iinfo(np.int64).max), np.zeros(groups, np.int64)
+        np.minimum.at(first, self.group, self.to_us)
+        np.maximum.at(last, self.group, self.to_us)
+        found: IntArray = np.maximum(last - np.minimum(first, last), 0)
+        return found
 
     def _ages(self, least: FloatArray, born: IntArray, rate_per_day: FloatArray, hours: Profiles) -> Profiles:
         # Pages that were there before are others than those that came since: they do not show how these age.

@@ -31,6 +31,7 @@ _TAIL = 14
 _CANDIDATES = 8
 _CHUNK = 4096
 _LOG_CHANGES, _GRID = (-5.0, 5.0), 31
+_LEAST_GAIN = 1e-9
 
 
 @dataclass(frozen=True)
@@ -208,7 +209,7 @@ def gains(ahead: Ahead, clocks: Clocks, changes: FloatArray, asked: FloatArray) 
     low = np.minimum(at.astype(np.int64), _GRID - 2)
     group, part = clocks.group[rows], at - low
     log_gain = table[group, low] * (1.0 - part) + table[group, low + 1] * part
-    found[rows] = np.exp(np.maximum(log_gain, 0.0))
+    found[rows] = np.exp(np.where(log_gain > _LEAST_GAIN, log_gain, 0.0))
     return found
 
 

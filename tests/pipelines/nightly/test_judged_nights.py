@@ -58,7 +58,7 @@ def test_predictions_hold_on_the_pages_that_were_picked_for_what_is_thought_of_t
     assert found / predicted == pytest.approx(1.0, abs=0.06)
     # Little is known in the first night: exp(-rate x days) would promise a sixth too many changes.
     assert abs(first[0] - first[1]) < 4 * np.sqrt(first[1] / 2) + 0.05 * first[1]
-    assert 0.8 < np.std(z) < 1.3
+    assert 0.73 < np.std(z) < 1.35  # 39 nights
     assert fresh / held == pytest.approx(thought / held, abs=0.01)
     for crawls, expected, got in reliability:
         chance = expected / max(crawls, 1)
