@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import sys
 from collections.abc import Sequence
@@ -100,14 +101,7 @@ def page(night: OpenNight, nights: Sequence[str] = ()) -> str:
         said = [trends.of_nights([OpenNight.open(folder).manifest for folder in nights]), *said]
     options = night.manifest["options"]
     hours = f"{float(options.get('horizon_hours', 24.0)):g} hours"
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    return environment.get_template("report.html.j2").render(
+    return _template().render(
         title=f"recrawl, night of {trends.when(night.manifest)}",
         subtitle=f"Status {night.manifest.get('status')}; the schedule covers {hours}. Times are UTC.",
         warnings=night.manifest.get("warnings", []),
@@ -115,6 +109,18 @@ def page(night: OpenNight, nights: Sequence[str] = ()) -> str:
         version=night.manifest.get("recrawl_version", __version__),
         box=(int(parts.WIDTH), int(parts.HEIGHT)),
     )
+
+
+@functools.cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    return environment.get_template("report.html.j2")
 
 
 def _moved(night: OpenNight) -> tuple[dict[str, Any] | None, str]:
