@@ -229,10 +229,12 @@ class Kept:
         clocks = ages.clocks(mine.group, born)
         aged = np.isin(mine.group, ages.group) & (born != NO_TIME)
         # Weekdays first: a weekend without changes would else speak against the hours of working days.
-        length = _lengths_days(mine.to_us, WEEKDAYS) - _lengths_days(mine.from_us, WEEKDAYS)
-        length[aged] = mine._cut(np.flatnonzero(aged), clocks)[1]
-        least_day = np.where(mine._span_us(len(least)) < WEEKS_US, np.inf, least_day)
-        weekly, by_day, _ = profiles(Spells(mine.group, length, mine.changed, rate), least_day, circular=True)
+        old = mine._span_us(len(least)) >= WEEKS_US
+        some = np.flatnonzero(old[mine.group])
+        length = _lengths_days(mine.to_us[some], WEEKDAYS) - _lengths_days(mine.from_us[some], WEEKDAYS)
+        length[aged[some]] = mine._cut(some[aged[some]], clocks)[1]
+        spells = Spells(mine.group[some], length, mine.changed[some], rate[some])
+        weekly, by_day, _ = profiles(spells, least_day, circular=True)
         day = np.ones((len(least), WEEKDAYS))
         day[weekly] = by_day
         spells = mine.hour_spells(rate)
