@@ -322,8 +322,7 @@ def _nightly(argv: list[str], rest: list[str], told: Told) -> int:
 
 def _nightly_job(argv: list[str], output: str, told: Told) -> int:
     from pipelines.nightly import nightly, report
-    from pipelines.store import night_metrics
-    from pipelines.webpage import report as webpage
+    from pipelines.store.beside import write_beside
     from transforms.files.sinks import read_json
 
     started = time.monotonic()
@@ -337,8 +336,7 @@ def _nightly_job(argv: list[str], output: str, told: Told) -> int:
     print(report.summary(manifest, output, time.monotonic() - started))
     report.also_on_stderr("nightly", manifest["warnings"])
     told.outcome, told.warnings = "committed", manifest["warnings"]
-    night_metrics.write_beside(output)
-    webpage.write_beside(output)
+    write_beside(output)
     return EXIT_OK if manifest["status"] == "ok" else EXIT_EMPTY
 
 

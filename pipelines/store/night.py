@@ -19,7 +19,8 @@ from pipelines.command.output_folder import LEDGER
 from pipelines.command.telling import Told
 from pipelines.nightly import nightly, report, submitting
 from pipelines.nightly.options import DAY_MICROSECONDS, Settings, format_instant, parse_instant
-from pipelines.store import night_metrics, partitions
+from pipelines.store import partitions
+from pipelines.store.beside import write_beside
 from pipelines.store.finding import Finding
 from pipelines.store.night_gaps import long_after, too_early
 from pipelines.store.night_options import DEFAULT_KEEP as DEFAULT_KEEP
@@ -28,7 +29,6 @@ from pipelines.store.night_options import OWNED, split
 from pipelines.store.night_options import add_arguments as add_arguments
 from pipelines.store.partitions import LOGS, Before, Choice, Ledger
 from pipelines.store.store import Night, Store, StoreError, ends_at, name_problems, night_id
-from pipelines.webpage.report import write_beside
 from transforms.batches.tally import counted
 from transforms.files.sinks import make_folder, write_json
 
@@ -257,7 +257,6 @@ def repair(store: Store, last: Night | None) -> None:
         store.unpoint()
     else:
         store.point_at(last, last.manifest())
-        night_metrics.write_beside(last.folder, missing=True)
         write_beside(last.folder, missing=True)
 
 
@@ -319,7 +318,6 @@ def _run_due(options: NightOptions, last: Night | None, say: Callable[[str], Non
     manifest = tonight.manifest()
     store.check_held()
     store.point_at(tonight, manifest)
-    night_metrics.write_beside(folder)
     write_beside(folder)  # while the night before is there
     warnings += store.keep(options.keep)
     say(report.summary(manifest, folder, time.monotonic() - started))

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from apache_beam.io.filesystems import FileSystems
-
 from pipelines.webpage.trends import rejected_share
-from transforms.files.replacing import MANIFEST, METRICS
-from transforms.files.sinks import read_json, write_file
 
 Manifest = Mapping[str, Any]
 Samples = Iterator[tuple[dict[str, str], float | None]]
@@ -73,6 +68,15 @@ _NIGHT: dict[str, tuple[str, Callable[[Manifest], Samples]]] = {
         "The same if all pages had the same crawl rate.",
         _of("expected_freshness_uniform"),
     ),
+    "expected_freshness_low_ratio": (
+        "Lower end of its 90 % range; none where it is a guess.",
+        _of("freshness_range", "low"),
+    ),
+    "expected_freshness_high_ratio": ("Upper end of that range.", _of("freshness_range", "high")),
+    "floors_crawls_per_day": (
+        "Crawls that floors of pages take beyond what pays.",
+        _of("floors", "crawls_per_day"),
+    ),
     "crawl_value_at_margin": ("Requests kept fresh by the last crawl of the budget.", _of("multiplier")),
     "starved_pages": ("Pages that are not worth a crawl at this budget.", _of("starved", "pages")),
     "starved_weight_ratio": ("Share of requests that are of such pages.", _of("starved", "weight_share")),
@@ -125,25 +129,3 @@ def family(name: str, text: str, samples: Iterable[tuple[Mapping[str, str], floa
 def _labels(labels: Mapping[str, str]) -> str:
     # Names of inputs and limits: nothing in them is to be escaped.
     return "{" + ",".join(f'{name}="{value}"' for name, value in labels.items()) + "}" if labels else ""
-
-
-def write_beside(folder: str, missing: bool = False) -> None:
-    """Write the metrics of a night beside its manifest; a failure costs them alone.
-
-    Parameters
-    ----------
-    folder : str
-    missing : bool
-        Only where there are none, as after a crash.
-    """
-    try:
-        if missing and FileSystems.exists(FileSystems.join(folder, METRICS)):
-            return
-        manifest = read_json(FileSystems.join(folder, MANIFEST))
-        write_file(folder, METRICS, of_night(manifest).encode(), 1)
-    except Exception as error:
-        print(
-            f"recrawl: the night is committed, but {folder}/{METRICS} could not be written: "
-            f"{type(error).__name__}: {error}",
-            file=sys.stderr,
-        )

@@ -1,11 +1,10 @@
-"""`recrawl report NIGHT|STORE`: a finished night as one web page, and the page beside each manifest."""
+"""`recrawl report NIGHT|STORE`: a finished night as one web page; each night has one beside its manifest."""
 
 from __future__ import annotations
 
 import argparse
 import functools
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from pipelines.look import diff, diff_report
 from pipelines.webpage import parts, sections, trends
 from transforms.files.replacing import REPORT
 from transforms.files.sinks import write_file
-from transforms.files.unpacking import local_path
 from transforms.finished.figures import figures
 from transforms.finished.nights import Night
 from transforms.finished.opened import OpenNight, nights_of
@@ -63,28 +61,6 @@ def run(parsed: argparse.Namespace) -> None:
     except OSError as error:
         raise OptionsError([f"--output={file}: cannot be written: {error}"]) from None
     print(file, flush=True)
-
-
-def write_beside(folder: str, missing: bool = False) -> None:
-    """Write the page of a night beside its manifest, on this machine; a failure costs the page alone.
-
-    Parameters
-    ----------
-    folder : str
-    missing : bool
-        Only where there is none, as after a crash.
-    """
-    local = local_path(folder)
-    if local is None or (missing and os.path.exists(os.path.join(local, REPORT))):
-        return
-    try:
-        write_file(folder, REPORT, page(OpenNight.open(folder)).encode(), 1)
-    except (Exception, KeyboardInterrupt) as error:  # a night that is committed is not called interrupted
-        print(
-            f"recrawl: the night is committed, but {folder}/{REPORT} could not be written: "
-            f"{type(error).__name__}: {error}. recrawl report {folder} tries again",
-            file=sys.stderr,
-        )
 
 
 def page(night: OpenNight, nights: Sequence[str] = ()) -> str:

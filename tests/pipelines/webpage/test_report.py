@@ -9,7 +9,7 @@ import shutil
 import numpy as np
 import pytest
 
-from pipelines.webpage import report
+from pipelines.store import beside
 from pipelines.webpage.parts import HEIGHT, WIDTH, Chart, Line, Table, count
 from tests.pipelines.jobs import Night, at, command, crawls, nightly, seen
 from tests.pipelines.stores import Stored, midnight
@@ -228,15 +228,22 @@ def test_a_first_night_and_an_empty_one_have_a_page(tmp_path):
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_a_page_that_cannot_be_written_costs_the_page_alone(error, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("maker", "name", "other"),
+    [("page", "report.html", "metrics.prom"), ("of_night", "metrics.prom", "report.html")],
+)
+def test_what_cannot_be_written_beside_a_night_costs_itself_alone(
+    maker, name, other, error, tmp_path, monkeypatch
+):
     def fail(*_: object) -> str:
-        raise error("no page today")
+        raise error("not today")
 
     with monkeypatch.context() as patched:
-        patched.setattr(report, "page", fail)
+        patched.setattr(beside, maker, fail)
         night = nightly(tmp_path, observations=crawls("https://a.test/", "AB"))
-    assert night.code == 0 and night.committed and not (night.folder / "report.html").exists()
-    assert "the night is committed" in night.complaints and "no page today" in night.complaints
+    assert night.code == 0 and night.committed
+    assert not (night.folder / name).exists() and (night.folder / other).exists()
+    assert "the night is committed" in night.complaints and "not today" in night.complaints
     assert command("report", str(night.folder))[0] == 0
     check_page(_text(night))
 
