@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
 import apache_beam as beam
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
@@ -112,7 +112,9 @@ def read_table(folder: str, name: str) -> pa.Table:
 def results_as_json(folder: str) -> str:
     """What results.json says, and the rows of summary.parquet, as one document; what is no number is null."""
     rows = read_table(folder, "summary.parquet").to_pylist()
-    summary = [{n: None if v != v or v in (np.inf, -np.inf) else v for n, v in row.items()} for row in rows]
+    summary = [
+        {n: None if v != v or v in (math.inf, -math.inf) else v for n, v in row.items()} for row in rows
+    ]
     found = read_json(FileSystems.join(folder, "results.json")) | {"summary": summary}
     return json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False)
 

@@ -21,11 +21,13 @@ from policies.clocks.profile import (
     WEEK_HOURS,
     Clocks,
     Profiles,
+    cycle_lengths_days,
 )
 from policies.numerics.scrambling import fractions, scramble
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray, UIntArray
 
 HOURS, WEEKDAYS = 24, 7
+_WIDTH_US = {HOURS: US_PER_HOUR, WEEKDAYS: US_PER_DAY}
 LONGEST_US = 120 * US_PER_HOUR
 """Longer intervals say next to nothing of hours."""
 
@@ -171,9 +173,8 @@ class Kept:
         changes = np.bincount(self.group[self.changed], minlength=groups)
         mine = self.take((changes >= _LEAST_CHANGES)[self.group])
         least_hour, least_day, least_age = np.full((3, groups), CERTAIN)
-        of_day = before.hour.reshape(-1, WEEKDAYS, HOURS).mean(axis=2)
         least_hour[before.group[before.by_hour]] = least_age[before.group[before.by_age]] = 0.0
-        least_day[before.group[np.ptp(of_day, axis=1) > 1e-9]] = 0.0
+        least_day[before.group[before.by_weekday]] = 0.0
         born = born_us[mine.page]
         # Pages come at some hours of the day and change soon after: hours count only beside the clock of age,
         # and that, where there are hours, beside these.
@@ -212,8 +213,14 @@ class Kept:
 
     def hour_spells(self, rate_per_day: FloatArray) -> Spells:
         """Cut by the hours of the day; `rate_per_day`, (k,), are those of their pages."""
-        length = _lengths_days(self.to_us, HOURS) - _lengths_days(self.from_us, HOURS)
-        return Spells(self.group, length, self.changed, rate_per_day)
+        return Spells(self.group, self._lengths_days(HOURS), self.changed, rate_per_day)
+
+    def _lengths_days(self, bins: int) -> FloatArray:
+        """How much of each lies in each hour of the day, or with 7 bins on each day from Thursday on: (k, bins),
+        days.
+        """
+        width = _WIDTH_US[bins]
+        return cycle_lengths_days(self.to_us, bins, width) - cycle_lengths_days(self.from_us, bins, width)
 
     def _hours(
         self,
@@ -231,15 +238,15 @@ class Kept:
         # Weekdays first: a weekend without changes would else speak against the hours of working days.
         old = mine._span_us(len(least)) >= WEEKS_US
         some = np.flatnonzero(old[mine.group])
-        length = _lengths_days(mine.to_us[some], WEEKDAYS) - _lengths_days(mine.from_us[some], WEEKDAYS)
-        length[aged[some]] = mine._cut(some[aged[some]], clocks)[1]
+        length = mine.take(some)._lengths_days(WEEKDAYS)
+        length[aged[some]] = mine._cut(some[aged[some]], clocks, WEEKDAYS)
         spells = Spells(mine.group[some], length, mine.changed[some], rate[some])
         weekly, by_day, _ = profiles(spells, least_day, circular=True)
         day = np.ones((len(least), WEEKDAYS))
         day[weekly] = by_day
         spells = mine.hour_spells(rate)
         rows = np.flatnonzero(aged | np.isin(mine.group, weekly))
-        spells.length[rows] = mine._cut(rows, clocks, day)[0]
+        spells.length[rows] = mine._cut(rows, clocks, HOURS, day)
         daily, by_hour, gain = profiles(spells, least, circular=True)
         hour = np.ones((len(least), HOURS))
         hour[daily] = by_hour
@@ -251,11 +258,11 @@ class Kept:
 
     def _span_us(self, groups: int) -> IntArray:
         """From the first to the last end of the intervals of each group, (g,)."""
-        first, last = np.full(groups, np.iinfo(np.int64).max), np.zeros(groups, np.int64)
-        np.minimum.at(first, self.group, self.to_us)
+        last: IntArray = np.zeros(groups, np.int64)
         np.maximum.at(last, self.group, self.to_us)
-        found: IntArray = np.maximum(last - np.minimum(first, last), 0)
-        return found
+        first = last.copy()
+        np.minimum.at(first, self.group, self.to_us)
+        return last - first
 
     def _ages(self, least: FloatArray, born: IntArray, rate_per_day: FloatArray, hours: Profiles) -> Profiles:
         # Pages that were there before are others than those that came since: they do not show how these age.
@@ -271,11 +278,10 @@ class Kept:
         found.age[:] = speed
         return found
 
-    def _cut(
-        self, rows: IntArray, clocks: Clocks, by_day: FloatArray | None = None
-    ) -> tuple[FloatArray, FloatArray]:
-        """Clock days of some intervals in each hour of the day, (r, 24), and on each day of the week, (r, 7),
-        from Thursday on; in the former days of the week, (g, 7), may count by their speeds.
+    def _cut(self, rows: IntArray, clocks: Clocks, bins: int, by_day: FloatArray | None = None) -> FloatArray:
+        """As `_lengths_days` of some intervals, in clock days: (r, bins).
+
+        Days of the week may count by their speeds besides, (g, 7).
         """
         from_us, to_us = self.from_us[rows], self.to_us[rows]
         first = from_us // US_PER_HOUR
@@ -284,11 +290,12 @@ class Kept:
         hour = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count) + first[row]
         begin = np.maximum(hour * US_PER_HOUR, from_us[row])
         end = np.minimum((hour + 1) * US_PER_HOUR, to_us[row])
-        days, day = clocks.days(rows[row], begin, end), hour // HOURS % WEEKDAYS
-        by_hour = days if by_day is None else days * by_day[self.group[rows[row]], day]
-        return _table(row, hour % HOURS, by_hour, len(rows), HOURS), _table(
-            row, day, days, len(rows), WEEKDAYS
-        )
+        days = clocks.days(rows[row], begin, end)
+        if by_day is not None:
+            days *= by_day[self.group[rows[row]], hour // HOURS % WEEKDAYS]
+        column = hour * US_PER_HOUR // _WIDTH_US[bins] % bins
+        found = np.bincount(row * bins + column, days, len(rows) * bins).astype(np.float64, copy=False)
+        return found.reshape(len(rows), bins)
 
 
 def joined(parts: Sequence[Kept]) -> Kept:
@@ -305,19 +312,3 @@ def teaches(from_us: IntArray, to_us: IntArray, born_us: IntArray) -> BoolArray:
 
 def _whole_minutes(at_us: IntArray) -> IntArray:
     return (at_us + US_PER_MINUTE // 2) // US_PER_MINUTE * US_PER_MINUTE
-
-
-def _table(row: IntArray, column: IntArray, values: FloatArray, rows: int, columns: int) -> FloatArray:
-    found = np.bincount(row * columns + column, values, rows * columns).astype(np.float64, copy=False)
-    return found.reshape(rows, columns)
-
-
-def _lengths_days(at_us: IntArray, bins: int) -> FloatArray:
-    """How much of the time from 1970 to an instant lies in each hour of the day, or (7 bins) on each day of
-    the week, from Thursday on: (k, bins), days.
-    """
-    width = US_PER_HOUR if bins == HOURS else US_PER_DAY
-    whole, rest = np.divmod(at_us, bins * width)
-    inside = np.clip(rest[:, None] - np.arange(bins) * width, 0, width)
-    result: FloatArray = (whole[:, None] * width + inside) / US_PER_DAY
-    return result

@@ -33,6 +33,17 @@ LEAST_US = 60_000_000
 """A clock goes on by a minute at least in any interval: sums are kept for gaps from a minute on."""
 
 
+_ROUNDING = 1e-9
+
+
+def cycle_lengths_days(at_us: IntArray, bins: int, width_us: int) -> FloatArray:
+    """How much of the time from 1970 to an instant lies in each bin of a cycle: (k, bins) float64, days."""
+    cycle, rest = np.divmod(at_us, bins * width_us)
+    inside = np.clip(rest[:, None] - np.arange(bins) * width_us, 0, width_us)
+    result: FloatArray = (cycle[:, None] * width_us + inside) / US_PER_DAY
+    return result
+
+
 class _Speeds:
     """What speeds by hour and by age, a row a group, have in common."""
 
@@ -41,8 +52,27 @@ class _Speeds:
 
     @property
     def by_hour(self) -> BoolArray:
-        """Groups whose hours differ, (g,)."""
+        """Groups whose hours of the week differ, (g,)."""
         found: BoolArray = (self.hour != 1.0).any(axis=1)
+        return found
+
+    @property
+    def of_day(self) -> FloatArray:
+        """Speed in each hour of the day over all days of the week, (g, 24)."""
+        found: FloatArray = self.hour.reshape(len(self.hour), WEEK_HOURS // 24, 24).mean(axis=1)
+        return found
+
+    @property
+    def by_hour_of_day(self) -> BoolArray:
+        """Groups whose hours of the day differ, (g,)."""
+        found: BoolArray = np.ptp(self.of_day, axis=1) > _ROUNDING
+        return found
+
+    @property
+    def by_weekday(self) -> BoolArray:
+        """Groups whose days of the week differ, (g,)."""
+        of_week = self.hour.reshape(len(self.hour), WEEK_HOURS // 24, 24).mean(axis=2)
+        found: BoolArray = np.ptp(of_week, axis=1) > _ROUNDING
         return found
 
     @property

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from policies.clocks.profile import FIRST_WEEKDAY, US_PER_DAY, US_PER_HOUR, WEEK_HOURS
+from policies.clocks.profile import (
+    FIRST_WEEKDAY,
+    US_PER_DAY,
+    US_PER_HOUR,
+    WEEK_HOURS,
+    cycle_lengths_days,
+)
 from policies.numerics.typing_ import FloatArray, IntArray
 
 STEPS_PER_OCTAVE = 4
@@ -28,14 +34,9 @@ def week_lengths_days(from_us: IntArray, to_us: IntArray) -> FloatArray:
     ----------
     from_us, to_us : (k,) int64, microseconds of one clock
     """
-    return (_passed_us(to_us) - _passed_us(from_us)) / US_PER_DAY
-
-
-def _passed_us(at_us: IntArray) -> IntArray:
-    week, rest = np.divmod(at_us + FIRST_WEEKDAY * US_PER_DAY, WEEK_HOURS * US_PER_HOUR)
-    inside = np.clip(rest[:, None] - np.arange(WEEK_HOURS) * US_PER_HOUR, 0, US_PER_HOUR)
-    found: IntArray = week[:, None] * US_PER_HOUR + inside
-    return found
+    monday = FIRST_WEEKDAY * US_PER_DAY
+    begin, end = (cycle_lengths_days(at + monday, WEEK_HOURS, US_PER_HOUR) for at in (from_us, to_us))
+    return end - begin
 
 
 def wait_bin(days: FloatArray) -> IntArray:

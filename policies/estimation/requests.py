@@ -125,9 +125,8 @@ def fit_request_prior(counts: FloatArray, exposure_days: FloatArray) -> RequestP
         terms = gammaln(y + r) - gammaln(r) - y * np.log(r + u) - r * np.log1p(u / r) + y * np.log(u)
         return -float(terms.sum())
 
-    from scipy.optimize import (
-        minimize_scalar,
-    )  # a sixth of a second that a night without requests can do without
+    # A sixth of a second that a night without requests can do without.
+    from scipy.optimize import minimize_scalar
 
     low, high = (math.log(limit) for limit in SHAPE_LIMITS)
     best = minimize_scalar(loss, bounds=(low, high), method="bounded", options={"xatol": 1e-6})

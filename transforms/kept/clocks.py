@@ -443,13 +443,12 @@ class Tonight:
     ) -> dict[str, pa.Array]:
         """What the search is told of pages, those whose clocks change with age being "by_age".
 
-        To a page whose crawls have good hours it seems to change less often: as often as makes a first crawl,
-        one of many nights, worth what it is at the best hour; more crawls of a night then gain less and less,
-        as they should.
-
         There is no crawl rate to speak of for such a page: it asks for one crawl tonight up to the price that
         this is worth. A page that changes very often, may be crawled once, and weighs so much that it gives
         up at that price, asks for the same.
+
+        A page whose crawls have good hours is said to change less often, "clock_gain" times: up to one crawl
+        a night is then worth what it is at the best hour, and more gain less and less.
 
         Parameters
         ----------

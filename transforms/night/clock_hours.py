@@ -44,8 +44,7 @@ _CHUNK = 2048
 
 
 def page_clocks(hours: ClockHours | None, pages: int) -> dict[str, pa.Array]:
-    """What each page follows, one of `CLOCK_NAMES`, its speed tonight, and how much its hours are worth; null
-    where it follows none."""
+    """What each page follows, one of `CLOCK_NAMES`, its speed tonight and what its hours gain; else null."""
     if hours is None:
         return {"clock": pa.nulls(pages, pa.string())} | {
             name: pa.nulls(pages, pa.float64()) for name in ("clock_speed", "clock_gain")
@@ -71,8 +70,7 @@ def host_clocks(hours: ClockHours | None, hosts: int) -> dict[str, pa.Array]:
     if hours is None:
         return {}
     found = hours.tonight.profiles
-    day = found.hour.reshape(len(found), -1, 24).mean(axis=1)
-    daily = np.ptp(day, axis=1) > 1e-9  # some differ by the weekday alone
+    day = found.of_day
     peak = day.argmax(axis=1)
     around = (peak[:, None] + np.arange(-1, 2)) % 24
     share = np.take_along_axis(day, around, axis=1).sum(axis=1) / day.sum(axis=1)
@@ -83,8 +81,8 @@ def host_clocks(hours: ClockHours | None, hosts: int) -> dict[str, pa.Array]:
     half = np.array([np.interp(0.5 * c[-1], c, edges) for c in changes])
     columns: dict[str, pa.Array] = {}
     for name, values, known in (
-        ("peak_hour", peak.astype(np.int32), daily),
-        ("peak_share", share, daily),
+        ("peak_hour", peak.astype(np.int32), found.by_hour_of_day),
+        ("peak_share", share, found.by_hour_of_day),
         ("half_age_hours", half, found.by_age),
     ):
         whole, missing = np.zeros(hosts, values.dtype), np.ones(hosts, np.bool_)
@@ -151,7 +149,7 @@ class ClockHours:
     speed : (n,) float64
         Clock days in a day of tonight.
     by_age : (n,) bool
-        Pages that are planned crawl by crawl, see `transforms.night.clocks.step_columns`.
+        Pages that are planned crawl by crawl, see `Tonight.columns`.
     crawl_rate_per_day : (n,) float64
     gain : (n,) float64
         See `policies.clocks.worth.gains`.
