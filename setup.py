@@ -20,8 +20,10 @@ DEPENDENCIES = [
 ]
 TEST = [
     "cronsim>=2.6,<3",
+    "duckdb>=1.3,<2",
     "hypothesis>=6.130,<7",
     "kubernetes-validate>=1.37,<1.38",
+    "pandas>=2.2,<4",
     "prometheus-client>=0.22,<1",
     "pytest>=9,<10",
     "pytest-timeout>=2.4,<3",

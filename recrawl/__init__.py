@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pipelines.look.explain import OpenNight
-    from pipelines.look.planning import Plan
+    from pipelines.look.planning import plan as plan
 
 LAYERS = ("pipelines", "transforms", "policies")
 ROOT = str(Path(__file__).resolve().parent.parent)
@@ -66,28 +66,9 @@ def open(folder: str) -> "OpenNight":
     return OpenNight.open(folder)
 
 
-def plan(
-    table: Any,
-    budget_per_day: float,
-    *,
-    objective: str = "periodic",
-    weight: str = "requests_per_day",
-    host_max_per_day: float | None = None,
-) -> "Plan":
-    """Solve in memory for the crawl rates that keep most requests fresh within a budget.
+def __getattr__(name: str) -> Any:
+    if name == "plan":
+        from pipelines.look.planning import plan
 
-    `table` is an Arrow table, or what `pyarrow.table` takes, with `change_rate_per_day`, `requests_per_day`
-    (or the column that `weight` names), and any of `min_rate_per_day`, `max_rate_per_day`; with `url` where
-    hosts have a limit. The plan has `pages`, the table with `crawl_rate_per_day`, `expected_freshness` and
-    `limit`; `multiplier`, what one more crawl a day would keep fresh; and `expected_freshness` of all.
-
-    Raises
-    ------
-    ValueError
-        A column is missing, or a value is none that a rate can have.
-    policies.numerics.errors.InfeasibleError
-        Floors above the budget.
-    """
-    from pipelines.look.planning import plan
-
-    return plan(table, budget_per_day, objective=objective, weight=weight, host_max_per_day=host_max_per_day)
+        return plan
+    raise AttributeError(f"module recrawl has no {name}")

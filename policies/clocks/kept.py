@@ -216,8 +216,11 @@ class Kept:
         return Spells(self.group, self._lengths_days(HOURS), self.changed, rate_per_day)
 
     def _lengths_days(self, bins: int) -> FloatArray:
-        """How much of each lies in each hour of the day, or with 7 bins on each day from Thursday on: (k, bins),
-        days.
+        """How much of each lies in each hour of the day, or with 7 bins on each day from Thursday on.
+
+        Returns
+        -------
+        (k, bins) float64, days
         """
         width = _WIDTH_US[bins]
         return cycle_lengths_days(self.to_us, bins, width) - cycle_lengths_days(self.from_us, bins, width)

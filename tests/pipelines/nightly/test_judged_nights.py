@@ -12,8 +12,8 @@ import pytest
 from tests.pipelines.simulator import Crawler, make_web
 from transforms.kept.judging import drift_warnings
 
-# Of most sorts of web a seed has ten thousand crawls: what three find is known to one percent.
-NIGHTS, SEEDS = 14, 3
+# Of each sort of web a seed has ten thousand crawls: what is found in five is known to one percent.
+NIGHTS, SEEDS = 14, 5
 
 
 def _crawler(seed: int, dated: bool = False, **options: float) -> Crawler:
@@ -28,7 +28,7 @@ def _crawler(seed: int, dated: bool = False, **options: float) -> Crawler:
         (False, {}),
         (True, {}),
         (False, {"hosts": 1}),
-        (False, {"pages": 300, "hosts": 4}),
+        (False, {"pages": 150, "hosts": 4}),
         (False, {"spread": 1.5, "shape": 0.3}),
     ],
     ids=["many-hosts", "last-modified", "one-host", "small", "uneven"],
@@ -58,7 +58,7 @@ def test_predictions_hold_on_the_pages_that_were_picked_for_what_is_thought_of_t
     assert found / predicted == pytest.approx(1.0, abs=0.06)
     # Little is known in the first night: exp(-rate x days) would promise a sixth too many changes.
     assert abs(first[0] - first[1]) < 4 * np.sqrt(first[1] / 2) + 0.05 * first[1]
-    assert 0.73 < np.std(z) < 1.35  # 39 nights
+    assert 0.8 < np.std(z) < 1.3
     assert fresh / held == pytest.approx(thought / held, abs=0.01)
     for crawls, expected, got in reliability:
         chance = expected / max(crawls, 1)
