@@ -8,6 +8,7 @@ it would have foretold later intervals, block by block, better than one rate for
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,6 +56,14 @@ class Spells:
     def take(self, rows: IntArray | BoolArray) -> Spells:
         return Spells(self.group[rows], self.length[rows], self.changed[rows], self.rate_per_day[rows])
 
+    def of(self, group: IntArray) -> Spells:
+        """The same of other groups, (k,) int64 that ascend."""
+        return Spells(group, self.length, self.changed, self.rate_per_day)
+
+    def whole(self) -> Spells:
+        """The same with one bin."""
+        return Spells(self.group, np.einsum("ij->i", self.length)[:, None], self.changed, self.rate_per_day)
+
 
 def profiles(spells: Spells, least: FloatArray, circular: bool) -> tuple[IntArray, FloatArray, FloatArray]:
     """Groups whose bins certainly differ, the speeds of these, and by how much they foretell better.
@@ -75,22 +84,30 @@ def profiles(spells: Spells, least: FloatArray, circular: bool) -> tuple[IntArra
     gains = np.zeros(groups)
     spells = spells.take(_uneven(spells, groups)[spells.group])
     some, code = np.unique(spells.group, return_inverse=True)
-    spells = Spells(code.astype(np.int64), spells.length, spells.changed, spells.rate_per_day)
+    if not len(some):
+        return some, np.ones((0, spells.length.shape[1])), gains
+    spells = spells.of(code.astype(np.int64))
     n = len(some)
     size = np.bincount(code, minlength=n)
     place = np.arange(len(code)) - np.repeat(np.cumsum(size) - size, size)
     block = place * _BLOCKS // np.repeat(size, size)
-    gain, factor, even = np.zeros(n), None, None
-    for b in range(1, _BLOCKS):
-        known, new = spells.take(block < b), spells.take(block == b)
-        factor, even = fit(known, n, circular, factor), _flat(known, n, even)
-        gain += _score(new, factor, n) - _score(new, even, n)
+    # All blocks at once: group g with the first b blocks known is group (b - 1) n + g.
+    step = np.repeat(np.arange(1, _BLOCKS), len(code))
+    rows = np.tile(np.arange(len(code)), _BLOCKS - 1)
+    known, new = block[rows] < step, block[rows] == step
+    earlier, later = (
+        spells.take(rows[part]).of((step[part] - 1) * n + code[rows[part]]) for part in (known, new)
+    )
+    groups = n * (_BLOCKS - 1)
+    gain = _score(later, fit(earlier, groups, circular), groups)
+    gain -= _score(later.whole(), fit(earlier.whole(), groups, True), groups)
+    gain = gain.reshape(_BLOCKS - 1, n).sum(axis=0)
     gains[some] = gain
     sure = np.flatnonzero(gain > least[some])
     number = np.full(n, -1)
     number[sure] = np.arange(sure.size)
     mine = spells.take(number[spells.group] >= 0)
-    mine = Spells(number[mine.group], mine.length, mine.changed, mine.rate_per_day)
+    mine = mine.of(number[mine.group])
     return some[sure], normalised(fit(mine, sure.size, circular)), gains
 
 
@@ -134,22 +151,17 @@ def _uneven(spells: Spells, groups: int) -> BoolArray:
 
     By the score of each bin at one rate for all: its squares add up to its variances where bins are alike.
     """
-    clock = spells.length * spells.rate_per_day[:, None] * _flat(spells, groups)[spells.group]
-    whole = np.maximum(clock.sum(axis=1), _LEAST)
-    found = np.where(spells.changed, 1.0 / -np.expm1(-whole), 0.0)
-    clock -= clock.mean(axis=1, keepdims=True)
-    score = _sums(spells.group, clock * (found - 1.0)[:, None], groups)
-    variance = _sums(spells.group, clock * clock / np.expm1(np.minimum(whole, 50.0))[:, None], groups)
-    result: BoolArray = (score * score).sum(axis=1) > _UNEVEN * variance.sum(axis=1)
+    length, bins = spells.length, spells.length.shape[1]
+    even = spells.whole()
+    days, rate = even.length[:, 0], spells.rate_per_day * fit(even, groups, True)[spells.group, 0]
+    whole = np.maximum(days * rate, _LEAST)
+    found = rate * (np.where(spells.changed, 1.0 / -np.expm1(-whole), 0.0) - 1.0)
+    score = _sums(spells.group, length * found[:, None], groups)
+    score -= score.mean(axis=1, keepdims=True)
+    square = rate * rate * (np.einsum("ij,ij->i", length, length) - days * days / bins)
+    variance = np.bincount(spells.group, square / np.expm1(np.minimum(whole, 50.0)), groups)
+    result: BoolArray = (score * score).sum(axis=1) > _UNEVEN * variance
     return result
-
-
-def _flat(spells: Spells, groups: int, start: FloatArray | None = None) -> FloatArray:
-    """The one factor for all bins that fits: (g, 1)."""
-    whole = Spells(
-        spells.group, spells.length.sum(axis=1, keepdims=True), spells.changed, spells.rate_per_day
-    )
-    return fit(whole, groups, True, start)
 
 
 def fit(
@@ -166,6 +178,7 @@ def fit(
     em = _Em(spells, groups, circular, shrink)
     log: FloatArray = em.start if start is None else np.log(start)
     factor = np.exp(log)
+    result, rows = factor.copy(), np.arange(groups)
     for _ in range(_ROUNDS):
         once = em.step(log)
         twice = em.step(once)
@@ -174,9 +187,14 @@ def fit(
         longer = np.clip(np.sqrt(size / np.maximum(bend, _LEAST)), 1.0, _LONGEST)
         log = em.step(np.clip(log + 2.0 * longer * first + longer * longer * second, *_LOG_FACTORS))
         before, factor = factor, np.exp(log)
-        if np.abs(factor - before).max(initial=0.0) < _TOLERANCE:
-            break
-    return factor
+        result[rows] = factor
+        # A group ends when it has settled, whatever others do.
+        moves = np.abs(factor - before).max(axis=1, initial=0.0) >= _TOLERANCE
+        if not moves.all():
+            em, log, factor, rows = em.take(moves), log[moves], factor[moves], rows[moves]
+            if not len(rows):
+                break
+    return result
 
 
 class _Em:
@@ -196,6 +214,14 @@ class _Em:
         total = np.maximum(exposure.sum(axis=1, keepdims=True), _LEAST)
         count = np.bincount(self._group, minlength=groups)[:, None]
         self.start = np.log(np.repeat((count + shrink) / (total + shrink), bins, axis=1))
+
+    def take(self, groups: BoolArray) -> _Em:
+        """Some of the groups, in their order."""
+        part, rows = copy(self), groups[self._group]
+        part._group, part._length = (np.cumsum(groups) - 1)[self._group[rows]], self._length[rows]
+        part._first = np.flatnonzero(np.diff(part._group, prepend=-1))
+        part._exposure, part._placed = self._exposure[groups], self._placed[groups]
+        return part
 
     def step(self, log: FloatArray) -> FloatArray:
         factor = np.exp(log)
