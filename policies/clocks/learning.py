@@ -8,7 +8,6 @@ it would have foretold later intervals, block by block, better than one rate for
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -175,8 +174,8 @@ def fit(
     of Varadhan and Roland, "Simple and globally convergent methods for accelerating the convergence of any EM
     algorithm" (2008).
     """
-    em = _Em(spells, groups, circular, shrink)
-    log: FloatArray = em.start if start is None else np.log(start)
+    em = _Em.of(spells, groups, circular, shrink)
+    log: FloatArray = em.start() if start is None else np.log(start)
     factor = np.exp(log)
     result, rows = factor.copy(), np.arange(groups)
     for _ in range(_ROUNDS):
@@ -197,40 +196,55 @@ def fit(
     return result
 
 
+@dataclass(frozen=True)
 class _Em:
-    """One round of EM over the logarithms of factors, (g, bins)."""
+    """One round of EM over the logarithms of factors, (g, bins).
 
-    def __init__(self, spells: Spells, groups: int, circular: bool, shrink: float) -> None:
-        self._shrink = shrink
-        expected_length = spells.length * spells.rate_per_day[:, None]
-        exposure = _sums(spells.group, expected_length, groups)
-        found, bins = spells.changed, exposure.shape[1]
-        self._exposure, self._group, self._length = exposure, spells.group[found], expected_length[found]
-        self._first = np.flatnonzero(np.diff(self._group, prepend=-1))
-        self._placed = np.zeros_like(exposure)
-        # Each bin shrinks to the geometric mean of itself and those beside it; one bin alone to 1.
+    Attributes
+    ----------
+    exposure : (g, bins) float64
+        Changes that are expected at the factor 1.
+    group, length : (k,) int64 and (k, bins) float64
+        Groups of the intervals with a change, ascending, and what is expected of each in each bin.
+    beside : (3, bins) int64, or None
+        Bins to whose geometric mean each shrinks; None of one bin alone, which shrinks to 1.
+    shrink : float
+    """
+
+    exposure: FloatArray
+    group: IntArray
+    length: FloatArray
+    beside: IntArray | None
+    shrink: float
+
+    @classmethod
+    def of(cls, spells: Spells, groups: int, circular: bool, shrink: float) -> _Em:
+        length, found = spells.length * spells.rate_per_day[:, None], spells.changed
+        bins = length.shape[1]
         beside = np.arange(bins) + np.array([[-1], [0], [1]])
-        self._beside = (beside % bins if circular else np.clip(beside, 0, bins - 1)) if bins > 1 else None
-        total = np.maximum(exposure.sum(axis=1, keepdims=True), _LEAST)
-        count = np.bincount(self._group, minlength=groups)[:, None]
-        self.start = np.log(np.repeat((count + shrink) / (total + shrink), bins, axis=1))
+        near = (beside % bins if circular else np.clip(beside, 0, bins - 1)) if bins > 1 else None
+        return cls(_sums(spells.group, length, groups), spells.group[found], length[found], near, shrink)
+
+    def start(self) -> FloatArray:
+        """One factor for all bins."""
+        groups, bins = self.exposure.shape
+        total = np.maximum(self.exposure.sum(axis=1, keepdims=True), _LEAST)
+        count = np.bincount(self.group, minlength=groups)[:, None]
+        result: FloatArray = np.log(np.repeat((count + self.shrink) / (total + self.shrink), bins, axis=1))
+        return result
 
     def take(self, groups: BoolArray) -> _Em:
         """Some of the groups, in their order."""
-        part, rows = copy(self), groups[self._group]
-        part._group, part._length = (np.cumsum(groups) - 1)[self._group[rows]], self._length[rows]
-        part._first = np.flatnonzero(np.diff(part._group, prepend=-1))
-        part._exposure, part._placed = self._exposure[groups], self._placed[groups]
-        return part
+        rows = groups[self.group]
+        code = (np.cumsum(groups) - 1)[self.group[rows]]
+        return _Em(self.exposure[groups], code, self.length[rows], self.beside, self.shrink)
 
     def step(self, log: FloatArray) -> FloatArray:
         factor = np.exp(log)
-        clock = np.maximum(np.einsum("ij,ij->i", self._length, factor[self._group]), _LEAST)
-        if len(self._group):
-            each = self._length / -np.expm1(-clock)[:, None]
-            self._placed[self._group[self._first]] = np.add.reduceat(each, self._first, axis=0)
-        beside = 1.0 if self._beside is None else np.exp(log[:, self._beside].sum(axis=1) / -3.0)
-        new = (self._placed * factor + self._shrink) / (self._exposure + self._shrink * beside)
+        clock = np.maximum(np.einsum("ij,ij->i", self.length, factor[self.group]), _LEAST)
+        placed = _sums(self.group, self.length / -np.expm1(-clock)[:, None], len(factor))
+        beside = 1.0 if self.beside is None else np.exp(log[:, self.beside].sum(axis=1) / -3.0)
+        new = (placed * factor + self.shrink) / (self.exposure + self.shrink * beside)
         result: FloatArray = np.log(new)
         return result
 
