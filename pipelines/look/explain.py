@@ -191,9 +191,7 @@ def _never(found: dict[str, Any]) -> list[str]:
         ]
     if page["limit"] in ("none", "floor", "starved") and first < price:
         lasts = (
-            (page.get("clock_gain") or 1.0) / page["change_rate_per_day"]
-            if page["change_rate_per_day"]
-            else 0
+            (page.get("plan_gain") or 1.0) / page["change_rate_per_day"] if page["change_rate_per_day"] else 0
         )
         fresh = duration(lasts) if lasts else "ever"
         kept = (

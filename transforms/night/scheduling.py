@@ -323,6 +323,7 @@ class ScheduledShard:
             "owed": pa.array(self._owed()),
             "limit": pa.array(limit, pa.string()),
             "boundary": pa.array((intervals > 0) & ((changes == 0) | (changes == intervals))),
+            "plan_gain": table.column("plan_gain"),
             **clock_hours.page_clocks(self._hours, len(self._rate)),
             **signal_columns(self._clocks, self._change),
             **request_crawls(*price, table, self._weight, never),
