@@ -1,4 +1,4 @@
-# Every target works alone on a fresh machine that has make and Python 3.11, 3.12 or 3.13 with venv.
+# Every target works alone on a fresh machine that has make and Python 3.11 to 3.14 with venv.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -17,7 +17,7 @@ FUZZED ?= $(HOME)/.cache/recrawl/fuzzed
 FUZZ_SECONDS ?= 300
 BEAM_TESTS ?= tests/pipelines/door tests/pipelines/look tests/pipelines/nightly tests/pipelines/store
 
-.PHONY: help setup nightly test test-beam lint format bench clean lock test-dataflow test-airflow
+.PHONY: help setup nightly test test-beam lint format docs bench clean lock test-dataflow test-airflow
 .PHONY: prism flink test-cluster test-flink test-consumers test-buckets fuzz
 .DEFAULT_GOAL := help
 
@@ -38,14 +38,15 @@ help:
 	@echo "make lock     renew the lock file of the Dataflow template; UPGRADE=--upgrade takes newer versions"
 	@echo "make lint     check style (ruff) and types (mypy)"
 	@echo "make format   put the code into ruff's format"
-	@echo "make bench    measure the costs that the README lists"
+	@echo "make docs     build the documents as a site in build/docs, and check their links"
+	@echo "make bench    measure the costs that docs/speed.md lists"
 	@echo "make clean    remove sample/, out/ and all caches"
 
 setup: $(INSTALLED)
 
 $(INSTALLED): setup.py constraints.txt
-	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v < (3, 14) else \
-	"recrawl needs Python 3.11, 3.12 or 3.13, $(PYTHON) is %d.%d; try: make setup PYTHON=python3.12" % v)'
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v < (3, 15) else \
+	"recrawl needs Python 3.11 to 3.14, $(PYTHON) is %d.%d; try: make setup PYTHON=python3.12" % v)'
 	@$(BIN)/python -c '' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)
 	@echo "Installing recrawl and what it needs into $(VENV): about 80 packages, 1 GB. Minutes, by the network."
 	$(BIN)/python -m pip install --disable-pip-version-check \
@@ -142,6 +143,9 @@ lint: $(INSTALLED)
 format: $(INSTALLED)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(INSTALLED)
+	$(BIN)/python -m mkdocs build --quiet --strict
 
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks

@@ -34,6 +34,7 @@ TEST = [
 PLOTS = ["matplotlib>=3.10,<4"]
 COMPLETION = ["shtab>=1.7,<2"]
 POSTGRES = ["psycopg[binary]>=3.2,<4"]
+DOCS = ["mkdocs>=1.6.1,<2"]
 LINT = ["mypy>=2.4,<3", "ruff>=0.17,<0.18"]
 
 PACKAGES = ("recrawl", "pipelines", "transforms", "policies")
@@ -45,7 +46,7 @@ setup(
     long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
-    python_requires=">=3.11,<3.14",
+    python_requires=">=3.11,<3.15",
     packages=find_packages(include=[f"{name}{below}" for name in PACKAGES for below in ("", ".*")]),
     package_data={"pipelines.webpage": ["*.j2"], "recrawl": ["py.typed"]},
     install_requires=DEPENDENCIES,
@@ -55,7 +56,8 @@ setup(
         "plots": PLOTS,
         "completion": COMPLETION,
         "postgres": POSTGRES,
-        "dev": TEST + LINT + PLOTS + COMPLETION + POSTGRES,
+        "docs": DOCS,
+        "dev": TEST + LINT + PLOTS + COMPLETION + POSTGRES + DOCS,
         # Models of Han et al. 2019 for `recrawl reproduce`; without them they are left out.
         "keras": ["keras>=3.5,<4", "jax>=0.5,<1"],
         "boosting": ["scikit-learn>=1.6,<2"],

@@ -199,7 +199,7 @@ def _odd(kind: str, total: Account) -> Iterator[str]:
         yield from _said("A night fails above one rejected row in a hundred; mend them, or allow more:")
         yield "# max_rejected_fraction = 0.01"
     if kind == "observations" and total.evidence["none"] > total.accepted / 2:
-        yield from _said("Most rows cannot show a change: log a digest of each page, see README, Inputs.")
+        yield from _said("Most rows cannot show a change: log a digest of each page, see docs/inputs.md.")
     if kind in options_inputs.KINDS_WITH_FORMATS:
         yield from _said("Times that name no zone are taken as UTC. If they are local:")
         if total.noted["dates_hours_ahead"]:

@@ -19,7 +19,7 @@ DEFAULTS = {
     "recrawl_store": "/srv/recrawl/store",
     # Or *.jsonl.gz, *.parquet, *.csv.
     "recrawl_observations": "/srv/crawler/logs/{date}/*.jsonl",
-    # Limits of hosts, see templates/README.md; only a heading where there are none.
+    # Limits of hosts, see docs/templates.md; only a heading where there are none.
     "recrawl_hosts": "/srv/recrawl/hosts.csv",
     "recrawl_budget": "50000",
     "recrawl_options": "",

@@ -30,7 +30,7 @@ _SETTING: Final = (
     "paper, whose data is private: 123 days, K = 6. A frequency counts a day at the mean rate beside its "
     "own, so that none predicts 0. The linear model and the network are fitted once, as in the paper; "
     "`recrawl` each week on the last 60 days, as a nightly job would, and once beside it. Models that need a "
-    "library that is not installed are left out (pip install 'recrawl[keras]', 'recrawl[boosting]')."
+    "library that is not installed are left out (pip install '.[keras]', '.[boosting]')."
 )
 
 

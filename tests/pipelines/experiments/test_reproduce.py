@@ -135,12 +135,12 @@ def test_options_that_cannot_work(words, said, capsys):
 
 def test_without_matplotlib_the_numbers_are_there(monkeypatch, tmp_path, capsys):
     def missing(_):
-        raise reproduce.plots.NoPlotsError("no pictures: pip install 'recrawl[plots]'")
+        raise reproduce.plots.NoPlotsError("no pictures: pip install '.[plots]'")
 
     monkeypatch.setattr(reproduce.plots, "draw", missing)
     argv = ["reproduce", "busa-fekete-3", "--pages", "20", "--repetitions", "1", "--until", "4"]
     assert cli.main([*argv, "--workers", "1", "--output", str(tmp_path)]) == 0
-    assert "recrawl[plots]" in capsys.readouterr().err
+    assert ".[plots]" in capsys.readouterr().err
     assert (tmp_path / "results.parquet").exists() and "png" not in (tmp_path / "report.md").read_text()
 
 

@@ -124,7 +124,7 @@ def test_pictures(
     assert (tmp_path / "out" / "accuracy_over_time.png").read_bytes() == b"png"
 
     def missing(picture: Picture) -> dict[str, bytes]:
-        raise plots.NoPlotsError("no pictures (x): pip install 'recrawl[plots]'")
+        raise plots.NoPlotsError("no pictures (x): pip install '.[plots]'")
 
     monkeypatch.setattr(plots, "draw", missing)
     assert run(*options, f"--output={tmp_path}/bare") == 0

@@ -119,5 +119,5 @@ def test_without_matplotlib_the_message_says_how_to_get_it(monkeypatch):
         return real(name, *args, **more)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(plots.NoPlotsError, match=r"pip install 'recrawl\[plots\]'"):
+    with pytest.raises(plots.NoPlotsError, match=r"pip install '\.\[plots\]'"):
         plots.draw(plots.accuracy_against_pages("a", "A", ROWS))
