@@ -145,7 +145,7 @@ format: $(INSTALLED)
 	$(BIN)/ruff format .
 
 docs: $(INSTALLED)
-	$(BIN)/python -m mkdocs build --quiet --strict
+	$(BIN)/python -m mkdocs build --strict
 
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 START, DAYS = datetime(2026, 6, 1, tzinfo=UTC), 14
-# Sections with their pages, changes of each a day, and clicks a day of the first; of the n-th an n-th of that.
+# Sections: pages, changes of each a day, clicks a day of the first; the n-th has an n-th of them.
 SECTIONS = {"offers": (20, 0.8, 60.0), "products": (240, 0.1, 40.0), "help": (40, 0.002, 4.0)}
 PAGES = {"https://shop.example/": (3.0, 200.0)} | {
     f"https://shop.example/{section}/{n}": (changes, clicks / n)

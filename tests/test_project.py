@@ -105,6 +105,7 @@ def make_plan(*targets: str) -> str:
         (("nightly",), ["-m venv", "pip install", "recrawl synthesize", "recrawl nightly"]),
         (("test",), ["-m venv", "pip install", "-m pytest"]),
         (("lint",), ["pip install", "ruff check", "ruff format --check", "mypy"]),
+        (("docs",), ["pip install", "mkdocs build --strict"]),
         (("bench",), ["pip install", "-m benchmarks"]),
     ],
     ids=" ".join,
@@ -126,6 +127,10 @@ def test_the_readme_names_commands_that_exist() -> None:
 
 
 PAGES = {
+    "nightly": "options.md",
+    "synthesize": "corpus.md",
+    "diff": "diff.md",
+    "completion": "operations.md",
     "convert": "formats.md",
     "discover": "discovery_job.md",
     "explain": "explain.md",
@@ -138,27 +143,27 @@ PAGES = {
     "inspect": "formats.md",
     "backtest": "backtest.md",
     "backtest-discovery": "discovery.md",
-    "night": "discovery_job.md",
+    "night": "every_night.md",
     "frontier": "backtest.md",
     "simulate": "simulate.md",
     "reproduce": "reproduction.md",
 }
-"""Commands whose options need not all be in the README, and the page in docs/ that has them."""
+"""The page in docs/ that has the options of a command, beside those that are of several."""
+SHARED = ("inputs.md", "options.md", "discovery_job.md")
 
 
-def test_the_readme_lists_every_option() -> None:
-    """Options of each parser stand in the README or in the command's page, and no others but Beam's own."""
+def test_documents_list_every_option() -> None:
+    """Options of each parser stand in the command's page; pages of options have no others but Beam's."""
+    docs = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
+    shared = "".join(docs[name] for name in SHARED)
     every = {"--help", "--version"}
     for command, parser in cli.parser()._subparsers._group_actions[0].choices.items():
         declared = {o for action in parser._actions for o in action.option_strings if o.startswith("--")}
-        text = README
-        if command in PAGES:
-            text += (ROOT / "docs" / PAGES[command]).read_text(encoding="utf-8")
-        missing = declared - _options_in(text) - {"--help"}
+        missing = declared - _options_in(docs[PAGES[command]] + shared) - {"--help"}
         assert not missing, (command, missing)
         every |= declared
     beams = {"--runner", "--direct_num_workers", "--direct_running_mode", "--setup_file"}
-    named = _options_in(README)
+    named = _options_in(README + docs["every_night.md"] + docs["tutorial.md"] + shared)
     assert named - beams <= every, named - beams - every
 
 
@@ -176,15 +181,33 @@ def test_ci_runs_the_readmes_test_command_from_anywhere() -> None:
     assert re.search(r"^cd .*BASH_SOURCE", text, re.MULTILINE)
     assert re.search(r"^make test$", text, re.MULTILINE)
     assert re.search(r"^make lint$", text, re.MULTILINE)
+    assert re.search(r"^make docs$", text, re.MULTILINE)
     subprocess.run(["bash", "-n", str(script)], check=True)
 
 
 def test_links_between_documents_lead_somewhere() -> None:
-    for document in [*ROOT.glob("*.md"), *(ROOT / "templates").glob("*.md"), *(ROOT / "docs").glob("*.md")]:
+    """Those within docs/ `make docs` checks as well, and against what it makes of headings."""
+    for document in [*ROOT.glob("*.md"), *(ROOT / "templates").rglob("*.md"), *(ROOT / "docs").glob("*.md")]:
         text = document.read_text(encoding="utf-8")
-        for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", text):
+        for target, anchor in re.findall(r"\]\(([^)#]*)(?:#([^)]*))?\)", text):
             if "://" not in target:
-                assert (document.parent / target).exists(), f"{document.name}: {target}"
+                there = document.parent / target if target else document
+                assert there.exists(), f"{document.name}: {target}"
+                assert not anchor or anchor in _anchors(there), f"{document.name}: {target}#{anchor}"
+
+
+def _anchors(document: Path) -> set[str]:
+    """Anchors of headings, as web pages of repositories have them."""
+    heads = re.findall(r"^#+ (.*)$", document.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+def test_the_contents_name_every_document() -> None:
+    """Those of the site and those in words."""
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")}
+    for text in (ROOT / "mkdocs.yml", ROOT / "docs" / "index.md"):
+        named = set(re.findall(r"[\w]+\.md", text.read_text(encoding="utf-8")))
+        assert pages - {"index.md"} <= named, pages - named
 
 
 def test_license_is_apache() -> None:

@@ -28,8 +28,8 @@ DESCRIPTION = """\
 Run the experiment of a figure or table of a paper with the paper's parameters, and print our numbers, with
 standard errors, beside what the paper says. --output gets results.parquet (policy, pages, repetition,
 accuracy and more), report.md, and pictures as PNG and SVG (they need matplotlib: in a checkout
-pip install '.[plots]'). `recrawl reproduce list` names the figures. At full size a figure takes minutes to hours:
---pages, --repetitions and --until make it smaller.
+pip install '.[plots]'). `recrawl reproduce list` names the figures. At full size a figure takes minutes to
+hours: --pages, --repetitions and --until make it smaller.
 """
 EXIT_HELP = "exit codes: 0 done, whether claims hold or not; 1 failed; 2 options wrong."
 LIST: Final = "list"

@@ -1,6 +1,7 @@
 """Pictures of simulations and backtests, PNG and SVG; the same numbers give the same bytes.
 
-A `Picture` is data alone, so what makes pictures needs no matplotlib; `draw` does (the extra `plots`). Bytes are the same for the same versions of matplotlib and its libraries.
+A `Picture` is data alone, so what makes pictures needs no matplotlib; `draw` does (the extra `plots`).
+Bytes are the same for the same versions of matplotlib and its libraries.
 """
 
 from __future__ import annotations
@@ -193,7 +194,7 @@ def draw(picture: Picture, formats: Sequence[str] = FORMATS) -> dict[str, bytes]
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise NoPlotsError(f"no pictures ({error}): in a checkout of recrawl pip install '.[plots]'") from None
+        raise NoPlotsError(f"no pictures ({error}): in a checkout pip install '.[plots]'") from None
     settings = dict(matplotlib.rcParamsDefault) | {
         "svg.hashsalt": "recrawl",
         "svg.fonttype": "none",

@@ -131,7 +131,7 @@ def test_an_update_takes_values_that_are_not_nutchs_defaults(java, tmp_path):
 
 @pytest.mark.parametrize(("form", "lost"), [("json", 0), ("csv", 1)])
 def test_recrawl_reads_nutchs_own_dump(java, tmp_path, capsys, form, lost):
-    """And why the README has JSON, and injects with -overwrite.
+    """And why docs/crawlers.md has JSON, and injects with -overwrite.
 
     Nutch writes CSV by the low bytes of characters, so that a URL that is not ASCII is lost. After -update a
     dump tells of fetches that never were.
@@ -236,7 +236,7 @@ class Shop(BaseHTTPRequestHandler):
 
 @pytest.mark.skipif(shutil.which("wget") is None, reason="needs wget")
 def test_wget_fetches_the_list_of_an_hour_and_indexes_it(tmp_path, capsys):
-    """The README's last lines: a page that is not there, and a host that is not, cost no other page."""
+    """The last lines of docs/crawlers.md: a page, or a host, that is not there costs no other page."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Shop)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     site = f"http://127.0.0.1:{server.server_port}"

@@ -7,7 +7,6 @@ import json
 import re
 import shutil
 import subprocess
-import textwrap
 import urllib.request
 from collections.abc import Iterator
 from datetime import timedelta
@@ -290,8 +289,8 @@ def test_dates_are_put_off_once_and_those_of_tonight_set_after_it(index, tmp_pat
     index.fill(crawled(tmp_path / "crawl"))
     before = index.documents()
     text = (ROOT / "docs" / "exports.md").read_text(encoding="utf-8")
-    [found] = re.findall(r"^ +```sh\n( +curl[^`]*_update_by_query[^`]*)```$", text, re.MULTILINE)
-    lines = index.here(textwrap.dedent(found).splitlines())
+    [found] = re.findall(r"^```sh\n(curl[^`]*_update_by_query[^`]*)```$", text, re.MULTILINE)
+    lines = index.here(found.splitlines())
     for moved in (8, 0):
         index.search()
         done = shell(tmp_path, lines, real=("curl",))

@@ -16,7 +16,7 @@ from pipelines.nightly.options import NightlyOptions
 from tests.pipelines.jobs import at, command, crawls, nightly, write_rows
 from transforms.batches.errors import InputError
 
-README = Path(__file__).resolve().parents[3] / "README.md"
+OPTIONS = Path(__file__).resolve().parents[3] / "docs" / "options.md"
 
 GOOD = ("--observations=x", "--budget=1", "--as_of=2026-07-01", "--output=o")
 
@@ -46,7 +46,7 @@ def test_help_lists_the_commands():
         r"^\s+synthesize\s+\S", out, re.MULTILINE
     )
     codes = out[out.index("exit codes") :]
-    documented = re.findall(r"^\| ((?:\d+(?:, )?)+) \|", README.read_text(), re.MULTILINE)
+    documented = re.findall(r"^\| ((?:\d+(?:, )?)+) \|", OPTIONS.read_text(), re.MULTILINE)
     documented = {code for row in documented for code in row.split(", ")}
     assert {"0", "6", "143"} <= documented <= {*re.findall(r"\b\d+\b", codes)}
 
@@ -103,7 +103,7 @@ def test_help_and_version_import_nothing_that_takes_time(words):
 
 
 def test_the_help_of_a_command_is_whole_whichever_way_it_is_made():
-    """That of all parsers, which the README is checked with, and that which a user sees."""
+    """That of all parsers, which documents are checked with, and that which a user sees."""
     every = cli.parser()._subparsers._group_actions[0].choices
     assert list(every) == list(cli.COMMANDS)
     for name in ("diff", "synthesize"):

@@ -1,4 +1,4 @@
-"""The README's lines of each crawler, run as they stand there.
+"""The lines of each crawler in docs/crawlers.md, run as they stand there.
 
 The crawlers are stand-ins that keep what they are given; recrawl, but for its start, and the shell are real.
 """
@@ -40,9 +40,9 @@ BAD = '{"errors":true,"items":[{"update":{"error":{"type":"routing_missing_excep
 
 
 def lines_of(crawler: str) -> list[str]:
-    """The lines of a crawler in the README."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = text.split("\n## From your crawler's dump to its next schedule\n")[1].split("\n## ")[0]
+    """The lines of a crawler."""
+    text = (ROOT / "docs" / "crawlers.md").read_text(encoding="utf-8")
+    section = text.split("\n## From a dump to the next schedule\n")[1].split("\n## ")[0]
     found = re.search(rf"^{crawler}, from .*?^```sh\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
     assert found, crawler
     return found[1].splitlines()
@@ -107,7 +107,7 @@ def schedule(folder: Path) -> list[dict]:
 
 
 @pytest.mark.parametrize("crawler", CRAWLERS)
-def test_the_readme_plans_exports_and_hands_over(crawler):
+def test_the_lines_plan_export_and_hand_over(crawler):
     lines = lines_of(crawler)
     assert [line.split()[:2] for line in lines[:2]] == [["recrawl", "nightly"], ["recrawl", "export"]]
     assert len(lines) > 2 and not any(line.startswith("recrawl") for line in lines[2:])
@@ -215,7 +215,7 @@ def test_dates_of_a_frontier_are_put_off(tmp_path):
     """Each URL keeps its words and waits for 2099; to recrawl that is no fetch."""
     dumps.urlfrontier(tmp_path)
     text = (ROOT / "docs" / "exports.md").read_text(encoding="utf-8")
-    found = re.search(r"```sh\n(  jq .*?)  ```", text.split("\n## URLFrontier\n")[1], re.DOTALL)
+    found = re.search(r"```sh\n(jq .*?)```", text.split("\n## URLFrontier\n")[1], re.DOTALL)
     assert found
     done = shell(tmp_path, found[1].splitlines(), "Items sent 13 / acked 13")
     assert done.returncode == 0, done.stderr
