@@ -17,13 +17,12 @@ from apache_beam.pvalue import AsList, AsSingleton
 from pipelines.command import options_inputs, output_folder
 from pipelines.command.errors import OptionsError
 from pipelines.command.version import __version__
-from pipelines.experiments import backtest_report, on_request
+from pipelines.experiments import backtest_report, on_request, pages
 from pipelines.experiments.experiment import (
     add_inputs,
     add_run_options,
     listed,
     run_here,
-    show_pictures,
     write_table,
 )
 from pipelines.experiments.result_schemas import days_table, results_table
@@ -60,7 +59,7 @@ Replay when pages changed, let policies crawl them with equal budgets, and print
 copies, with standard errors, and what more budget buys. Policies see only what their own crawls find and
 learn on the way; the first part of the time is not scored. Give --observations, a crawl log, or --changes, a
 list of all changes. DIR gets results.parquet (a row a run), days.parquet (a row a run and day),
-summary.parquet (the table) and pictures.
+summary.parquet (the table) and report.html, a page.
 """
 EXIT_HELP = "exit codes: 0 done; 1 failed; 2 options or inputs wrong."
 DEFAULT_POLICIES = (
@@ -94,7 +93,7 @@ OWN = (
     "results.parquet",
     "summary.parquet",
     "results.json",
-    *output_folder.pictures(f"freshness-{weights}" for weights in WEIGHTS),
+    pages.NAME,
 )
 KINDS = ("changes", "observations", "requests", "signals", "pages")
 
@@ -484,5 +483,5 @@ def run(parsed: argparse.Namespace, beam_arguments: Sequence[str] = ()) -> int:
     against = compared_with(settings.output)
     print(backtest_report.report(settings.output, against))
     if settings.plots:
-        show_pictures(settings.output, lambda: backtest_report.draw(settings.output, against))
+        print(f"\n{pages.backtest(settings.output, against)}")
     return 0

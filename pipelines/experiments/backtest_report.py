@@ -13,7 +13,6 @@ from apache_beam.io.filesystems import FileSystems
 
 from pipelines.experiments.experiment import aligned, read_table, write_table
 from pipelines.nightly.report import left_out
-from pipelines.pictures import plots
 from policies.numerics.typing_ import FloatArray
 from policies.simulation import statistics
 from transforms.batches.tally import counted
@@ -30,7 +29,6 @@ SURE = 2.0  # standard errors
 OFF_BUDGET = 0.005
 ALIKE = 5e-5  # freshness that two digits of a percentage do not tell apart
 FEW_CHANGES = 50
-WIDE = 8.0  # budgets that differ more get a logarithmic axis
 
 
 @dataclass(frozen=True)
@@ -212,7 +210,7 @@ def report(folder: str, against: str) -> str:
     write_table(folder, "summary.parquet", table)
     parts = [head(folder)]
     for c in comparisons:
-        parts += [_table(c), _verdict(c)]
+        parts += [_table(c), "\n".join(verdict(c))]
     parts += _off_budget([cell for c in comparisons for cell in c.cells.values()])
     parts += few_changes(about) + cautions(about, [b for c in comparisons for b in c.budgets])
     parts += about_errors(about)
@@ -291,7 +289,8 @@ def _table(c: Comparison) -> str:
     return "\n".join([*lines, *aligned(rows)])
 
 
-def _verdict(c: Comparison) -> str:
+def verdict(c: Comparison) -> list[str]:
+    """Who is best at each budget, and what more budget buys, in sentences."""
     lines = []
     for budget in c.budgets:
         best = c.best(budget)
@@ -316,7 +315,7 @@ def _verdict(c: Comparison) -> str:
         lines.append(
             f"{high / low:.3g} times the budget, {low:g} to {high:g}: {100 * gained:+.2f} points for {best}."
         )
-    return "\n".join(lines)
+    return lines
 
 
 def _off_budget(cells: Sequence[Cell]) -> list[str]:
@@ -390,40 +389,3 @@ def about_errors(about: dict[str, Any]) -> list[str]:
     else:
         return []
     return [textwrap.fill(text, LINE)]
-
-
-def pictures(comparisons: Sequence[Comparison], title: str) -> list[plots.Picture]:
-    """Freshness against budget, and differences to the policy compared with."""
-    found = []
-    for c in comparisons:
-        wide = c.budgets[-1] >= WIDE * c.budgets[0]
-        x, y = "crawls per page and day", "fresh requests, %"
-        # All in one order, so that colours are the same: one legend serves both.
-        panels = [
-            plots.Panel(
-                f"difference to {c.against}",
-                x,
-                "points",
-                _lines(c, "gain", "gain_error", named=False),
-                log_x=wide,
-                level=0.0,
-            ),
-            plots.Panel(f"{c.weights} weights", x, y, _lines(c, "accuracy", "error", named=True), log_x=wide),
-        ]
-        found.append(plots.Picture(f"freshness-{c.weights}", title, panels))
-    return found
-
-
-def _lines(c: Comparison, value: str, error: str, named: bool) -> list[plots.Series]:
-    found = []
-    for policy in c.policies:
-        cells = [c.cells[policy, b] for b in c.budgets]
-        y, e = (np.array([100.0 * getattr(cell, n) for cell in cells]) for n in (value, error))
-        found.append(plots.Series(policy if named else "", np.array(c.budgets), y, e))
-    return found
-
-
-def draw(folder: str, against: str) -> list[plots.Picture]:
-    """The pictures of a folder's results."""
-    results, days = (read_table(folder, f"{name}.parquet") for name in ("results", "days"))
-    return pictures(compare(results, days, against), head(folder).split(";")[0])

@@ -39,7 +39,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no_plots",
         action="store_true",
-        help="no pictures; they need matplotlib: in a checkout pip install '.[plots]'",
+        help="no pictures and no page; pictures need matplotlib: in a checkout pip install '.[plots]'",
     )
 
 

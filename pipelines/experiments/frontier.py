@@ -14,11 +14,10 @@ from apache_beam.io.filesystems import FileSystems
 
 from pipelines.command import output_folder
 from pipelines.command.errors import OptionsError
-from pipelines.experiments import backtest, backtest_report
+from pipelines.experiments import backtest, backtest_report, pages
 from pipelines.experiments.backtest import ROOM, Settings, least_budget, scorings_of
-from pipelines.experiments.experiment import add_inputs, aligned, read_table, show_pictures, write_table
+from pipelines.experiments.experiment import add_inputs, aligned, read_table, write_table
 from pipelines.experiments.result_schemas import FRONTIER
-from pipelines.pictures.plots import Picture, freshness_against_budget
 from policies.numerics.typing_ import FloatArray
 from transforms.batches.steps import Step
 from transforms.files.sinks import FileInfo, read_json
@@ -41,7 +40,7 @@ DEFAULT_POLICIES = (
 )
 SPAN = 100.0
 """How far below the log's own rate, or around the rate of changes, budgets are looked for."""
-OWN = ("frontier.parquet", *output_folder.pictures(f"frontier-{weights}" for weights in backtest.WEIGHTS))
+OWN = ("frontier.parquet",)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -225,14 +224,30 @@ def with_error(value: float, error: float) -> str:
     return f"{value:.{digits}f} ± {error:.{digits}f}"
 
 
-def pictures(folder: str) -> list[Picture]:
-    """Freshness against budget of all runs, one picture for each kind of weights."""
-    results, title = read_table(folder, "results.parquet"), backtest_report.head(folder).split(";")[0]
-    found = []
-    for weights in sorted(set(results.column("weights").to_pylist())):
-        rows = results.filter(pc.equal(results.column("weights"), weights)).to_pydict()
-        found.append(freshness_against_budget(f"frontier-{weights}", title, rows, budget="budget"))
-    return found
+def page(folder: str, against: str) -> str:
+    """Write the answers as a web page; returns its path."""
+    rows, runs = read_table(folder, "frontier.parquet").to_pylist(), read_table(folder, "results.parquet")
+    sections = []
+    for weights in sorted({r["weights"] for r in rows}):
+        mine = [r for r in rows if r["weights"] == weights]
+        answers = []
+        for policy, target in sorted({(r["policy"], r["target"]) for r in mine}):
+            budget, error = answer(mine, policy, target)
+            text = _cell(mine, policy, target, against)
+            answers.append(pages.Needed(policy, target, budget, error, text))
+        table = runs.filter(pc.equal(runs.column("weights"), weights))
+        sections.append(pages.needed(answers, table, weights))
+    return pages.write(folder, "recrawl frontier: the budget that a target needs", sections)
+
+
+def answer(rows: list[dict[str, Any]], policy: str, target: float) -> tuple[float, float]:
+    """Budget that a policy needs and its standard error; infinite where none that was tried is enough."""
+    mine = [r for r in rows if r["policy"] == policy and r["target"] == target]
+    budget, of_days = (np.array([r[name] for r in mine]) for name in ("budget", "standard_error"))
+    if np.isnan(budget).any():
+        return math.inf, math.nan
+    error = _error(budget, of_days)
+    return float(budget.mean()), 0.0 if math.isnan(error) else error
 
 
 def run(parsed: argparse.Namespace, beam_arguments: Sequence[str] = ()) -> int:
@@ -247,5 +262,5 @@ def run(parsed: argparse.Namespace, beam_arguments: Sequence[str] = ()) -> int:
     )
     print(report(settings.output, backtest.compared_with(settings.output)))
     if settings.plots:
-        show_pictures(settings.output, lambda: pictures(settings.output))
+        print(f"\n{page(settings.output, backtest.compared_with(settings.output))}")
     return 0

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
+from pipelines.pictures.colours import colour_of
 from policies.numerics.typing_ import FloatArray
 
 FORMATS: Final = ("png", "svg")
@@ -25,7 +26,8 @@ _COLOURS: Final = (
 )  # fmt: skip
 _MARKERS: Final = "osD^vP*X<>"
 _STYLES: Final = ("-", "--", ":")  # a style for each ten colours
-_MOST_INSIDE: Final = 6  # names; a longer legend inside the axes covers lines
+_MOST_IN_LEGEND: Final = 3  # names; more stand beside their lines
+_NAME_POINTS: Final = 7.0
 
 
 class NoPlotsError(RuntimeError):
@@ -72,6 +74,8 @@ class Panel:
         Height of a thin horizontal line.
     colour : str
         Name of the colour scale; empty: none.
+    named : bool
+        Whether names are shown; those of the panel beside it may do.
     """
 
     title: str
@@ -83,6 +87,7 @@ class Panel:
     diagonal: bool = False
     level: float | None = None
     colour: str = ""
+    named: bool = True
 
 
 @dataclass(frozen=True)
@@ -136,9 +141,8 @@ def accuracy_against_pages(name: str, title: str, rows: Mapping[str, Any], again
         }
         gain = [value - base[key] for key, value in zip(keys, rows["accuracy"], strict=True)]
         series = _means({**rows, "accuracy": gain}, "pages", "accuracy")
-        # All in one order, so that colours are the same: one legend serves both.
-        series = [replace(s, label="") for s in series]
-        panels.append(Panel(f"less {against}", "pages", "difference of accuracy", series, log_x=log))
+        less = f"less {against}"
+        panels.append(Panel(less, "pages", "difference of accuracy", series, log_x=log, named=False))
     return Picture(name, title, panels)
 
 
@@ -263,11 +267,42 @@ def _draw_panel(figure: Any, axes: Any, panel: Panel) -> None:
     axes.set_title(panel.title, fontsize=8)
     axes.set_xlabel(panel.x)
     axes.set_ylabel(panel.y)
-    labelled = sum(bool(series.label) for series in panel.series)
-    if labelled > _MOST_INSIDE:
-        axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    labelled = [(n, s) for n, s in enumerate(panel.series) if s.label and len(s.x)] if panel.named else []
+    lines = [(n, s) for n, s in labelled if s.style in ("line", "bare")]
+    if len(lines) > _MOST_IN_LEGEND:
+        _name_lines(axes, lines)
     elif labelled:
-        axes.legend(fontsize=7)
+        axes.legend(fontsize=_NAME_POINTS)
+
+
+def _name_lines(axes: Any, lines: Sequence[tuple[int, Series]]) -> None:
+    """Names to the right of lines, each at the height of its end, or below the name above it."""
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high)
+    axes.set_xlim(*axes.get_xlim())
+    gap = 1.25 * _NAME_POINTS / (0.75 * 72.0 * _PANEL_INCHES[1])
+    placed: list[tuple[float, int, Series]] = []
+    for number, series in lines:
+        at = axes.transAxes.inverted().transform(axes.transData.transform((series.x[-1], series.y[-1])))
+        placed.append((float(at[1]), number, series))
+    height = 2.0
+    for end, number, series in sorted(placed, key=lambda found: -found[0]):
+        height = min(end, height - gap)
+        axes.annotate(
+            series.label,
+            (series.x[-1], series.y[-1]),
+            (1.03, height),
+            textcoords=axes.transAxes,
+            color=_colour(series.label, number),
+            fontsize=_NAME_POINTS,
+            va="center",
+            annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": _colour(series.label, number), "linewidth": 0.4},
+        )
+
+
+def _colour(name: str, number: int) -> str:
+    return colour_of(name) or _COLOURS[number % len(_COLOURS)]
 
 
 def _plain_numbers(axis: Any) -> None:
@@ -280,7 +315,7 @@ def _plain_numbers(axis: Any) -> None:
 
 
 def _draw_series(figure: Any, axes: Any, panel: Panel, series: Series, number: int) -> None:
-    colour = _COLOURS[number % len(_COLOURS)]
+    colour = _colour(series.label, number)
     if series.style == "points":
         shade: dict[str, Any] = {"color": colour} if series.colour is None else {"c": series.colour}
         shown = axes.scatter(series.x, series.y, s=5, linewidths=0, rasterized=True, **shade)

@@ -9,7 +9,7 @@ from typing import Any
 
 WIDTH, HEIGHT = 480.0, 270.0
 RIGHT, TOP, BOTTOM = 16.0, 14.0, 44.0
-LETTER = 8.0  # of text, about
+LETTER, BOLD = 8.0, 9.2  # of text and of names, about
 _TICKS = 5
 
 
@@ -88,13 +88,16 @@ class Line:
     ----------
     name : str
         Written to the right of its last point.
-    role : {"fresh", "found", "crawls", "plain", "trouble"}
-        What it means: each has one colour everywhere.
+    role : str
+        What it means: each has one colour everywhere, see `pipelines.pictures.colours`.
     x, y : sequence of float
         A y that is None is a gap.
     error : sequence of (float, float), optional
-        Lower and upper ends of bars.
-    style : {"line", "points", "bars", "rule"}
+        Lower and upper ends of bars, or of the band of a line that has one.
+    style : {"line", "band", "thin", "points", "bars", "rule", "rings"}
+        A line with dots, the same in a band, a thin line, dots, bars from the floor, a dashed line, or rings.
+    across : bool
+        The error is one of x.
     """
 
     name: str
@@ -103,6 +106,7 @@ class Line:
     y: Sequence[float | None]
     error: Sequence[tuple[float, float]] | None = None
     style: str = "line"
+    across: bool = False
 
 
 @dataclass(frozen=True)
@@ -142,12 +146,11 @@ class Chart:
         levels = [float(n * step) for n in range(round(low / step), round(high / step) + 1)]
         names = [f"{100.0 * y:.{digits}f} %" if self.percent else f"{y:,.{digits}f}" for y in levels]
         left = 12.0 + LETTER * max(map(len, names))
-        right = (
-            WIDTH - RIGHT - LETTER * max((len(s.name) for s in self.lines if s.style == "line"), default=0)
-        )
         values = [x for line in self.lines for x in line.x]
+        most = max(values)
+        right = WIDTH - RIGHT - BOLD * max((len(s.name) for s in self.lines if s.x[-1] == most), default=0)
         half = 0.5 if any(line.style == "bars" for line in self.lines) else 0.0
-        first, last = self._x(min(values)) - half, self._x(max(values)) + half
+        first, last = self._x(min(values)) - half, self._x(most) + half
         wide = (last - first) or 1.0
 
         def at_x(x: float) -> float:
@@ -176,9 +179,9 @@ class Chart:
 
     def _range(self) -> tuple[float, float, float]:
         ys = [y for line in self.lines for y in line.y if y is not None]
-        ys += [end for line in self.lines for pair in line.error or () for end in pair]
+        ys += [end for s in self.lines if not s.across for pair in s.error or () for end in pair]
         low, high = (0.0 if self.from_zero else min(ys)), max(ys)
-        step = _step((high - low) or abs(high) or 1.0)
+        step = step_of((high - low) or abs(high) or 1.0)
         low, high = math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
         return low, high if high > low else low + step, step
 
@@ -192,19 +195,26 @@ class Chart:
             x, y = points[-1]
             y = round(max([y + 4.0, *(other + 15.0 for other in taken)]), 1)
             taken += [y] if line.name else []
-            bars = zip(line.x, line.error or (), strict=False)
             found.append(
                 {
                     "line": line,
                     "points": points,
-                    "errors": [(at_x(x), at_y(a), at_y(b)) for x, (a, b) in bars],
+                    "errors": _errors(line, at_x, at_y),
                     "label": (round(x + 8.0, 1), y),
                 }
             )
         return found
 
 
-def _step(span: float) -> float:
+def _errors(line: Line, at_x: Any, at_y: Any) -> list[tuple[float, float, float, float]]:
+    """Ends of bars: x1, y1, x2, y2."""
+    rows = zip(line.x, line.y, line.error or (), strict=False)
+    if line.across:
+        return [(at_x(a), at_y(y), at_x(b), at_y(y)) for _, y, (a, b) in rows if y is not None]
+    return [(at_x(x), at_y(a), at_x(x), at_y(b)) for x, y, (a, b) in rows if y is not None]
+
+
+def step_of(span: float) -> float:
     """Of ticks: 1, 2 or 5 times a power of ten."""
     rough = span / _TICKS
     power = 10.0 ** math.floor(math.log10(rough))
@@ -221,13 +231,14 @@ class Section:
     notes : list of str
         Paragraphs.
     tiles, charts, tables : lists
+        Charts are `Chart` or `dots.Dots`.
     """
 
     key: str
     title: str
     notes: list[str] = field(default_factory=list)
     tiles: list[Tile] = field(default_factory=list)
-    charts: list[Chart] = field(default_factory=list)
+    charts: list[Any] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
 
     @property

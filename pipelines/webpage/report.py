@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import jinja2
-
 from pipelines.command.errors import OptionsError
 from pipelines.command.version import __version__
 from pipelines.look import diff, diff_report
-from pipelines.webpage import parts, sections, trends
+from pipelines.webpage import sections, trends
+from pipelines.webpage.rendering import rendered
 from transforms.files.replacing import REPORT
 from transforms.files.sinks import write_file
 from transforms.finished.figures import figures
@@ -77,26 +75,14 @@ def page(night: OpenNight, nights: Sequence[str] = ()) -> str:
         said = [trends.of_nights([OpenNight.open(folder).manifest for folder in nights]), *said]
     options = night.manifest["options"]
     hours = f"{float(options.get('horizon_hours', 24.0)):g} hours"
-    return _template().render(
-        title=f"recrawl, night of {trends.when(night.manifest)}",
-        subtitle=f"Status {night.manifest.get('status')}; the schedule covers {hours}. Times are UTC.",
-        warnings=night.manifest.get("warnings", []),
-        sections=said,
-        version=night.manifest.get("recrawl_version", __version__),
-        box=(int(parts.WIDTH), int(parts.HEIGHT)),
+    version = night.manifest.get("recrawl_version", __version__)
+    return rendered(
+        f"recrawl, night of {trends.when(night.manifest)}",
+        f"Status {night.manifest.get('status')}; the schedule covers {hours}. Times are UTC.",
+        said,
+        f"recrawl {version} from manifest.json and the tables beside it",
+        night.manifest.get("warnings", []),
     )
-
-
-@functools.cache
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    return environment.get_template("report.html.j2")
 
 
 def _moved(night: OpenNight) -> tuple[dict[str, Any] | None, str]:

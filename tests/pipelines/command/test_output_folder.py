@@ -98,18 +98,18 @@ def test_a_run_that_cannot_be_leaves_the_earlier_one_as_it_was(tmp_path: Path) -
     (tmp_path / "accuracy_over_time.png").write_text("old")
     changes = tmp_path / "changes.csv"
     changes.write_text("url,changed_at\nhttps://a.test/,2026-06-01T00:00:00Z\n")
-    (tmp_path / "freshness-equal.png").write_text("old")
+    (tmp_path / "report.html").write_text("old")
     assert cli.main(["backtest", f"--changes={changes}", f"--output={tmp_path}", "--workers=1"]) == 2
-    assert (tmp_path / "freshness-equal.png").read_text() == "old"
+    assert (tmp_path / "report.html").read_text() == "old"
 
 
 @pytest.mark.parametrize(
     ("own", "names"),
     [
         (lambda: simulate.OWN, {"results.parquet", "accuracy_over_time.svg"}),
-        (lambda: backtest.OWN, {"results.parquet", "days.parquet", "freshness-zipf.png"}),
+        (lambda: backtest.OWN, {"results.parquet", "days.parquet", "report.html"}),
         (lambda: backtest_discovery.OWN, {"results.parquet", "over_time.parquet", "regret-all.png"}),
-        (lambda: frontier.OWN, {"frontier.parquet", "frontier-clicks.png"}),
+        (lambda: frontier.OWN, {"frontier.parquet", "report.html"}),
         (reproduce.own, {"results.parquet", "report.md", "rates.parquet", "han-table-5.png"}),
     ],
     ids=["simulate", "backtest", "backtest-discovery", "frontier", "reproduce"],

@@ -16,6 +16,7 @@ from pipelines.experiments import backtest_report, frontier
 from pipelines.experiments.backtest_report import compare
 from policies.history.page_state import US_PER_DAY
 from policies.numerics.typing_ import FloatArray
+from tests.pipelines.webpage.reading import Element, check_page, table
 from tests.transforms.replayed_worlds import START, poisson_world
 from transforms.batches.schemas import TIME
 from transforms.intake.sources import plan_files, read_split
@@ -68,9 +69,10 @@ def test_who_wins_and_what_it_costs(
     changes: Path, world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ["--budgets", "0.15", "0.3", "--policies", "recrawl,uniform,change-weighted", "known-rates"]
-    common = ["backtest", f"--changes={changes}", *window(), *options, "--workers=1", "--no_plots"]
+    common = ["backtest", f"--changes={changes}", *window(), *options, "--workers=1"]
     assert run(*common, f"--output={tmp_path}/one") == 0
     text = capsys.readouterr().out
+    assert text.endswith(f"\n\n{tmp_path}/one/report.html\n")
     rows = pq.read_table(tmp_path / "one" / "results.parquet").to_pylist()
     assert len(rows) == 8
     assert all(abs(r["spent"] / r["budget"] - 1) < 0.01 for r in rows)
@@ -83,7 +85,8 @@ def test_who_wins_and_what_it_costs(
     gained = 100 * (fresh["recrawl", 0.3] - fresh["recrawl", 0.15])
     assert f"2 times the budget, 0.15 to 0.3: {gained:+.2f} points for recrawl" in text
     assert f"60 pages, {DAYS} nights" in text
-    assert run(*common, f"--output={tmp_path}/json", "--json") == 0
+    check_backtest_page(tmp_path / "one", fresh)
+    assert run(*common, f"--output={tmp_path}/json", "--json", "--no_plots") == 0
     out, err = capsys.readouterr()
     said = json.loads(out)
     summary = pq.read_table(tmp_path / "json" / "summary.parquet").to_pylist()
@@ -95,6 +98,34 @@ def test_who_wins_and_what_it_costs(
     of = [d for d in days if d["policy"] == "uniform" and d["budget"] == 0.3]
     assert len(of) == DAYS - 10
     assert sum(d["fresh"] for d in of) / sum(d["held"] for d in of) == pytest.approx(fresh["uniform", 0.3])
+
+
+def picture(page: Element, title: str) -> Element:
+    """The SVG of a chart."""
+    (found,) = [f for f in page.all("figure") if f.all("h3")[0].text == title]
+    return found.all("svg")[0]
+
+
+def circles(picture: Element, kind: str) -> FloatArray:
+    """Places of all dots or rings, (n, 2)."""
+    found = [c.attributes for c in picture.all("circle") if c.attributes["class"] == kind]
+    return np.array([[float(str(c["cx"])), float(str(c["cy"]))] for c in found])
+
+
+def check_backtest_page(folder: Path, fresh: dict[tuple[str, float], float]) -> None:
+    """Its numbers are those of the runs, and dots lie where they say, from the best down."""
+    page = check_page((folder / "report.html").read_text(encoding="utf-8"))
+    rows = table(page, "Fresh requests by policy and budget")
+    assert {(r["policy"], r["crawls per page and day"]): r["fresh"] for r in rows} == pytest.approx(fresh)
+    svg = picture(page, "Difference to recrawl at 0.15")
+    names = [t.text.removesuffix(" *") for t in svg.all("text") if "name" in str(t.attributes.get("class"))]
+    assert names == sorted(names, key=lambda p: -fresh[p, 0.15]) and len(names) == 4
+    gains = [fresh[p, 0.15] - fresh["recrawl", 0.15] for p in names]
+    x, y = circles(svg, "dot").T
+    assert np.corrcoef(x, gains)[0, 1] > 0.9999 and (np.diff(y) > 0.0).all()
+    # Of each colour one line has a name: none of the reference, which no crawler can follow.
+    curves = picture(page, "Freshness by budget")
+    assert [len(curves.all("polygon")), len(curves.all("polyline"))] == [3, 4]
 
 
 def test_the_same_bytes_whoever_does_the_work(changes: Path, tmp_path: Path, forked_workers: None) -> None:
@@ -139,7 +170,7 @@ def test_a_crawl_log_with_clicks(world: World, tmp_path: Path, capsys: pytest.Ca
 
 @pytest.mark.slow
 def test_the_budget_for_a_target(changes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = [f"--changes={changes}", *window(15), "--workers=1", "--no_plots"]
+    options = [f"--changes={changes}", *window(15), "--workers=1"]
     # Without a bound the search begins where a run makes a thousand crawls a night.
     wanted = ["--target", "0.55", "0.999", "--most=2", "--policies", "recrawl", "uniform"]
     assert run("frontier", *wanted, *options, f"--output={tmp_path}") == 0
@@ -153,8 +184,34 @@ def test_the_budget_for_a_target(changes: Path, tmp_path: Path, capsys: pytest.C
     with_error = frontier.with_error(need["uniform", 0.55], error["uniform", 0.55])
     assert f"{with_error}  ({ratio:.2f} x)" in text and "Errors are over 9 scored days" in text
     assert all(0 < error[p, 0.55] < 0.5 * need[p, 0.55] for p in ("recrawl", "uniform"))
+    page = check_page((tmp_path / "report.html").read_text(encoding="utf-8"))
+    for target in (0.55, 0.999):
+        rows = table(page, f"Budget for {100 * target:g} % fresh")
+        shown = {(r["policy"], target): r["crawls per page and day"] for r in rows}
+        assert shown == {k: "–" if np.isnan(v) else v for k, v in need.items() if k[1] == target}
+    # A ring for each answer, on the line of its target, at the budget: the axis is logarithmic.
+    search = picture(page, "The search")
+    lines = [p for p in search.all("polyline") if p.attributes["class"] == "rule"]
+    heights = sorted({float(str(p.attributes["points"]).split()[0].split(",")[1]) for p in lines})
+    rings = circles(search, "ring")
+    answers = {k: v for k, v in need.items() if np.isfinite(v)}
+    assert len(rings) == len(answers) and {*rings[:, 1]} == {
+        heights[-1 if t == 0.55 else 0] for _, t in answers
+    }
+    low = rings[rings[:, 1] == heights[-1], 0]
+    apart = np.log(need["uniform", 0.55] / need["recrawl", 0.55])
+    runs = pq.read_table(tmp_path / "results.parquet").column("budget").to_numpy()
+    dots = circles(search, "dot")[:, 0]
+    assert (low.max() - low.min()) / (dots.max() - dots.min()) == pytest.approx(
+        apart / np.log(runs.max() / runs.min()), abs=0.01
+    )
     # The budget found does give the target.
-    again = ["--policies=uniform", f"--budgets={need['uniform', 0.55]:.6f}", f"--output={tmp_path}/check"]
+    again = [
+        "--no_plots",
+        "--policies=uniform",
+        f"--budgets={need['uniform', 0.55]:.6f}",
+        f"--output={tmp_path}/check",
+    ]
     assert run("backtest", *options, *again) == 0
     checked = pq.read_table(tmp_path / "check" / "results.parquet").to_pylist()
     assert [r["accuracy"] for r in checked] == pytest.approx([0.55], abs=0.01)

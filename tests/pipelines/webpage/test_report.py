@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 import shutil
 
@@ -13,7 +12,7 @@ from pipelines.store import beside
 from pipelines.webpage.parts import HEIGHT, WIDTH, Chart, Line, Table, count
 from tests.pipelines.jobs import Night, at, command, crawls, nightly, seen
 from tests.pipelines.stores import Stored, midnight
-from tests.pipelines.webpage.reading import Element, read, table, tiles
+from tests.pipelines.webpage.reading import Element, check_page, read, table, tiles
 from transforms.finished import figures as figures_of
 from transforms.finished.opened import OpenNight
 
@@ -58,43 +57,6 @@ def _text(night: Night) -> str:
 @pytest.fixture(scope="module")
 def page(nights: list[Night]) -> Element:
     return read(_text(nights[-1]))
-
-
-def check_page(text: str) -> Element:
-    """What holds of every page: it needs nothing from elsewhere, and tells machines what it is made of."""
-    found = read(text)
-    for element in found.all():
-        assert not {"src", "srcset", "action"} & element.attributes.keys(), element
-        assert element.tag not in ("link", "iframe", "img", "object", "base"), element
-        link = element.attributes.get("href") or "#"
-        assert link.startswith("#")
-    assert not re.search(r"@import|url\(", found.all("style")[0].text)
-    assert len(found.all("script")) == 1
-    assert "default-src 'none'" in text
-    levels = [int(e.tag[1]) for e in found.all("h1", "h2", "h3", "h4")]
-    assert levels.count(1) == 1 and levels[0] == 1
-    assert all(two <= one + 1 for one, two in itertools.pairwise(levels))
-    ids = [e.attributes["id"] for e in found.all() if "id" in e.attributes]
-    assert len(ids) == len(set(ids))
-    for element in found.all("a", "section", "svg"):
-        for name in ("href", "aria-labelledby"):
-            if name in element.attributes:
-                assert str(element.attributes[name]).removeprefix("#") in ids
-    for one in found.all("table"):
-        head = one.all("thead")[0].all("th")
-        assert one.all("caption")[0].text and head
-        assert {cell.attributes["scope"] for cell in head} == {"col"}
-        for row in one.all("tbody")[0].all("tr"):
-            cells = row.all("th", "td")
-            assert len(cells) == len(head) and cells[0].attributes["scope"] == "row"
-            assert all("data-v" in cell.attributes for cell in cells)
-    for svg in found.all("svg"):
-        assert svg.attributes["role"] == "img" and svg.all("title")[0].text
-    assert all(label.text and label.all("input") for label in found.all("label"))
-    for landmark in ("header", "nav", "main", "footer"):
-        assert len(found.all(landmark)) == 1
-    assert found.all("html")[0].attributes["lang"] == "en"
-    return found
 
 
 def test_every_page_stands_alone_and_is_in_order(nights):
