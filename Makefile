@@ -33,7 +33,7 @@ help:
 	@echo "make test-cluster   run the tests on Prism, its workers processes of their own"
 	@echo "make test-flink     run the tests on a Flink cluster; needs Java"
 	@echo "make test-consumers  give exports to the crawlers' own readers and an OpenSearch; needs Maven and Java, else only Scrapy's"
-	@echo "make test-buckets   run nights on a stand-in for S3"
+	@echo "make test-buckets   run nights on stand-ins for S3 and Google Cloud Storage"
 	@echo "make fuzz     coverage-guided fuzzing of the readers of other formats for FUZZ_SECONDS=300; Python 3.11 to 3.13"
 	@echo "make lock     renew the lock file of the Dataflow template; UPGRADE=--upgrade takes newer versions"
 	@echo "make lint     check style (ruff) and types (mypy)"
@@ -123,11 +123,11 @@ test-consumers: $(INSTALLED)
 	$(BIN)/python -m tests.consumers.fetch
 	$(BIN)/python -m pytest tests/consumers -m consumers
 
-# Nights on S3, as a stand-in on this machine answers for it.
+# Nights on S3 and Google Cloud Storage, as stand-ins on this machine answer for them.
 test-buckets: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
 	  --editable '.[aws,buckets]'
-	$(BIN)/python -m pytest tests/pipelines/store/test_night_s3.py
+	$(BIN)/python -m pytest tests/pipelines/store/test_night_buckets.py
 
 lock: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --target build/uv 'uv>=0.13,<0.14'

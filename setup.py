@@ -61,8 +61,15 @@ setup(
         # Models of Han et al. 2019 for `recrawl reproduce`; without them they are left out.
         "keras": ["keras>=3.5,<4", "jax>=0.5,<1"],
         "boosting": ["scikit-learn>=1.6,<2"],
-        # A stand-in for S3, for `make test-buckets`.
-        "buckets": ["flask>=3.1,<4", "flask-cors>=6,<7", "moto[s3]>=5.1,<6"],
+        # Stand-ins for `make test-buckets`, and of the extra gcp what a bucket needs.
+        "buckets": [
+            "flask>=3.1,<4",
+            "flask-cors>=6,<7",
+            "gcp-storage-emulator>=2026.7,<2027",
+            "google-auth-httplib2>=0.2,<0.3",
+            "google-cloud-storage>=2.18,<4",
+            "moto[s3]>=5.1,<6",
+        ],
         "fuzz": ["atheris>=3,<4"],
         "aws": ["apache-beam[aws]>=2.75,<2.76"],
         "gcp": ["apache-beam[gcp]>=2.75,<2.76"],

@@ -11,6 +11,7 @@ WIDTH, HEIGHT = 480.0, 270.0
 RIGHT, TOP, BOTTOM = 16.0, 14.0, 44.0
 LETTER, BOLD = 8.0, 9.2  # of text and of names, about
 _TICKS = 5
+_ON_TOP = {"thin": 0, "rule": 0, "rings": 2}
 
 
 @dataclass(frozen=True)
@@ -203,7 +204,8 @@ class Chart:
                     "label": (round(x + 8.0, 1), y),
                 }
             )
-        return found
+        # What is named, and most of all answers, lies on top.
+        return sorted(found, key=lambda drawn: _ON_TOP.get(drawn["line"].style, 1))
 
 
 def _errors(line: Line, at_x: Any, at_y: Any) -> list[tuple[float, float, float, float]]:

@@ -1,9 +1,11 @@
-"""`recrawl night` on S3, as a stand-in on this machine answers for it: nights, crashes, leases, mistakes."""
+"""`recrawl night` in buckets, as stand-ins on this machine answer for S3 and Google Cloud Storage."""
 
 from __future__ import annotations
 
 import json
 import logging
+import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,21 +23,32 @@ from tests.pipelines.site import make_site
 from tests.pipelines.stores import Stored, midnight
 from transforms.night import commit
 
-boto3 = pytest.importorskip("boto3", reason="no boto3: make test-buckets has it")
-moto = pytest.importorskip("moto.server", reason="no moto: make test-buckets has it")
+REASON = "`make test-buckets` has it"
+boto3 = pytest.importorskip("boto3", reason=REASON)
+moto = pytest.importorskip("moto.server", reason=REASON)
+storage = pytest.importorskip("google.cloud.storage", reason=REASON)
+auth = pytest.importorskip("apache_beam.internal.gcp.auth", reason=REASON)
+emulator = pytest.importorskip("gcp_storage_emulator.server", reason=REASON)
 SITE = make_site(n_pages=20, days=3)
 NAMES = ["20260602T000000Z", "20260603T000000Z", "20260604T000000Z"]
 
 
 class Bucket:
-    """A bucket of the stand-in."""
+    """A bucket of a stand-in."""
+
+    scheme = "s3"
 
     def __init__(self, client: Any, name: str) -> None:
         self.client, self.name = client, name
+        client.create_bucket(Bucket=name)
+
+    @property
+    def url(self) -> str:
+        return f"{self.scheme}://{self.name}"
 
     @property
     def root(self) -> str:
-        return f"s3://{self.name}/store"
+        return f"{self.url}/store"
 
     def keys(self, below: str = "") -> list[str]:
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=self.name, Prefix=below)
@@ -48,13 +61,31 @@ class Bucket:
         self.client.put_object(Bucket=self.name, Key=key, Body=data)
 
     def night(self, local: Stored, day: int, *flags: str, **more: Any) -> Night:
-        logs = f"s3://{self.name}/logs/{{date}}.jsonl"
-        options = {"store": self.root, "observations": logs, "num_shards": 1, "keep": 2, **more}
-        return local.run(midnight(day), "--allow_shrink", *flags, **options)
+        options = {"store": self.root, "observations": f"{self.url}/logs/{{date}}.jsonl", "num_shards": 1}
+        return local.run(midnight(day), "--allow_shrink", *flags, **{**options, "keep": 2, **more})
+
+
+class GoogleBucket(Bucket):
+    """One of Google Cloud Storage."""
+
+    scheme = "gs"
+
+    def __init__(self, client: Any, name: str) -> None:
+        self.client, self.name = client, name
+        self.bucket = client.create_bucket(name)
+
+    def keys(self, below: str = "") -> list[str]:
+        return [found.name for found in self.client.list_blobs(self.name, prefix=below)]
+
+    def read(self, key: str) -> bytes:
+        return self.bucket.blob(key).download_as_bytes()
+
+    def write(self, key: str, data: bytes) -> None:
+        self.bucket.blob(key).upload_from_string(data)
 
 
 @pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
+def s3() -> Iterator[str]:
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = moto.ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
@@ -62,19 +93,42 @@ def endpoint() -> Iterator[str]:
     server.stop()
 
 
-@pytest.fixture
-def bucket(endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
-    """A bucket with a log a day; what commands have set up for it is taken back."""
-    for name, value in (
+@pytest.fixture(scope="module")
+def gs() -> Iterator[str]:
+    logging.getLogger("gcp_storage_emulator").setLevel(logging.ERROR)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = emulator.create_server("127.0.0.1", port, in_memory=True)
+    server.start()
+    yield f"http://127.0.0.1:{port}"
+    server.stop()
+
+
+def _made(scheme: str, endpoint: str, name: str, monkeypatch: pytest.MonkeyPatch) -> Bucket:
+    if scheme == "gs":
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", endpoint)
+        # Beam would look for credentials for half a minute before it asks without.
+        monkeypatch.setattr(auth, "get_service_credentials", lambda options: None)
+        return GoogleBucket(storage.Client.create_anonymous_client(), name)
+    for variable, value in (
         ("AWS_ENDPOINT_URL", endpoint),
         ("AWS_ACCESS_KEY_ID", "who"),
         ("AWS_SECRET_ACCESS_KEY", "secret"),
         ("AWS_DEFAULT_REGION", "us-east-1"),
     ):
-        monkeypatch.setenv(name, value)
-    client = boto3.client("s3")
-    made = Bucket(client, f"bucket-{tmp_path.name.replace('_', '-')[:40].lower()}")
-    client.create_bucket(Bucket=made.name)
+        monkeypatch.setenv(variable, value)
+    return Bucket(boto3.client("s3"), name)
+
+
+@pytest.fixture
+def bucket(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Bucket]:
+    """A bucket with a log a day; what commands have set up for it is taken back."""
+    scheme = getattr(request, "param", "s3")
+    name = f"bucket-{re.sub('[^a-z0-9]', '-', tmp_path.name.lower())[:40]}"
+    made = _made(scheme, request.getfixturevalue(scheme), name, monkeypatch)
     for day in range(3):
         log = Stored(tmp_path).log("upload.jsonl", SITE.between("observations", day, day + 1))
         made.write(f"logs/{midnight(day)[:10]}.jsonl", log.read_bytes())
@@ -82,6 +136,10 @@ def bucket(endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     FileSystems.set_options(None)
 
 
+of_both = pytest.mark.parametrize("bucket", ["s3", "gs"], indirect=True)
+
+
+@of_both
 def test_nights_in_a_bucket_are_nights_in_a_folder(bucket, tmp_path):
     local = Stored(tmp_path)
     for day in (1, 2, 3):
@@ -109,7 +167,7 @@ def test_nights_in_a_bucket_are_nights_in_a_folder(bucket, tmp_path):
         code, out, _ = command("explain", where, url)
         assert code == 0 and out.startswith(url)
     assert recrawl.open(bucket.root).manifest["options"]["as_of"] == midnight(3)
-    assert command("export", night, "--to=urls", f"--output=s3://{bucket.name}/urls")[0] == 0
+    assert command("export", night, "--to=urls", f"--output={bucket.url}/urls")[0] == 0
     assert bucket.keys("urls/")
 
 
@@ -122,6 +180,7 @@ PLACES = [
 ]
 
 
+@of_both
 @pytest.mark.parametrize(("owner", "name", "done", "committed"), PLACES)
 def test_a_crash_at_any_step_and_the_run_after_it(owner, name, done, committed, bucket, tmp_path):
     local = Stored(tmp_path)
@@ -146,6 +205,7 @@ def test_a_crash_at_any_step_and_the_run_after_it(owner, name, done, committed, 
     assert not [key for key in bucket.keys() if ".tmp-" in key or "/lock" in key or "/.next" in key]
 
 
+@of_both
 def test_a_lease_is_held_by_one_and_runs_out(bucket, tmp_path):
     """A process that was killed leaves its lease; there is no lock of a kernel that would end with it."""
     local = Stored(tmp_path)
