@@ -246,8 +246,7 @@ def answer(rows: list[dict[str, Any]], policy: str, target: float) -> tuple[floa
     budget, of_days = (np.array([r[name] for r in mine]) for name in ("budget", "standard_error"))
     if np.isnan(budget).any():
         return math.inf, math.nan
-    error = _error(budget, of_days)
-    return float(budget.mean()), 0.0 if math.isnan(error) else error
+    return float(budget.mean()), _error(budget, of_days)
 
 
 def run(parsed: argparse.Namespace, beam_arguments: Sequence[str] = ()) -> int:

@@ -118,7 +118,7 @@ def _differences(c: Comparison, budget: float) -> Dots:
     rows = []
     for policy in _order(c, [budget]):
         cell = c.cells[policy, budget]
-        gain, error = 100.0 * cell.gain, 100.0 * SURE * cell.gain_error
+        gain, error = 100.0 * cell.gain, 100.0 * _half(cell.gain_error)
         text = f"{gain:+.1f} ± {100.0 * cell.gain_error:.1f}".replace("-", "−")
         if policy == c.against:
             text = f"{100.0 * cell.accuracy:.1f} %"
@@ -169,7 +169,13 @@ def _points(value: float) -> parts.Cell:
 
 
 def _range(cell: Cell) -> tuple[float, float]:
-    return max(0.0, cell.accuracy - SURE * cell.error), min(1.0, cell.accuracy + SURE * cell.error)
+    half = _half(cell.error)
+    return max(0.0, cell.accuracy - half), min(1.0, cell.accuracy + half)
+
+
+def _half(error: float) -> float:
+    """Of a 95 % range; none where the error is not known."""
+    return SURE * error if math.isfinite(error) else 0.0
 
 
 def _role(policy: str) -> str:
@@ -225,8 +231,8 @@ def needed(answers: Sequence[Needed], runs: pa.Table, weights: str) -> Section:
                 a.policy,
                 _role(a.policy),
                 a.budget,
-                a.budget - SURE * a.error,
-                a.budget + SURE * a.error,
+                a.budget - _half(a.error),
+                a.budget + _half(a.error),
                 a.text,
             )
             for a in mine
@@ -264,7 +270,7 @@ def _search(answers: Sequence[Needed], runs: pa.Table) -> Chart:
         lines.append(Line(policy, _role(policy), x, y, style="points"))
     for a in answers:
         if math.isfinite(a.budget):
-            ends = [(max(low, a.budget - SURE * a.error), min(high, a.budget + SURE * a.error))]
+            ends = [(max(low, a.budget - _half(a.error)), min(high, a.budget + _half(a.error)))]
             lines.append(Line("", _role(a.policy), [a.budget], [a.target], ends, "rings", across=True))
     return Chart(
         "The search",

@@ -109,7 +109,7 @@ def test_a_run_that_cannot_be_leaves_the_earlier_one_as_it_was(tmp_path: Path) -
         (lambda: simulate.OWN, {"results.parquet", "accuracy_over_time.svg"}),
         (lambda: backtest.OWN, {"results.parquet", "days.parquet", "report.html"}),
         (lambda: backtest_discovery.OWN, {"results.parquet", "over_time.parquet", "regret-all.png"}),
-        (lambda: frontier.OWN, {"frontier.parquet", "report.html"}),
+        (lambda: frontier.OWN, {"frontier.parquet"}),
         (reproduce.own, {"results.parquet", "report.md", "rates.parquet", "han-table-5.png"}),
     ],
     ids=["simulate", "backtest", "backtest-discovery", "frontier", "reproduce"],

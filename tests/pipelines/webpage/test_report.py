@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from pipelines.store import beside
+from pipelines.webpage.dots import Dot, Dots
 from pipelines.webpage.parts import HEIGHT, WIDTH, Chart, Line, Table, count
 from tests.pipelines.jobs import Night, at, command, crawls, nightly, seen
 from tests.pipelines.stores import Stored, midnight
@@ -247,6 +248,26 @@ def test_all_that_a_chart_draws_lies_within_it():
                 tops = [value for value, _ in found["y_ticks"]]
                 assert 3 <= len(tops) <= 8 and len({text for _, text in found["y_ticks"]}) == len(tops)
     assert count(0.0123456).text == "0.0123" and count(1234.5).text == "1,234" and count(None).text == "–"
+
+
+def test_dots_lie_where_they_are_told():
+    rng = np.random.Generator(np.random.Philox(23))
+    for log, scale in ((False, 1e-3), (False, 1e6), (True, 1e-4), (True, 1.0)):
+        x = scale * rng.random(9)
+        dots = [Dot(f"policy {i}", "fresh", v, 0.9 * v, 1.2 * v, f"{v:.3g}") for i, v in enumerate(x)]
+        beyond = Dot("beyond", "plain", np.inf, np.inf, np.inf, "more than 9")
+        rule = None if log else 0.0
+        found = Dots("t", "t", "x", [*dots, beyond], Table("", (), ()), rule, log).drawn()
+        *rows, last = found["rows"]
+        assert 0 < found["left"] < found["right"] < WIDTH and last["x"] is None
+        for row in rows:
+            low, high = row["bar"]
+            assert found["left"] <= low <= row["x"] <= high <= found["right"]
+        at = np.log(x) if log else x
+        assert np.corrcoef(at, [row["x"] for row in rows])[0, 1] > 0.99999
+        ticks = found["ticks"]
+        assert 2 <= len({text for _, text in ticks}) == len(ticks) <= 8
+        assert (rule is None) == (found["rule"] is None)
 
 
 def _brightness(colour: str) -> float:
