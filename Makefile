@@ -48,7 +48,7 @@ $(INSTALLED): setup.py constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v < (3, 15) else \
 	"recrawl needs Python 3.11 to 3.14, $(PYTHON) is %d.%d; try: make setup PYTHON=python3.12" % v)'
 	@$(BIN)/python -c '' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)
-	@echo "Installing recrawl and what it needs into $(VENV): about 80 packages, 1 GB. Minutes, by the network."
+	@echo "Installing recrawl and what it needs into $(VENV): about 90 packages, 1 GB. Minutes, by the network."
 	$(BIN)/python -m pip install --disable-pip-version-check \
 	  --constraint constraints.txt --editable '.[dev]'
 	@touch $@
