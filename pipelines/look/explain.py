@@ -194,12 +194,15 @@ def _never(found: dict[str, Any]) -> list[str]:
             (page.get("plan_gain") or 1.0) / page["change_rate_per_day"] if page["change_rate_per_day"] else 0
         )
         fresh = duration(lasts) if lasts else "ever"
+        why = f"it changes so often that a crawl keeps it fresh for {fresh} only:"
+        if not 0.0 < lasts < 1.0:
+            why = f"a crawl keeps it fresh for {fresh}, which is worth little:"
         kept = (
             f"{number(first)} {_of(found)} a crawl, where the last crawl of the budget keeps {number(price)}"
         )
         cheaper = f"a --budget at which one more crawl a day brings less than {number(first)}"
         return [
-            _row("why", f"it changes so often that a crawl keeps it fresh for {fresh} only:"),
+            _row("why", why),
             _row("", kept),
             _row("to change it", f"min_rate_per_day in --pages, or {cheaper}"),
         ]
