@@ -8,8 +8,8 @@ shared; by day a request triggers a crawl where the copy is older than the age f
 multiplier, while there is budget left: the share, and slots of pages that were crawled before their time. The
 multiplier is the night's, raised or lowered from day to day by a tenth until all of the budget is spent.
 Freshness is that of requests. With --bursts N requests of a page come on one day in N, N times as many. How
-bursty requests are is said as pairs: of requests of a page on one day, over what days that do not know of
-each other would give.
+bursty requests are is told by pairs (`policies.on_request.pairs`); `auto` takes the share from those that
+the nights before have counted, eight weeks at first, in which requests came on other days.
 """
 
 from __future__ import annotations
@@ -21,13 +21,39 @@ import numpy as np
 
 from pipelines.experiments.figures.han_on_request import LEAD_DAYS, world
 from policies.history.page_state import US_PER_DAY
+from policies.history.request_history import RequestState, fold_requests
 from policies.numerics.special import p2
-from policies.numerics.typing_ import FloatArray
-from policies.on_request.replay import Asked, Nights, fold_crawls
+from policies.numerics.typing_ import FloatArray, IntArray
+from policies.on_request.pairs import KeptPairs, PairSums
+from policies.on_request.replay import REQUEST_HALF_LIFE_DAYS, Asked, Nights, fold_crawls
+from policies.on_request.sharing import first_factor, next_factor, share_for
 from policies.on_request.value import worth_from_days
 from policies.rules.rate_policies import Parameters, rates
 
-SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0)
+EARLIER_US = 56 * US_PER_DAY
+SHARES = "0,0.1,0.25,0.5,auto"
+
+
+class Log:
+    """Requests of the days so far, as the nightly job keeps them."""
+
+    def __init__(self, pages: int, earlier: Asked, before_us: int) -> None:
+        self._state, self.pairs = RequestState.empty(pages), KeptPairs()
+        self._hash = np.random.default_rng(0).integers(0, 1 << 63, pages).astype(np.uint64)
+        day = earlier.at_us // US_PER_DAY
+        for some in (np.flatnonzero(day == d) for d in np.unique(day)):
+            self.count(earlier.page[some], earlier.at_us[some] - before_us)
+
+    def count(self, page: IntArray, at_us: IntArray) -> None:
+        """Add the requests of a day."""
+        day, one, oldest = (
+            at_us // US_PER_DAY,
+            np.ones(len(page), np.int64),
+            int(at_us[0] // US_PER_DAY) // 7 - 24,
+        )
+        self._state = fold_requests(self._state, page, day, one, 0 * one, oldest)
+        found = PairSums.of(self._state, page, day, (one, 0 * one), self._hash, oldest, 1.0)
+        self.pairs = self.pairs.after(found, "clicks", 0.5 ** (1.0 / REQUEST_HALF_LIFE_DAYS))
 
 
 def multiplier(rate: FloatArray, change: FloatArray, weight: FloatArray) -> float:
@@ -38,10 +64,15 @@ def multiplier(rate: FloatArray, change: FloatArray, weight: FloatArray) -> floa
     return float(np.median(value))
 
 
-def play(asked: Asked, budget_per_day: float, share: float) -> tuple[float, float, float]:
-    """Freshness at requests, crawls a day, and the part of these that requests triggered."""
+def play(
+    asked: Asked, earlier: Asked, budget_per_day: float, fixed: float | None
+) -> tuple[float, float, float, float, float]:
+    """Freshness at requests, crawls a day, the part of these that requests triggered, pairs, and mean factor.
+
+    `fixed` is the share; None takes it from the log.
+    """
     history, state, n = asked.history, asked.before, len(asked.history)
-    nights, factor = Nights(asked.group, asked.teaches), 1.0
+    nights, log, factor, factors = Nights(asked.group, asked.teaches), Log(n, earlier, EARLIER_US), 0.0, []
     last = np.full(n, history.start_us)
     copy = history.version(np.arange(n), last)
     fresh, many, made, triggered, left, owed = 0, 0, 0, 0, 0.0, 0.0
@@ -49,6 +80,7 @@ def play(asked: Asked, budget_per_day: float, share: float) -> tuple[float, floa
         begin = history.start_us + day * US_PER_DAY
         known = nights.learn(state, day)
         change, weight = known.change_rate_per_day, known.request_rate_per_day
+        share = (share_for(log.pairs) or 0.0) if fixed is None else fixed
         planned = (1.0 - share) * budget_per_day
         rate = np.zeros(n)
         price = 0.0
@@ -73,7 +105,7 @@ def play(asked: Asked, budget_per_day: float, share: float) -> tuple[float, floa
         left = min(left, budget_per_day) + share * budget_per_day
         if share > 0.0:
             left += planned_slots - len(slots)
-        before = left
+        factor = factor or first_factor(share)
         age = worth_from_days(weight, change, known.information, factor * (price or 1.0))
         rows = np.arange(int(waves[0]), int(waves[-1]))
         rows = rows[np.argsort(asked.at_us[rows], kind="stable")]
@@ -99,18 +131,24 @@ def play(asked: Asked, budget_per_day: float, share: float) -> tuple[float, floa
             last[other] = int(due)
             copy[other] = history.version(np.array([other]), np.array([int(due)]))[0]
             crawls.append((other, int(due)))
-        factor *= 1.1 if left < 1.0 else 1.0 / 1.1 if left > 0.1 * before else 1.0
+        if share > 0.0:
+            factors.append(factor)
+            factor = next_factor(factor, float(len(crawls)), budget_per_day, share)
         made += len(crawls) if day >= LEAD_DAYS else 0
         nights.count(asked.page[rows])
+        log.count(asked.page[rows], asked.at_us[rows])
         if crawls:
-            page, at = (np.array(c, np.int64) for c in zip(*crawls, strict=True))
-            state = fold_crawls(state, history, page, at)
+            pages, times = (np.array(c, np.int64) for c in zip(*crawls, strict=True))
+            state = fold_crawls(state, history, pages, times)
     days = len(asked.waves) - LEAD_DAYS
-    return fresh / many, made / days, triggered / days
+    pairs = log.pairs.ratio or 0.0
+    return fresh / many, made / days, triggered / days, pairs, float(np.mean(factors or [1.0]))
 
 
 def burst(asked: Asked, seed: int, days_apart: int) -> Asked:
     """The same requests, each on one of the days, one in so many of its page, on which they come."""
+    if days_apart == 1:
+        return asked
     history, days = asked.history, len(asked.waves)
     rng = np.random.Generator(np.random.Philox(key=np.array([seed, 0xB5], dtype=np.uint64)))
     hot = np.argsort(rng.random((len(history), days)), axis=1)[:, : max(1, days // days_apart)]
@@ -120,42 +158,34 @@ def burst(asked: Asked, seed: int, days_apart: int) -> Asked:
     return Asked.of(history, asked.page, at, asked.group, asked.teaches, seen, from_us=0)
 
 
-def pairs(asked: Asked) -> float:
-    """Pairs of requests of a page on one day, over those expected if days did not know of each other."""
-    history, days = asked.history, len(asked.waves)
-    day = (asked.at_us - history.start_us) // US_PER_DAY
-    count = np.zeros((len(history), days))
-    np.add.at(count, (asked.page, day), 1.0)
-    total = count.sum(axis=1, keepdims=True)
-    return float((count * (count - 1.0)).sum() * (days - 1) / (count * (total - count)).sum())
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Print freshness by budget and share, with standard errors over seeds, and paired differences."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--pages", type=int, default=600)
     p.add_argument("--budgets", default="0.05,0.2")
-    p.add_argument("--shares", default=",".join(map(str, SHARES)))
+    p.add_argument("--shares", default=SHARES)
     p.add_argument("--seeds", type=int, default=3)
     p.add_argument("--bursts", type=int, default=1, metavar="N")
     parsed = p.parse_args(argv)
     for budget in map(float, parsed.budgets.split(",")):
-        found = {}
-        for share in map(float, parsed.shares.split(",")):
+        without = None
+        for share in parsed.shares.split(","):
             rows = []
             for seed in range(parsed.seeds):
                 asked, _ = world(parsed.pages, seed)
-                if parsed.bursts > 1:
-                    asked = burst(asked, seed, parsed.bursts)
-                rows.append((*play(asked, budget * parsed.pages, share), pairs(asked)))
-            found[share] = np.array(rows)
-            gain = 100.0 * (found[share][:, 0] - found[0.0][:, 0])
+                asked, earlier = (burst(asked, s, parsed.bursts) for s in (seed, seed + parsed.seeds))
+                part = None if share == "auto" else float(share)
+                rows.append(play(asked, earlier, budget * parsed.pages, part))
+            found = np.array(rows)
+            without = found if without is None else without
+            gain = 100.0 * (found[:, 0] - without[:, 0])
             error = gain.std(ddof=1) / np.sqrt(len(gain))
-            mean = found[share].mean(axis=0)
+            mean = found.mean(axis=0)
             print(
-                f"{budget:g} crawls a page and day, share {share:g}: fresh {100 * mean[0]:.2f} %, "
-                f"{gain.mean():+.2f} ± {error:.2f}; {mean[1] / parsed.pages:.4f} made, "
-                f"{mean[2] / max(mean[1], 1e-9):.2f} by requests; pairs {mean[3]:.2f}",
+                f"bursts {parsed.bursts}, {budget:g} crawls a page and day, share {share}: "
+                f"fresh {100 * mean[0]:.2f} %, {gain.mean():+.2f} ± {error:.2f}; "
+                f"{mean[1] / parsed.pages:.4f} made, {mean[2] / max(mean[1], 1e-9):.2f} by requests; "
+                f"pairs {mean[3]:.2f}, factor {mean[4]:.2f}",
                 flush=True,
             )
     return 0

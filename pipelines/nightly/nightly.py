@@ -71,10 +71,11 @@ def night_of(settings: Settings, layout: Layout) -> Night:
         settings.horizon_us,
         settings.objective,
         layout,
-        settings.budget_per_day,
+        settings.request_share.planned_per_day,
         settings.max_signal_shift,
         settings.sequencer,
         settings.hour_capacity,
+        settings.request_share,
     )
 
 
@@ -150,7 +151,8 @@ def build_pipeline(
     discovered = Discovered.of(settings)
     layout = layout or Layout(settings.num_shards or 1, {})
     settings.num_shards = layout.num_shards
-    shards, objective, budget = layout.num_shards, settings.objective, settings.budget_per_day
+    shards, objective = layout.num_shards, settings.objective
+    budget = settings.request_share.planned_per_day
     attempt = attempt or Attempt("", settings.output, settings.output)
     night, chosen = night_of(settings, layout), fold_settings(settings, layout, previous)
 
@@ -190,7 +192,9 @@ def build_pipeline(
         | "AddCounts" >> Combine(AddCounts())
     )
     guards, said = guards_of(settings, previous), discovered.said()
-    commit = WriteManifest(attempt, __version__, settings.published(), guards, layout, said)
+    commit = WriteManifest(
+        attempt, __version__, settings.published(), guards, layout, said, settings.request_share
+    )
     told = AsList(files), AsSingleton(counters), AsList(reports), solved, priors, slots, without
     manifest = (
         pipeline
@@ -222,7 +226,7 @@ def _share_limits(blocks: Any, settings: Settings, layout: Layout) -> tuple[Any,
     """Shards with their part of the limits of hosts that reach over shards, and these parts."""
     if not settings.limits_hosts:
         return blocks, None
-    objective, budget = settings.objective, settings.budget_per_day
+    objective, budget = settings.objective, settings.request_share.planned_per_day
     sharing = ShareHostLimits(frozenset(layout.parts), objective, budget, layout.num_shards)
     shares = AsSingleton(blocks | "ShareHostLimits" >> sharing)
     limited = blocks | "LimitParts" >> each(share_limits, shares, objective, budget).with_output_types(
@@ -236,7 +240,7 @@ def _follow_useful(blocks: Any, settings: Settings, shards: int) -> tuple[Any, A
 
     Its price tells which are, and its freshness what they buy.
     """
-    solving = SolveMultiplier("periodic", settings.budget_per_day, shards)
+    solving = SolveMultiplier("periodic", settings.request_share.planned_per_day, shards)
     without = AsSingleton(blocks | "SolveWithoutSignals" >> solving)
     horizon_days = settings.horizon_us / DAY_MICROSECONDS
     return blocks | "FollowUseful" >> each(follow_useful, without, horizon_days).with_output_types(

@@ -19,6 +19,7 @@ from policies.objectives import objectives
 from transforms.batches.times import END_US, FIRST_US
 from transforms.files.inputs import split_patterns
 from transforms.night.dividing import SEQUENCERS
+from transforms.night.request_share import RequestShare
 from transforms.rows.normalise import KINDS
 
 LOCAL_RUNNERS = ("", "directrunner", "fnapirunner")
@@ -26,6 +27,8 @@ OUTPUT_FORMATS = ("parquet", "avro", "jsonl")
 WEIGHTS = ("auto", "clicks", "impressions", "importance", "equal")
 # A crawl in 2,700 years; far below it numbers are too small for sums.
 LEAST_BUDGET = 1e-6
+AUTO, MOST_SHARE = "auto", 0.9
+"""Of parts of the budget."""
 DAY_MICROSECONDS = 86_400_000_000
 
 
@@ -132,6 +135,12 @@ class NightlyOptions(PipelineOptions):
             default="auto",
             help="what a page weighs: clicks or impressions per day, importance, or equal; auto takes "
             "clicks where there is a request log, else importance (default: %(default)s)",
+        )
+        plan.add_argument(
+            "--on_request_share",
+            default="0",
+            help="part of --budget that is left for crawls at requests, by crawl_on_request of pages/: 0 to "
+            "0.9, or auto: by how bursty requests are (default: %(default)s)",
         )
         plan.add_argument(
             "--page_min_per_day",
@@ -351,6 +360,12 @@ class Settings:
                 f"--budget={values['budget']}: expected 0, or a number from {LEAST_BUDGET:g} to 1e+15 "
                 "(crawls per day)"
             )
+        self.on_request_share: float | None = None
+        if values["on_request_share"] != AUTO:
+            self.on_request_share = check.number(
+                "on_request_share", 0.0, MOST_SHARE, "part of --budget, or auto"
+            )
+        self.request_share = RequestShare(budget_per_day=self.budget_per_day or 0.0)
         self.horizon_hours: float = check.number("horizon_hours", 0.001, 8784.0, "hours")
         self.host_max_per_day: float | None = check.number(
             "host_max_per_day", 0.0, 1e15, "crawls per day and host", none=True
@@ -434,6 +449,8 @@ class Settings:
             before = (previous or {}).get("options", {}).get("objective")
             given = self.signals or self.sitemaps
             self.objective = "signals" if given or before == "signals" else "periodic"
+        shared = self.on_request_share, self.budget_per_day, self.objective
+        self.request_share = RequestShare.of(*shared, previous or {})
 
     @property
     def horizon_us(self) -> int:
@@ -447,10 +464,11 @@ class Settings:
 
     def published(self) -> dict[str, Any]:
         """What the manifest says of the options: all that decide what is computed, not where it is put."""
-        hidden = {"output", "overwrite", "rows_per_batch", "how", "_given"}
+        hidden = {"output", "overwrite", "rows_per_batch", "how", "_given", "request_share"}
         values = {k: v for k, v in (vars(self) | self._given).items() if k not in hidden}
         for kind, how in self.how.items():
             values |= {f"{kind}_format": how.form, f"{kind}_columns": dict(how.columns), **dict(how.options)}
         values["group_columns"] = list(self.group_columns)
+        values["on_request_share"] = AUTO if self.on_request_share is None else self.on_request_share
         values["as_of"] = format_instant(self.as_of_us)
         return dict(sorted(values.items()))

@@ -17,6 +17,7 @@ from pipelines.nightly.expected import said_of_plan, weights_of
 from transforms.batches.tally import counted
 from transforms.intake.log_ages import days_old
 from transforms.kept.statistics import said as said_of_pages
+from transforms.night.request_share import said_of_share
 
 _RUNNER = "apache_beam.runners.portability.fn_api_runner.fn_runner"
 _PLAIN = "pipelines.nightly.plain_runner"
@@ -451,6 +452,8 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float | None = None)
         row("clocks", clocks)
     if manifest.get("discovery"):
         row("discovery", said_of(manifest))
+    if said := said_of_share(manifest.get("on_request")):
+        row("crawls at requests", said)
     at_limit = counters.get("hosts_at_limit", 0)
     named = ", ".join(h["host"] for h in manifest["hosts_at_limit"][:5])
     if (

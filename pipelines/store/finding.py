@@ -15,14 +15,13 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines.command.errors import OptionsError
 from pipelines.discovery import discover
-from pipelines.nightly.options import DAY_MICROSECONDS, NightlyOptions, Settings
+from pipelines.nightly.options import AUTO, DAY_MICROSECONDS, MOST_SHARE, NightlyOptions, Settings
 from pipelines.store.night_options import FOR_DISCOVERY
 from pipelines.store.store import Night
 from policies.discovery.pricing import IN_TURN, Recrawling
 from transforms.files.replacing import MANIFEST
 
 FOLDER = "discovery"
-AUTO, MOST_SHARE = "auto", 0.9
 FIRST_SHARE = 0.1
 """Of `auto`, where no night has told prices yet."""
 _SHARED = (
@@ -107,6 +106,7 @@ class Finding:
         OptionsError
         """
         night = Settings(PipelineOptions(list(arguments)))
+        night.follow(last)
         if night.host_groups:
             raise OptionsError(
                 ["--host_groups: discovery knows hosts alone; leave it or --discover_share out"]
@@ -136,9 +136,11 @@ class Finding:
 
     def _budget(self, night: Settings, last: dict[str, Any]) -> tuple[float, Recrawling | None, str]:
         """Refreshes a day, or crawls of both kinds where one price decides; what decides; and why."""
-        budget = night.budget_per_day
+        budget = night.request_share.planned_per_day
         if self.share is not None:
-            return self.share * budget, None, f"--discover_share={self.share:g} of --budget={budget:g}"
+            less = f", less {left:.0%} for crawls at requests" if (left := night.request_share.share) else ""
+            why = f"--discover_share={self.share:g} of --budget={night.budget_per_day:g}{less}"
+            return self.share * budget, None, why
         multiplier, worth = last.get("multiplier"), last.get("new_page_worth")
         if not multiplier or not worth:
             why = f"auto: no night before tells what crawls and new pages are worth, so {FIRST_SHARE:.0%}"

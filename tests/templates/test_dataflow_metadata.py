@@ -73,6 +73,7 @@ EXAMPLES: dict[str, tuple[list[str], list[str]]] = {
     "horizon_hours": (["24", "1.5"], ["-24", "1 day"]),
     "max_signal_shift": (["0.005", "0", "1"], ["0.5 %", "1.5"]),
     "hour_capacity": (["4", "1", "24", "2.5"], ["0", "25", "4x"]),
+    "on_request_share": (["auto", "0", "0.25", "0.9"], ["half", "0.95", "1", "25%"]),
     "sequencer": (["lds", "greedy"], ["edf", "Greedy"]),
     "objective": (["auto", "periodic", "memoryless", "discrete", "harmonic"], ["best", "periodic "]),
     "weight_by": (["auto", "clicks", "impressions", "importance", "equal"], ["click"]),

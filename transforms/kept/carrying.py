@@ -18,6 +18,7 @@ from policies.judging.calibration import Tally
 from policies.judging.recalibration import Track
 from policies.numerics.errors import RecrawlError
 from policies.numerics.typing_ import FloatArray
+from policies.on_request.pairs import KeptPairs
 from transforms.batches import schemas
 from transforms.files.sinks import read_json
 from transforms.kept import statistics
@@ -167,6 +168,8 @@ def _values(manifest: dict[str, Any]) -> Iterator[tuple[str, bool]]:
     yield "judged.nights", _all(judged.get("nights", []), _is_tally)
     yield "recalibration", _is(Track.from_json, manifest.get("recalibration", {}))
     hours = manifest.get("hours_of_all")
+    pairs = (manifest.get("on_request") or {}).get("pairs", {})
+    yield "on_request.pairs", _is(lambda kept: [KeptPairs.from_json(k) for k in kept.values()], pairs)
     yield "hours_of_all", hours is None or _is(HoursOfAll.from_json, hours)
 
 

@@ -37,7 +37,18 @@ class RequestsByHour:
 
 
 class ShardRequests(Statistic):
-    """Counts by week, and the first day on which each page was seen in a log."""
+    """Counts by week, and the first day on which each page was seen in a log.
+
+    Attributes
+    ----------
+    counted : RequestState
+        With tonight's, once they are folded.
+    timely : four (k,) int64
+        Page, day, clicks and impressions of tonight's rows that count.
+    oldest : int
+        First week that is kept.
+    by_hour : RequestsByHour
+    """
 
     STATE = (
         pa.field("first_seen_day", pa.int32()),
@@ -54,7 +65,7 @@ class ShardRequests(Statistic):
         self._pages, self._split_hosts = night.pages, night.settings.split_hosts
         self._unknown: Urls = ()
         self._first_seen = night.carried("first_seen_day", np.int32(NO_DAY))
-        self._requests = RequestState.empty(n)
+        self.counted = RequestState.empty(n)
         self.by_hour = RequestsByHour(*np.zeros((4, 0), np.int64))
         if state is not None:
             before = RequestState(
@@ -62,7 +73,7 @@ class ShardRequests(Statistic):
                 *(state.column(f"request_{name}").flatten().to_numpy() for name in _CELLS),
                 *(state.column(f"{name}_request_day").to_numpy() for name in ("first", "last")),
             )
-            self._requests = before if len(night.code) == n else before.spread(night.code, n)
+            self.counted = before if len(night.code) == n else before.spread(night.code, n)
 
     def _see(self, page: IntArray, day: IntArray) -> None:
         """Note the first day on which a page was seen in a log."""
@@ -75,10 +86,10 @@ class ShardRequests(Statistic):
         clock = night.settings.clock
         seen = rows.fetched_at_us > night.before.last_success_at_us[rows.page]  # late rows change nothing
         self._see(rows.page[seen], rows.fetched_at_us[seen] // DAY_US)
-        oldest = request_history.oldest_week(clock.as_of_day, clock.half_life_days)
-        page, *counted = self._timely(night, oldest)
+        self.oldest = request_history.oldest_week(clock.as_of_day, clock.half_life_days)
+        self.timely = page, *counted = self._timely(night, self.oldest)
         self._see(page, counted[0])
-        self._requests = request_history.fold_requests(self._requests, page, *counted, oldest)
+        self.counted = request_history.fold_requests(self.counted, page, *counted, self.oldest)
 
     def _timely(self, night: ShardNight, oldest: int) -> tuple[IntArray, IntArray, IntArray, IntArray]:
         """Page, day, clicks and impressions of the rows that count."""
@@ -95,7 +106,7 @@ class ShardRequests(Statistic):
         known = day >= night.known_from_day[page]
         early = known & over
         late = early.copy()
-        late[early] = day[early] <= self._requests.last_day[page[early]]
+        late[early] = day[early] <= self.counted.last_day[page[early]]
         old = early & ~late & (day // 7 < oldest)
         for name, count in (("clicks", clicks), ("impressions", impressions)):
             # Whole ones, row by row: the same however pages are cut into shards.
@@ -121,7 +132,7 @@ class ShardRequests(Statistic):
         return page[use], day[use], clicks[use], impressions[use]
 
     def state(self) -> dict[str, pa.Array]:
-        requests = self._requests
+        requests = self.counted
         return {
             "first_seen_day": pa.array(self._first_seen),
             **{f"request_{n}": list_column(requests.start, getattr(requests, n)) for n in _CELLS},
@@ -132,7 +143,7 @@ class ShardRequests(Statistic):
     def columns(self, night: ShardNight) -> dict[str, pa.Array]:
         clock = night.settings.clock
         clicks, impressions = request_history.weighted_counts(
-            self._requests, clock.as_of_day, clock.half_life_days, schemas.COUNT_UNIT
+            self.counted, clock.as_of_day, clock.half_life_days, schemas.COUNT_UNIT
         )
         return {
             "first_seen_day": pa.array(self._first_seen),
@@ -141,7 +152,7 @@ class ShardRequests(Statistic):
         }
 
     def sums(self) -> AskedHosts:
-        return asked_hosts(self._pages, self._requests, self._split_hosts, self._unknown)
+        return asked_hosts(self._pages, self.counted, self._split_hosts, self._unknown)
 
 
 _CELLS = ("week", "clicks", "impressions")

@@ -18,6 +18,7 @@ from transforms.kept.lastmods import ShardLastmods
 from transforms.kept.predictions import ShardPredictions
 from transforms.kept.protocol import Statistic
 from transforms.kept.request_hours import ShardRequestHours
+from transforms.kept.request_pairs import ShardRequestPairs
 from transforms.kept.requests import ShardRequests
 from transforms.kept.signals import ShardNews
 from transforms.kept.silence import ShardSilence
@@ -34,6 +35,7 @@ STATISTICS: tuple[type[Statistic], ...] = (
     ShardPredictions,
     ShardSilence,
     ShardRequests,
+    ShardRequestPairs,
     ShardRequestHours,
     ShardClocks,
     OnRequest,

@@ -21,6 +21,7 @@ from transforms.intake.log_ages import age_warnings, newest_day
 from transforms.intake.rejects import damaged_sources
 from transforms.kept.judging import account, drift_warnings, tracked
 from transforms.kept.predictions import ShardPredictions
+from transforms.kept.request_pairs import ShardRequestPairs
 from transforms.kept.requested_hosts import asked_warnings, lost_warnings, unknown_pages
 from transforms.kept.requests import ShardRequests
 from transforms.kept.silence import SilenceSums, vain_warnings
@@ -36,6 +37,7 @@ from transforms.night.input_warnings import (
 from transforms.night.learning import Learned
 from transforms.night.plan_report import floors_of, plan_warnings, range_of
 from transforms.night.refreshes import discovery_of, new_page_worth
+from transforms.night.request_share import RequestShare
 from transforms.night.scheduling import MAX_NAMED_HOSTS
 from transforms.night.shard_report import ShardReport
 from transforms.night.trust_report import TrustSums, flood_warnings, silent_warnings
@@ -277,7 +279,9 @@ class WriteManifest(Step):
         guards: Guards,
         layout: Layout,
         discovered: dict[str, Any] | None = None,
+        request_share: RequestShare | None = None,
     ) -> None:
+        self._request_share = request_share or RequestShare()
         self._attempt, self._version, self._options, self._guards = attempt, version, options, guards
         self._layout, self._folder, self._discovered = layout, attempt.folder, discovered
 
@@ -308,7 +312,15 @@ class WriteManifest(Step):
         yesterday = account(
             learned.sums[ShardPredictions], counters, self._guards.previous, self._guards.as_of_us
         )
+        on_request = self._request_share.account(
+            learned.sums[ShardRequestPairs],
+            learned.rows_by_day,
+            learned.weight,
+            self._guards.as_of_us,
+            self._options["request_half_life_days"],
+        )
         manifest |= {
+            "on_request": on_request,
             "judged": yesterday,
             "recalibration": tracked(
                 learned.sums[ShardPredictions], self._guards.previous, self._guards.as_of_us
@@ -330,6 +342,7 @@ class WriteManifest(Step):
             + lost_warnings(counters, self._guards.max_rejected_fraction)
             + drift_warnings(yesterday)
             + plan_warnings(manifest)
+            + list(filter(None, [on_request.pop("warning")]))
             + [f"discovery: {text}" for text in (self._discovered or {}).get("warnings", [])],
             "large_hosts": large_hosts(reports, counters.get("pages_known", 0), self._layout),
             "split_hosts": self._layout.as_json(),

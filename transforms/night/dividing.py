@@ -23,6 +23,7 @@ from transforms.batches.steps import Step, each
 from transforms.batches.tally import counted
 from transforms.kept.carrying import Carry
 from transforms.kept.state import microseconds
+from transforms.night.request_share import RequestShare
 from transforms.night.solving import tables_to_block
 from transforms.shards.catalogue import DAY_US, UNLIMITED_SLOTS
 from transforms.shards.sharding import Layout
@@ -78,6 +79,7 @@ class Night:
     `max_signal_shift` is the share of a shard's slots that signals of one host may take from others.
     `sequencer` is one of `SEQUENCERS`: who gets which slot. `hour_capacity` is how many times its even share
     of a shard's crawls a 24th of the night may hold.
+    `budget_per_day` is without what `request_share` leaves.
     """
 
     as_of_us: int
@@ -88,6 +90,7 @@ class Night:
     max_signal_shift: float = 1.0
     sequencer: str = "lds"
     hour_capacity: float = 4.0
+    request_share: RequestShare = field(default_factory=RequestShare)
 
     @property
     def num_shards(self) -> int:

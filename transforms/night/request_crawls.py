@@ -18,6 +18,7 @@ _HOURS = 24.0
 
 def request_crawls(
     weight_by: str,
+    factor: float,
     result: search.SearchResult,
     allocation: search.Allocation,
     pages: pa.RecordBatch,
@@ -32,6 +33,8 @@ def request_crawls(
     ----------
     weight_by : str
         What pages weigh.
+    factor : float
+        Of prices, see `policies.on_request.sharing.next_factor`.
     result, allocation
         Of the night's search.
     pages : RecordBatch of n pages
@@ -48,6 +51,6 @@ def request_crawls(
     if len(allocation.host_multiplier):
         price += allocation.host_multiplier[pages.column("host_code").to_numpy()]
     change, information = (pages.column(c).to_numpy() for c in ("change_rate_per_day", "information"))
-    hours = _HOURS * worth_from_days(weight, change, information, price)
+    hours = _HOURS * worth_from_days(weight, change, information, factor * price)
     hours[pages.column("last_crawl_at").is_null().to_numpy(zero_copy_only=False) & (weight > 0.0)] = 0.0
     return {"crawl_on_request": pa.array(hours, mask=never | ~np.isfinite(hours))}

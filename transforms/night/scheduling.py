@@ -80,8 +80,9 @@ class SequenceCrawls(Step):
         without: search.SearchResult | None,
     ) -> Iterator[Any]:
         estimated = estimate_shard(folded, learned, groups, self._clock)
+        asked = learned.weight, self._night.request_share.factor(learned.rows_by_day, self._night.as_of_us)
         shard = ScheduledShard(
-            self._night, estimated, result, plan, shares, without, learned.sums[ShardSilence], learned.weight
+            self._night, estimated, result, plan, shares, without, learned.sums[ShardSilence], asked
         )
         for folder, batch in shard.files():
             yield ShardTables(folded.shard, {folder: batch})
@@ -92,7 +93,7 @@ class SequenceCrawls(Step):
 class ScheduledShard:
     """The work of `SequenceCrawls`, without Beam.
 
-    `without` is the result of the search without signals; None where signals are not used.
+    `without` is the search without signals, None where they are not used; `asked` begins `request_crawls`.
     """
 
     def __init__(
@@ -104,9 +105,9 @@ class ScheduledShard:
         shares: ByHost | None = None,
         without: search.SearchResult | None = None,
         heard: Heard | None = None,
-        weight_by: str = "",
+        asked: tuple[str, float] = ("", 1.0),
     ) -> None:
-        self._weight_by, self._result = weight_by, result
+        self._asked, self._result = asked, result
         self._night, self._shard, self._heard = night, estimated.shard, heard or Heard()
         self._pages, self._hosts = estimated.tables["pages"], estimated.tables["hosts"]
         objective = objectives.get(night.objective)
@@ -306,7 +307,7 @@ class ScheduledShard:
         never = by_flag | (self._silence.wait_days > 0.0) | ((limit == "cap") & (self._rate <= 0.0))
         if self._clocks is not None:
             never[self._clocks.row] = True
-        price = self._weight_by, self._result, self._allocation
+        price = *self._asked, self._result, self._allocation
         columns = {
             "url": table.column("url"),
             "host": self._host(),
