@@ -30,7 +30,10 @@ PARTS = 16
 """Of the pages, by hash: how far they differ tells how sure the ratio is."""
 
 _UNIT = 2.0**-16
-_MOST = 1e5  # requests of a page on a day that count
+_TIMES, _MORE = 4.0, 16.0
+"""A page's rate times and plus that is what counts of a day. Steady requests do not come there, and no day on
+which the world asks for one page decides.
+"""
 _WEEK_SPAN = 1 << 21
 _DAYS = 7
 
@@ -97,8 +100,8 @@ class PairSums:
             today = np.zeros(len(page), np.int64)
             np.add.at(today, row, rows)
             before = np.concatenate([[0], np.cumsum(cells)])
-            c, n = np.minimum(today * unit, _MOST), (before[end] - before[begin]) * unit
-            use = days > 0
+            n, use = (before[end] - before[begin]) * unit, days > 0
+            c = np.minimum(today * unit, _TIMES * n / np.maximum(days, 1) + _MORE)
             pairs = np.where(use, np.maximum(c * (c - 1.0), 0.0) * days / (n + np.maximum(days, 1)), 0.0)
             chance = np.where(use, c * n / np.maximum(n + days - 1.0, 1.0), 0.0)
             for at, value in enumerate((pairs, chance)):
