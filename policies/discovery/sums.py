@@ -72,9 +72,13 @@ class Sums:
         In a row.
     seen_s, failed_s, asked_s : (n,) int64
         The last visit that did not fail, the first of the failures and the last of them; `NEVER_S`: none.
+    by_class : bool
+        Whether lifetimes are told apart. Otherwise no link is counted, and exposures of all classes are their
+        mean: what Thompson sampling has no use for makes room for what it keeps.
     """
 
-    def __init__(self, n: int) -> None:
+    def __init__(self, n: int, by_class: bool = True) -> None:
+        self.by_class = by_class
         self.count = np.zeros((n, CLASSES), np.float32)
         self.exposure_hours = np.zeros((n, CLASSES), np.float32)
         self.new, self.asked, self.unanswered = (np.zeros(n, np.float32) for _ in range(3))
@@ -127,6 +131,8 @@ class Sums:
         before = self.before_hours[source].astype(np.float64)
         stays = staying(hours)
         exposure = CLASS_HOURS * (1.0 - stays)
+        if not self.by_class:
+            exposure[:] = exposure.mean(axis=1, keepdims=True)
         # What was so far tells when they came within the hours since, in the mean.
         usual = (self.new[source] + 1.0) / (self.exposure_hours[source].mean(axis=1, dtype=np.float64) + 1.0)
         shared.hours(at[again], hours, visits.new[rows], usual)
@@ -134,7 +140,7 @@ class Sums:
         shared.lifetimes(before, hours, visits.held[rows], visits.kept[rows])
         decay = 0.5 ** (hours / HALF_LIFE_HOURS)
         count = self.count[source] * decay[:, None]
-        known = np.isfinite(before) & (held > 0.0)
+        known = np.isfinite(before) & (held > 0.0) & self.by_class
         # With an even prior: that of other sources would be another one in another night.
         share = count[known] + PRIOR_LINKS / CLASSES
         share /= share.sum(axis=1, keepdims=True)

@@ -106,7 +106,7 @@ def shared_part(shard: ShardTables) -> Part:
     return shard.shard, (whole_shared([shard.tables["shared"]]), returns)
 
 
-def common_of(parts: Sequence[Part]) -> Common:
+def common_of(_: Any, parts: Sequence[Part]) -> Common:
     """What all shards have in common."""
     found = in_order(parts)
     total = {name: sum(sums[name] for sums, _ in found) for name in ("came", "expected", "held", "stayed")}
@@ -118,14 +118,14 @@ def _sums(shard: ShardTables) -> Sums:
     return tables.columns_to_sums(batch, batch.column("links").to_numpy())
 
 
-def mean_part(shard: ShardTables, parts: Sequence[Part]) -> Part:
+def mean_part(shard: ShardTables, common: Common) -> Part:
     sums = _sums(shard)
-    return shard.shard, priors.means(sums, priors.exposures(sums, priors.shares(sums, common_of(parts))))
+    return shard.shard, priors.means(sums, priors.exposures(sums, priors.shares(sums, common)))
 
 
-def spread_part(shard: ShardTables, parts: Sequence[Part], means: Sequence[Part]) -> Part:
+def spread_part(shard: ShardTables, common: Common, means: Sequence[Part]) -> Part:
     sums = _sums(shard)
-    exposure = priors.exposures(sums, priors.shares(sums, common_of(parts)))
+    exposure = priors.exposures(sums, priors.shares(sums, common))
     prior = priors.with_mean(priors.added(in_order(means)))
     return shard.shard, priors.spreads(sums, exposure, prior)
 
@@ -138,9 +138,9 @@ class Learned:
     prior: Prior
 
 
-def learn(_: Any, parts: Sequence[Part], means: Sequence[Part], spreads: Sequence[Part]) -> Learned:
+def learn(_: Any, common: Common, means: Sequence[Part], spreads: Sequence[Part]) -> Learned:
     prior = priors.with_mean(priors.added(in_order(means)))
-    return Learned(common_of(parts), priors.with_spread(prior, priors.added(in_order(spreads))))
+    return Learned(common, priors.with_spread(prior, priors.added(in_order(spreads))))
 
 
 @dataclass(frozen=True)
@@ -417,7 +417,8 @@ def _slots(shard: ShardTables, row: IntArray, due_us: IntArray, made: Ready) -> 
 
 def plan_all(shards: beam.PCollection, plan: Plan, start: beam.PCollection) -> dict[str, beam.PCollection]:
     """The whole way from sums of shards: "files", "counts", "worth", and one "price" and "learned"."""
-    shared = AsList(shards | "ShareSums" >> each(shared_part).with_output_types(Part))
+    sums = AsList(shards | "ShareSums" >> each(shared_part).with_output_types(Part))
+    shared = AsSingleton(start | "LearnCommon" >> each(common_of, sums).with_output_types(Common))
     means = AsList(shards | "AddRates" >> each(mean_part, shared).with_output_types(Part))
     spreads = AsList(shards | "AddSpreads" >> each(spread_part, shared, means).with_output_types(Part))
     learned = start | "LearnSources" >> each(learn, shared, means, spreads).with_output_types(Learned)

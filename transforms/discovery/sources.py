@@ -93,7 +93,8 @@ class FoldSources(Step):
         visits = self._counting(visits, known, listed, counts)
         known = known.joined(listed, visits, self._limits.only_listed)
         n = len(known.url_hash)
-        sums = tables.columns_to_sums(known.batch, shown.counts(known.url_hash)[0])
+        by_hour = self._limits.policy == THOMPSON
+        sums = tables.columns_to_sums(known.batch, shown.counts(known.url_hash)[0], not by_hour)
         host_hash, host = np.unique(known.host_hash, return_inverse=True)
         shared = Shared(len(host_hash))
         _load(shared, host_hash, state["state/shared"], state["state/hosts"])
@@ -101,7 +102,7 @@ class FoldSources(Step):
         done, shown = follow(visits, row, shown, n)
         sums.learn(done, shared, host)
         yields = None
-        if self._limits.policy == THOMPSON:
+        if by_hour:
             yields = tables.columns_to_yields(known.batch)
             yields.learn(done)
         counts.add("sources_known", n)
@@ -140,7 +141,7 @@ class FoldSources(Step):
         order = np.lexsort((spelled, visits.source_hash))
         source = order[np.searchsorted(visits.source_hash[order], new.column("source_hash").to_numpy())]
         at = pc.multiply(new.column("at_s"), 1_000_000).cast(schemas.TIME)
-        hosts = locate(new.column("url"), self._table).host_texts()
+        hosts = locate(new.column("url"), self._table, pages=False).host_texts()
         return pa.RecordBatch.from_arrays(
             [new.column("url"), hosts, visits.url.take(pa.array(source)), at, at], schema=tables.TARGETS_OUT
         )
@@ -213,7 +214,7 @@ class _Known:
 
     @classmethod
     def of_state(cls, batch: pa.RecordBatch, table: HostTable) -> _Known:
-        host = locate(batch.column("url"), table).host_hash
+        host = locate(batch.column("url"), table, pages=False).host_hash
         last = [
             batch.column(n).cast(pa.int64()).fill_null(NEVER_S).to_numpy(zero_copy_only=False)
             for n in ("seen_s", "asked_s")
@@ -267,7 +268,7 @@ class _Known:
         ).take(pa.array(np.where(old >= 0, old, self.batch.num_rows)))
         batch = rows.set_column(0, "url", url.take(pa.array(chosen)))
         batch = batch.set_column(1, "listed", pa.array(named))
-        names = locate(batch.column("url"), self.table)
+        names = locate(batch.column("url"), self.table, pages=False)
         assert (names.host_hash == host_hash[chosen]).all()
         never = np.full(len(found), NEVER_S)
         return _Known(batch, found, host_hash[chosen], never, never, self.table)

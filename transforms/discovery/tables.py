@@ -182,9 +182,9 @@ def sums_to_columns(sums: Sums) -> dict[str, pa.Array]:
     }
 
 
-def columns_to_sums(batch: pa.RecordBatch, links: np.ndarray) -> Sums:
+def columns_to_sums(batch: pa.RecordBatch, links: np.ndarray, by_class: bool = True) -> Sums:
     """The inverse; `links` at the last visits are counted elsewhere."""
-    sums = Sums(batch.num_rows)
+    sums = Sums(batch.num_rows, by_class)
     sums.links[:] = links
     minutes = batch.column("before_minutes").to_numpy(zero_copy_only=False).astype(np.float64)
     sums.before_hours[:] = np.where(np.isnan(minutes), np.inf, minutes / 60.0)
@@ -195,6 +195,9 @@ def columns_to_sums(batch: pa.RecordBatch, links: np.ndarray) -> Sums:
         getattr(sums, name)[:] = column.to_numpy(zero_copy_only=False)
     for name in ("count", "exposure_hours"):
         getattr(sums, name)[:] = batch.column(name).flatten().to_numpy().reshape(-1, CLASSES)
+    if not by_class:  # of a night of another policy
+        sums.count[:] = 0.0
+        sums.exposure_hours[:] = sums.exposure_hours.mean(axis=1, keepdims=True, dtype=np.float64)
     return sums
 
 
