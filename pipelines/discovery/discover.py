@@ -123,6 +123,12 @@ def add_options(parser: Any) -> None:
     for name, metavar, text in _INPUTS:
         default = dialects.AUTO if name == "links_format" else None
         inputs.add_argument(f"--{name}", metavar=metavar, help=text, default=default)
+    inputs.add_argument(
+        "--host_groups",
+        action="store_true",
+        help="hosts of --hosts with the same group, and all subdomains of a row like *.blog.test, share one "
+        "limit and one gap",
+    )
     inputs.add_argument("--off_site", action="store_true", help="links to other sites are targets, too")
     for title, options in (
         ("budget and schedule", _PLAN),
@@ -156,6 +162,7 @@ class Settings:
     rows_per_batch: int
     policy: str
     forget_days: float
+    host_groups: bool = False
     recrawling: Recrawling | None = None
     """Of the night that the budget is shared with at one price."""
     why: str = ""
@@ -208,6 +215,7 @@ class Settings:
             check.number("rows_per_batch", 1, 10**8, "rows"),
             parsed.policy,
             value("forget_days", 1, 1e5, "days"),
+            parsed.host_groups,
         )
         if parsed.state and (parsed.state.rstrip("/") + "/").startswith(output + "/"):
             check.problems.append(
@@ -253,7 +261,7 @@ class Settings:
                 name: getattr(self, name)
                 for name in (
                     "budget_per_day", "horizon_us", "host_max_per_day", "host_min_gap_seconds", "least_hours",
-                    "capacity", "off_site", "max_rejected_fraction", "policy", "forget_days",
+                    "host_groups", "capacity", "off_site", "max_rejected_fraction", "policy", "forget_days",
                     "why",
                 )
             },
@@ -299,7 +307,8 @@ def build_pipeline(
         settings.recrawling,
         settings.policy,
     )
-    hosts = HostDefaults(settings.host_max_per_day, settings.host_min_gap_seconds, settings.horizon_us)
+    gap = settings.host_min_gap_seconds
+    hosts = HostDefaults(settings.host_max_per_day, gap, settings.horizon_us, settings.host_groups)
     limits = Limits(settings.as_of_us, hosts, only_listed, settings.forget_days, settings.policy)
     start = pipeline | "Once" >> beam.Impulse()
     read = pipeline | "ReadLinks" >> ReadLinks(
@@ -312,7 +321,7 @@ def build_pipeline(
         | "GroupSources" >> beam.GroupByKey()
     )
     folded = outputs(by_shard, "FoldSources", FoldSources(limits))
-    planned = plan_all(folded["tables"], plan, start)
+    planned = plan_all(folded["tables"], plan, start, settings.host_groups)
     written = [
         made | f"Write{name}" >> beam.ParDo(WriteShards(attempt, shards)).with_output_types(FileInfo)
         for name, made in (

@@ -25,8 +25,8 @@ FOLDER = "discovery"
 FIRST_SHARE = 0.1
 """Of `auto`, where no night has told prices yet."""
 _SHARED = (
-    "hosts", "host_max_per_day", "host_min_gap_seconds", "tracking_parameters", "max_rejected_fraction",
-    "rows_per_batch", "num_shards",
+    "hosts", "host_max_per_day", "host_min_gap_seconds", "host_groups", "tracking_parameters",
+    "max_rejected_fraction", "rows_per_batch", "num_shards",
 )  # fmt: skip
 
 
@@ -107,15 +107,14 @@ class Finding:
         """
         night = Settings(PipelineOptions(list(arguments)))
         night.follow(last)
-        if night.host_groups:
-            raise OptionsError(
-                ["--host_groups: discovery knows hosts alone; leave it or --discover_share out"]
-            )
         parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
         NightlyOptions._add_argparse_args(parser)
         shared, beam = parser.parse_known_args(list(arguments))
         budget, recrawling, why = self._budget(night, last)
-        words = [*self.words, *(_word(n, v) for n in _SHARED if (v := getattr(shared, n)) is not None)]
+        words = [
+            *self.words,
+            *(_word(n, v) for n in _SHARED if (v := getattr(shared, n)) not in (None, False)),
+        ]
         if before:  # the state has its number of shards
             words = [word for word in words if not word.startswith("--num_shards=")]
         words += [_word(name, value) for name, value in (("links", links), ("state", before)) if value]

@@ -21,6 +21,7 @@ from policies.numerics.typing_ import FloatArray, IntArray, UIntArray
 
 LEAST_PRICE: Final = 1e-10
 MOST_PRICE: Final = 1e7
+_USUAL: Final = 1e-3, 1e3
 WAITING_HOURS: Final = 12.0
 """After which a link is worth 1 / e to the policy that waits."""
 PRICES: Final = 17
@@ -299,7 +300,9 @@ class Bracket:
 
     def prices(self) -> FloatArray:
         """To try, ascending; both ends among them."""
-        made = np.geomspace(self.low, self.high, PRICES)
+        if (self.low, self.high) == (LEAST_PRICE, MOST_PRICE):  # where prices are as a rule
+            return np.concatenate([[self.low], np.geomspace(*_USUAL, PRICES - 2), [self.high]])
+        made: FloatArray = np.geomspace(self.low, self.high, PRICES)
         made[0], made[-1] = self.low, self.high
         return made
 

@@ -39,7 +39,8 @@ from transforms.batches import schemas
 from transforms.batches.coders import ShardTables
 from transforms.batches.steps import Step, each, outputs
 from transforms.batches.tally import Counts
-from transforms.discovery import tables
+from transforms.discovery import host_groups, tables
+from transforms.discovery.host_groups import Shares
 from transforms.discovery.sources import listed_only, whole_shared
 from transforms.rows.link_rows import page_texts
 from transforms.shards.catalogue import DAY_US
@@ -275,14 +276,28 @@ def settle(search: Search, plan: Plan) -> Price:
     return Price(search.bracket, total + sum(extra.values()), extra)
 
 
-def search(shards: beam.PCollection, plan: Plan, learned: Any, start: beam.PCollection) -> beam.PCollection:
+def search(
+    shards: beam.PCollection, plan: Plan, learned: Any, start: beam.PCollection, name: str = ""
+) -> beam.PCollection:
     """The price at which the refreshes of all shards are those of the budget: one `Price`."""
-    state = start | "First" >> each(lambda _: Search()).with_output_types(Search)
-    for number in range(ROUNDS):
+    state = start | f"First{name}" >> each(lambda _: Search()).with_output_types(Search)
+    for n in range(ROUNDS):
         at = AsSingleton(state)
-        parts = shards | f"Count{number}" >> each(counts_part, plan, learned, at).with_output_types(Part)
-        state = start | f"Narrow{number}" >> each(narrow, AsList(parts), at, plan).with_output_types(Search)
-    return state | "Settle" >> each(settle, plan).with_output_types(Price)
+        parts = shards | f"Count{name}{n}" >> each(counts_part, plan, learned, at).with_output_types(Part)
+        state = start | f"Narrow{name}{n}" >> each(narrow, AsList(parts), at, plan).with_output_types(Search)
+    return state | f"Settle{name}" >> each(settle, plan).with_output_types(Price)
+
+
+def asked_part(shard: ShardTables, plan: Plan, learned: Learned, price: Price) -> Part:
+    """Hosts of a shard that are in groups, and what they ask for at a price."""
+    made = ready(shard, plan, learned)
+    asked = made.waiting.asked(np.full(len(made.sums), price.bracket.high))
+    count = np.bincount(made.host, asked, len(made.most)).astype(np.int64)
+    return shard.shard, host_groups.asking(shard.tables["hosts"], count)
+
+
+def divide(_: Any, parts: Sequence[Part], plan: Plan) -> Shares:
+    return host_groups.divide(in_order(parts), plan.as_of_us, plan.horizon_us, plan.refreshes)
 
 
 class ScheduleSources(Step):
@@ -293,7 +308,9 @@ class ScheduleSources(Step):
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
 
-    def process(self, shard: ShardTables, learned: Learned, price: Price) -> Iterator[Any]:
+    def process(
+        self, shard: ShardTables, learned: Learned, price: Price, shares: Shares | None
+    ) -> Iterator[Any]:
         plan = self._plan
         made, key = ready(shard, plan, learned), keys(shard)
         extra = price.extra[shard.shard]
@@ -301,6 +318,9 @@ class ScheduleSources(Step):
         refreshes = made.waiting.instants(chosen, key, plan.capacity)
         due_us = _due(refreshes.due, plan, learned)
         due_us = self._apart(refreshes.row, due_us, made, shard.tables["hosts"])
+        if shares is not None:
+            names = shard.tables["hosts"].column("host_hash").to_numpy()
+            due_us = shares.place(names, made.host[refreshes.row], due_us, plan.as_of_us)
         order = np.lexsort((key[refreshes.row], due_us))
         row, due_us, worth = refreshes.row[order], due_us[order], refreshes.worth[order]
         files = {
@@ -415,16 +435,29 @@ def _slots(shard: ShardTables, row: IntArray, due_us: IntArray, made: Ready) -> 
     )
 
 
-def plan_all(shards: beam.PCollection, plan: Plan, start: beam.PCollection) -> dict[str, beam.PCollection]:
-    """The whole way from sums of shards: "files", "counts", "worth", and one "price" and "learned"."""
+def plan_all(
+    shards: beam.PCollection, plan: Plan, start: beam.PCollection, groups: bool
+) -> dict[str, beam.PCollection]:
+    """The whole way from sums of shards: "files", "counts", "worth", and one "price" and "learned".
+
+    `groups` says whether hosts may share limits.
+    """
     sums = AsList(shards | "ShareSums" >> each(shared_part).with_output_types(Part))
     shared = AsSingleton(start | "LearnCommon" >> each(common_of, sums).with_output_types(Common))
     means = AsList(shards | "AddRates" >> each(mean_part, shared).with_output_types(Part))
     spreads = AsList(shards | "AddSpreads" >> each(spread_part, shared, means).with_output_types(Part))
     learned = start | "LearnSources" >> each(learn, shared, means, spreads).with_output_types(Learned)
     side = AsSingleton(learned)
+    shares = None
+    if groups:
+        alone = AsSingleton(search(shards, plan, side, start, "Alone"))
+        asked = shards | "AskGroups" >> each(asked_part, plan, side, alone).with_output_types(Part)
+        divided = start | "DivideGroups" >> each(divide, AsList(asked), plan).with_output_types(Shares)
+        shares = AsSingleton(divided)
+        limited = each(host_groups.limited, shares).with_output_types(ShardTables)
+        shards = shards | "LimitHosts" >> limited
     price = search(shards, plan, side, start)
-    made = outputs(shards, "ScheduleSources", ScheduleSources(plan), side, AsSingleton(price))
+    made = outputs(shards, "ScheduleSources", ScheduleSources(plan), side, AsSingleton(price), shares)
     return {**made, "price": price, "learned": learned}
 
 

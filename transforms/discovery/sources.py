@@ -20,7 +20,6 @@ from policies.numerics.typing_ import BoolArray, IntArray, UIntArray
 from policies.sequencing.host_shares import host_slot_limits
 from transforms.batches import schemas
 from transforms.batches.coders import ShardTables
-from transforms.batches.errors import InputError
 from transforms.batches.steps import Step
 from transforms.batches.tally import Counts
 from transforms.batches.urls import HostTable, locate
@@ -28,7 +27,7 @@ from transforms.discovery import tables
 from transforms.discovery.previous import read_references
 from transforms.discovery.visiting import RawVisits, merged, read_shown, shown_batch
 from transforms.rows.link_rows import page_texts
-from transforms.shards.catalogue import HostDefaults, limits_of_night, slots_before, tightest_limits
+from transforms.shards.catalogue import HostDefaults, limits_of_night, shared_limits, slots_before
 
 
 @dataclass(frozen=True)
@@ -180,21 +179,19 @@ class FoldSources(Step):
         self, host_hash: UIntArray, known: _Known, shared: Shared, rows: pa.RecordBatch, slots: pa.RecordBatch
     ) -> pa.RecordBatch:
         limits, h = self._limits, len(host_hash)
-        if rows.column("group").null_count < rows.num_rows:
-            raise InputError(
-                "--hosts has rows with a group or for all subdomains, which discover does not know"
-            )
         horizon_us, as_of_us = limits.hosts.horizon_us, limits.as_of_us
-        _, gap_us, most = limits_of_night(*tightest_limits(host_hash, rows, limits.hosts), horizon_us)
+        names = pa.array([self._table.host(x) for x in host_hash.tolist()], pa.string())
+        *least, unit_hash = shared_limits(names, host_hash, pa.Table.from_batches([rows]), limits.hosts)
+        _, gap_us, most = limits_of_night(*least, horizon_us)
         free = np.full(h, as_of_us)
         place = np.searchsorted(host_hash, slots.column("host_hash").to_numpy())
         last = slots.column("last_slot_at").cast(pa.int64()).to_numpy()
         np.maximum.at(free, place, slots_before(last, gap_us[place], as_of_us) + gap_us[place])
         most = host_slot_limits(most, gap_us, free - as_of_us, 0, horizon_us - 1, horizon_us)
         most = np.minimum(most, MOST_REFRESHES)
-        names = pa.array([self._table.host(x) for x in host_hash.tolist()], pa.string())
         columns = [names, host_hash, np.unique(known.host_hash, return_counts=True)[1], most, gap_us, free]
         columns += [shared.host_new, shared.host_exposure]
+        columns += [np.zeros(h, np.uint64) if unit_hash is None else unit_hash]
         return pa.RecordBatch.from_arrays([pa.array(c) for c in columns], schema=tables.HOSTS)
 
 

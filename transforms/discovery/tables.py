@@ -108,6 +108,8 @@ HOSTS = named_schema(
         ("free_us", pa.int64()),
         ("new", pa.int64()),
         ("exposure", pa.int64()),
+        # Of the group whose limit and gap it shares, 0 where it has none.
+        ("unit_hash", pa.uint64()),
     ],
 )
 

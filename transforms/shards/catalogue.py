@@ -167,6 +167,32 @@ def tightest_limits(
     return max_per_day, np.maximum(gap_seconds, defaults.min_gap_seconds)
 
 
+def shared_limits(
+    host: pa.Array, host_hash: UIntArray, limits: pa.Table | None, defaults: HostDefaults
+) -> tuple[FloatArray, FloatArray, UIntArray | None]:
+    """As `tightest_limits`, of hosts in groups those of the group; and its key, (h,) uint64, 0 without one.
+
+    The last is None where no row names a group.
+
+    Raises
+    ------
+    InputError
+        Rows with groups where there are to be none.
+    """
+    max_per_day, gap_seconds = tightest_limits(host_hash, limits, defaults)
+    groups = None if limits is None else groups_of(host, limits)
+    if groups is None:
+        return max_per_day, gap_seconds, None
+    if not defaults.groups:
+        raise InputError("--hosts has rows with a group, or for all subdomains; give --host_groups, too")
+    mine = groups.unit_hash > 0
+    most = np.inf if defaults.max_per_day is None else defaults.max_per_day
+    shared = np.where(np.isnan(groups.max_per_day), most, groups.max_per_day)
+    max_per_day = np.where(mine, shared, max_per_day)
+    shared = np.fmax(groups.gap_seconds, defaults.min_gap_seconds)
+    return max_per_day, np.where(mine, shared, gap_seconds), groups.unit_hash
+
+
 def limits_of_night(
     max_per_day: FloatArray, gap_seconds: FloatArray, horizon_us: int
 ) -> tuple[FloatArray, IntArray, IntArray]:
@@ -216,17 +242,8 @@ def join_hosts(
     first = pages.host_start[:-1]
     host_hash = pages.host_hash[first]
     h = len(first)
-    max_per_day, gap_seconds = tightest_limits(host_hash, limits, defaults)
-    groups = None if limits is None else groups_of(pages.host.take(pa.array(first)), limits)
-    if groups is not None:
-        if not defaults.groups:
-            raise InputError("--hosts has rows with a group, or for all subdomains; give --host_groups, too")
-        mine = groups.unit_hash > 0
-        most = np.inf if defaults.max_per_day is None else defaults.max_per_day
-        shared = np.where(np.isnan(groups.max_per_day), most, groups.max_per_day)
-        max_per_day = np.where(mine, shared, max_per_day)
-        shared = np.fmax(groups.gap_seconds, defaults.min_gap_seconds)
-        gap_seconds = np.where(mine, shared, gap_seconds)
+    host = pages.host.take(pa.array(first))
+    max_per_day, gap_seconds, unit_hash = shared_limits(host, host_hash, limits, defaults)
     limit, gap_us, max_slots = limits_of_night(max_per_day, gap_seconds, defaults.horizon_us)
     last_slot = np.maximum.reduceat(last_attempt_us, first) if h else np.zeros(0, np.int64)
     window = np.zeros(h)
@@ -239,7 +256,7 @@ def join_hosts(
         np.maximum.at(last_slot, at, slots_before(given, gap_us[at], as_of_us))
     table = pa.RecordBatch.from_arrays(
         [
-            pages.host.take(pa.array(first)),
+            host,
             pa.array(host_hash),
             pa.array(np.diff(pages.host_start).astype(np.int32)),
             pa.array(limit),
@@ -250,7 +267,7 @@ def join_hosts(
         ],
         schema=schemas.HOSTS_TABLE,
     )
-    return table if groups is None else table.append_column("unit_hash", pa.array(groups.unit_hash))
+    return table if unit_hash is None else table.append_column("unit_hash", pa.array(unit_hash))
 
 
 def _rows_of(sorted_hash: UIntArray, wanted: UIntArray) -> NDArray[np.int64]:

@@ -1,6 +1,7 @@
 """`recrawl discover` from files to files."""
 
 import itertools
+import json
 from pathlib import Path
 
 import numpy as np
@@ -115,6 +116,30 @@ def test_the_budget_limits_and_gaps_of_hosts_hold(log: pa.Table, night: Path) ->
     assert {r["reason"] for r in schedule} == {"discover"}
     planned = sum(r["refreshes_per_day"] for r in read(night, "sources"))
     assert planned == pytest.approx(40)
+
+
+def test_hosts_of_a_group_share_one_limit_and_one_gap_wherever_they_lie(
+    log: pa.Table, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pq.write_table(log, tmp_path / "links.parquet")
+    gap, few, apart = 5000, [f"www.site{i}.test" for i in range(3)], [f"www.site{i}.test" for i in (3, 4)]
+    rows = [{"host": h, "group": "few", "max_per_day": 9} for h in few]
+    rows += [{"host": f"*.{h[4:]}", "group": "apart", "min_gap_seconds": gap} for h in apart]
+    (tmp_path / "hosts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    links, end = f"--links={tmp_path}/links.parquet", end_of(log)
+    words = (links, f"--hosts={tmp_path}/hosts.jsonl", "--budget=90", "--num_shards=5")
+    assert discover(tmp_path / "out", *words, f"--as_of={iso(end)}", "--host_groups") == 0
+    later = f"--as_of={iso(end + 24 * HOUR)}"
+    assert discover(tmp_path / "two", *words[1:], later, "--host_groups", f"--state={tmp_path}/out") == 0
+    one, two = (read(tmp_path / name, "schedule") for name in ("out", "two"))
+    for rows in (one, two):
+        assert sum(r["host"] in few for r in rows) == 9 and len({r["host"] for r in rows} & {*few}) > 1
+        assert len(rows) == 90
+    times = sorted(r["due_at"].timestamp() for r in one + two if r["host"] in apart)
+    assert len(times) > 20 and min(np.diff(times)) >= gap
+    assert {r["host"] for r in one} >= {*apart}
+    assert discover(tmp_path / "not", *words, f"--as_of={iso(end)}") == 2
+    assert "give --host_groups, too" in capsys.readouterr().err
 
 
 def test_the_next_schedule_keeps_the_gap_to_the_last_one(log: pa.Table, tmp_path: Path) -> None:

@@ -116,6 +116,16 @@ def test_limits_of_hosts_count_once_for_both(tmp_path):
         assert done.table("schedule").num_rows + done.counters.get("slots_empty", 0) == 240
 
 
+def test_a_group_of_hosts_has_one_limit_for_both(tmp_path):
+    store = world(tmp_path)
+    hosts = [{"host": f"www.site{h}.test", "group": "one", "max_per_day": 15} for h in range(3)]
+    listed = store.log("hosts.jsonl", hosts)
+    for day in (1, 2):
+        done = store.run(midnight(day), "--host_groups", discover_share=0.2, hosts=listed)
+        rows = [r for r in done.rows("schedule") if r["host"] != "www.site3.test"]
+        assert 8 < len(rows) <= 15 and "discover" in {r["reason"] for r in rows}
+
+
 def test_a_gap_for_all_hosts_holds_between_refreshes_and_crawls(tmp_path):
     done = world(tmp_path).run(midnight(1), discover_share=0.4, host_min_gap_seconds=900)
     assert len(discovered(done)) == 96

@@ -29,16 +29,18 @@ def some(of: Visits, rows: np.ndarray) -> Visits:
     return Visits(*(getattr(of, name)[rows] for name in of.__dataclass_fields__))
 
 
-def test_nights_are_cut_anywhere() -> None:
+@pytest.mark.parametrize("by_class", [True, False])
+def test_nights_are_cut_anywhere(by_class: bool) -> None:
     every, host = visits(), np.arange(20) % 4
-    whole, whole_shared = Sums(20), Shared(4)
+    whole, whole_shared = Sums(20, by_class), Shared(4)
     whole.learn(every, whole_shared, host)
-    parts, shared = Sums(20), Shared(4)
+    parts, shared = Sums(20, by_class), Shared(4)
+    assert whole.count.any() == by_class and (np.ptp(whole.exposure_hours, axis=1) > 0).any() == by_class
     edges = START_S + np.array([0, 40_000, 41_000, 200_000, 10**7])
     for begin, end in itertools.pairwise(edges):
         parts.learn(some(every, (every.at_s >= begin) & (every.at_s < end)), shared, host)
     for name, values in vars(whole).items():
-        assert (getattr(parts, name) == values).all(), name
+        assert np.all(getattr(parts, name) == values), name
     for name, values in vars(whole_shared).items():
         assert (getattr(shared, name) == values).all(), name
 
