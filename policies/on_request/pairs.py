@@ -97,6 +97,8 @@ class PairSums:
         part = (url_hash[page] % np.uint64(PARTS)).astype(np.int64)
         found = _none()
         for kind, (rows, cells) in enumerate(zip(counts, (state.clicks, state.impressions), strict=True)):
+            if not rows.any():
+                continue
             today = np.zeros(len(page), np.int64)
             np.add.at(today, row, rows)
             before = np.concatenate([[0], np.cumsum(cells)])

@@ -168,8 +168,7 @@ def _values(manifest: dict[str, Any]) -> Iterator[tuple[str, bool]]:
     yield "judged.nights", _all(judged.get("nights", []), _is_tally)
     yield "recalibration", _is(Track.from_json, manifest.get("recalibration", {}))
     hours = manifest.get("hours_of_all")
-    pairs = (manifest.get("on_request") or {}).get("pairs", {})
-    yield "on_request.pairs", _is(lambda kept: [KeptPairs.from_json(k) for k in kept.values()], pairs)
+    yield "on_request", _is(_request_share, manifest.get("on_request") or {})
     yield "hours_of_all", hours is None or _is(HoursOfAll.from_json, hours)
 
 
@@ -201,6 +200,13 @@ def _is(read: Callable[[Any], Any], values: Any) -> bool:
     except (ValueError, TypeError, KeyError, AttributeError):
         return False
     return True
+
+
+def _request_share(found: Any) -> None:
+    for name in ("share", "budget_per_day", "price_factor"):
+        float(found.get(name, 0.0))
+    for pairs in found.get("pairs", {}).values():
+        KeptPairs.from_json(pairs)
 
 
 def _is_tally(night: Any) -> bool:
