@@ -42,6 +42,7 @@ from transforms.files.blocks import How
 from transforms.files.replacing import MANIFEST, discard, remove_empty, settle
 from transforms.files.sinks import FileInfo, WriteShards, read_json
 from transforms.files.unpacking import local_path
+from transforms.intake.layout import is_small
 from transforms.intake.reading import Input
 from transforms.intake.rejects import WriteRejected
 from transforms.intake.sources import check_inputs
@@ -369,7 +370,8 @@ def run_job(settings: Settings, beam_arguments: Sequence[str] = ()) -> None:
             check_inputs(found.kind, found.patterns, True, how=found.how)
     output_folder.check(settings.output)
     options = Options(list(beam_arguments))
-    pipeline = beam.Pipeline(runner=nightly.local_runner(options), options=options)
+    runner = nightly.local_runner(options, lambda: is_small(settings.inputs, previous.links_known))
+    pipeline = beam.Pipeline(runner=runner, options=options)
     with nightly.writing(settings.output):
         attempt, before = nightly.begin(settings.output, settings.overwrite)
     beside = attempt.folder != attempt.output

@@ -335,7 +335,7 @@ def run(argv: Sequence[str] | None = None, wait: bool = True) -> Any:
     refuse_to_overwrite(settings, previous, inputs)
     layout = choose_layout(inputs, previous, settings.num_shards, settings.split_hosts_above)
     try:
-        runner = local_runner(options, lambda: is_small(inputs, previous))
+        runner = local_runner(options, lambda: is_small(inputs, previous.pages_known))
         pipeline = beam.Pipeline(runner=runner, options=options)
     except ValueError as e:
         raise OptionsError([f"--runner={options.view_as(StandardOptions).runner}: {e}"]) from None

@@ -250,12 +250,7 @@ def hash_texts_and_prefixes(texts: Texts) -> tuple[Hashes, Hashes]:
     return _hash(texts, True)
 
 
-def hash_prefixes(texts: Texts) -> Hashes:
-    """The second of `hash_texts_and_prefixes` alone, mostly without a look at what follows authorities."""
-    return _hash(texts, True, False)[1]
-
-
-def _hash(texts: Texts, authorities: bool, whole: bool = True) -> tuple[Hashes, Hashes]:
+def _hash(texts: Texts, authorities: bool) -> tuple[Hashes, Hashes]:
     n = len(texts)
     out = np.empty(n, np.uint64)
     prefix = np.empty(n if authorities else 0, np.uint64)
@@ -273,7 +268,7 @@ def _hash(texts: Texts, authorities: bool, whole: bool = True) -> tuple[Hashes, 
             continue
         words, base = texts.words(a, b)
         at = texts.start[rows] - base if base else texts.start[rows]
-        chunk.hash(words, at, size, out[rows], prefix[rows], whole)
+        chunk.hash(words, at, size, out[rows], prefix[rows])
         if len(long):
             out[a + long] = _hash_long(texts, a + long)
             if authorities:
@@ -317,18 +312,9 @@ class _Chunk:
         return _finish(state, np.full(n, 8 * last))
 
     def hash(
-        self,
-        words: Hashes,
-        at: NDArray[np.int64],
-        size: NDArray[np.int64],
-        out: Hashes,
-        prefix: Hashes,
-        whole: bool = True,
+        self, words: Hashes, at: NDArray[np.int64], size: NDArray[np.int64], out: Hashes, prefix: Hashes
     ) -> None:
-        """Hash `len(at)` rows of at most `LONG_BYTES` into `out` and, where asked for, `prefix`.
-
-        Without `whole` what is in `out` is of no use.
-        """
+        """Hash `len(at)` rows of at most `LONG_BYTES` into `out` and, where asked for, `prefix`."""
         n = len(at)
         right, left, tail, state, lane, spare, head, following, *more = (a[:n] for a in self.wide)
         index, bits, starts, sizes = (a[:n] for a in self.index)
@@ -370,8 +356,6 @@ class _Chunk:
             if authority is not None and not authority.closed:
                 authority.see(k, x, s)
             _round(s, x, t)
-            if authority is not None and authority.all_closed and not whole:
-                break
         if authority is not None:
             prefix[order] = authority.finish(state, sizes)
         out[order] = _finish(state, sizes)
@@ -382,17 +366,12 @@ class _Authorities:
 
     def __init__(self, scratch: list[Hashes], state: Hashes) -> None:
         self.one, self.two, self.three, self.four, self.five, self.six = scratch
-        self.closed = self.others = False
+        self.closed = False
         self.open = np.empty(0, np.intp)
         self.secure = np.zeros(len(state), np.bool_)
         self.rows: list[NDArray[np.intp]] = []
         self.states: list[Hashes] = []
         self.sizes: list[NDArray[np.int64]] = []
-
-    @property
-    def all_closed(self) -> bool:
-        """Whether no text has to be hashed to its end."""
-        return self.closed and not self.others
 
     def see(self, k: int, lane: Hashes, state: Hashes) -> None:
         """Look for ends in lane `k`; `state` is the hash of the lanes before it."""
@@ -472,7 +451,6 @@ class _Authorities:
         good &= eighth != np.uint64(ord("?"))
         good |= secure
         self.open = good.nonzero()[0]
-        self.others = len(self.open) < n
 
     def finish(self, state: Hashes, size: NDArray[np.int64]) -> Hashes:
         """The hashes of the prefixes; whole texts where no authority ended."""

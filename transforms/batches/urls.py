@@ -20,7 +20,7 @@ from ada_url import parse_url
 from numpy.typing import NDArray
 from publicsuffixlist import PublicSuffixList
 
-from transforms.batches.hashing import Hashes, Texts, hash_prefixes, hash_texts_and_prefixes, stable_hash
+from transforms.batches.hashing import Hashes, Texts, hash_texts_and_prefixes, stable_hash
 
 __all__ = [
     "HostTable",
@@ -270,7 +270,7 @@ def _with_controls(texts: Texts) -> NDArray[np.intp]:
     return np.unique(row[at < texts.start[row] + texts.size[row]])
 
 
-def locate(urls: pa.Array, table: HostTable | None = None, pages: bool = True) -> Located:
+def locate(urls: pa.Array, table: HostTable | None = None) -> Located:
     """Find the page and host keys of a column of URLs.
 
     Parameters
@@ -278,8 +278,6 @@ def locate(urls: pa.Array, table: HostTable | None = None, pages: bool = True) -
     urls : pa.Array of n string, large_string, binary or large_binary values
     table : HostTable, optional
         The cache to use; one shared by the process if None.
-    pages : bool
-        Whether keys of pages are asked for; they are 0 otherwise.
 
     Returns
     -------
@@ -302,10 +300,7 @@ def locate(urls: pa.Array, table: HostTable | None = None, pages: bool = True) -
     if long.any():
         reason[long] = URL_TOO_LONG
         texts.size[long] = 0
-    if pages:
-        url_hash, authority_hash = hash_texts_and_prefixes(texts)
-    else:
-        url_hash, authority_hash = np.zeros(len(texts), np.uint64), hash_prefixes(texts)
+    url_hash, authority_hash = hash_texts_and_prefixes(texts)
     host_hash = table.find(authority_hash, texts)
     host_hash[_with_controls(texts)] = 0
     bad = host_hash == 0
@@ -322,16 +317,8 @@ def site(host: str) -> str:
     return _suffixes().privatesuffix(host) or host
 
 
-_PARSING = threading.Lock()
-
-
-def _suffixes() -> PublicSuffixList:
-    with _PARSING:  # threads that begin together would each parse it
-        return _parsed()
-
-
 @cache
-def _parsed() -> PublicSuffixList:
+def _suffixes() -> PublicSuffixList:
     return PublicSuffixList()
 
 

@@ -56,6 +56,11 @@ class Previous:
         return found
 
     @property
+    def links_known(self) -> int:
+        """Links at the last visits of all sources."""
+        return sum(f["rows"] for f in (self.manifest or {}).get("files", ()) if "state/shown" in f["path"])
+
+    @property
     def carry(self) -> float:
         """A part of a refresh that the budget of that night had left."""
         return float((self.manifest or {}).get("carry", 0.0))

@@ -140,7 +140,7 @@ class FoldSources(Step):
         order = np.lexsort((spelled, visits.source_hash))
         source = order[np.searchsorted(visits.source_hash[order], new.column("source_hash").to_numpy())]
         at = pc.multiply(new.column("at_s"), 1_000_000).cast(schemas.TIME)
-        hosts = locate(new.column("url"), self._table, pages=False).host_texts()
+        hosts = locate(new.column("url"), self._table).host_texts()
         return pa.RecordBatch.from_arrays(
             [new.column("url"), hosts, visits.url.take(pa.array(source)), at, at], schema=tables.TARGETS_OUT
         )
@@ -211,7 +211,7 @@ class _Known:
 
     @classmethod
     def of_state(cls, batch: pa.RecordBatch, table: HostTable) -> _Known:
-        host = locate(batch.column("url"), table, pages=False).host_hash
+        host = locate(batch.column("url"), table).host_hash
         last = [
             batch.column(n).cast(pa.int64()).fill_null(NEVER_S).to_numpy(zero_copy_only=False)
             for n in ("seen_s", "asked_s")
@@ -265,7 +265,7 @@ class _Known:
         ).take(pa.array(np.where(old >= 0, old, self.batch.num_rows)))
         batch = rows.set_column(0, "url", url.take(pa.array(chosen)))
         batch = batch.set_column(1, "listed", pa.array(named))
-        names = locate(batch.column("url"), self.table, pages=False)
+        names = locate(batch.column("url"), self.table)
         assert (names.host_hash == host_hash[chosen]).all()
         never = np.full(len(found), NEVER_S)
         return _Known(batch, found, host_hash[chosen], never, never, self.table)

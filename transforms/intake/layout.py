@@ -48,10 +48,10 @@ def most_rows(files: Iterable[InputFile]) -> float:
     )
 
 
-def is_small(inputs: Iterable[Input], previous: Previous) -> bool:
-    """Whether a night is so small that to spread its work costs more than it gains."""
+def is_small(inputs: Iterable[Input], known: int) -> bool:
+    """Whether a job is so small that to spread its work costs more than it gains; `known` rows are kept."""
     files = (file for found in inputs for file in match_files(found.patterns, found.kind, found.required))
-    return most_rows(files) + previous.pages_known <= SMALL_ROWS
+    return most_rows(files) + known <= SMALL_ROWS
 
 
 def choose_layout(inputs: Iterable[Input], previous: Previous, num_shards: int | None, above: int) -> Layout:

@@ -111,7 +111,7 @@ def _distinct(block: RawRows, name: str, table: HostTable | None) -> _Urls:
     ).as_py():  # what most logs have costs less
         web = ~np.asarray(pc.fill_null(pc.match_substring_regex(texts, _OTHER_SCHEME), False))
         texts = with_scheme(texts)
-    found = locate(page_urls(texts, block.tracking), table, pages=False)
+    found = locate(page_urls(texts, block.tracking), table)
     urls = pc.if_else(pa.array(found.valid), found.urls, None)
     text_hash = page_hashes(urls)
     if broken is not None:

@@ -82,8 +82,9 @@ def test_the_order_of_rows_and_files_and_the_runner_change_no_byte(
     words = [f"--links={tmp_path}/l*.csv", f"--as_of={iso(end_of(log))}", *OPTIONS, "--rows_per_batch=700"]
     assert discover(tmp_path / "out", *words) == 0
     assert contents(tmp_path / "out", *ALL) == contents(night, *ALL)
-    assert cli.main(["discover", *words, f"--output={tmp_path / 'beam'}"]) == 0
-    assert contents(tmp_path / "beam", *ALL) == contents(night, *ALL)
+    for name, more in (("beam", ["--runner=FnApiRunner"]), ("own", [])):  # of a small log a plain one
+        assert cli.main(["discover", *words, *more, f"--output={tmp_path / name}"]) == 0
+        assert contents(tmp_path / name, *ALL) == contents(night, *ALL)
 
 
 @pytest.mark.parametrize("at_hours", [7, 40.5])

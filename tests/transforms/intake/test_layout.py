@@ -112,7 +112,7 @@ def test_shards_of_a_first_night_follow_from_the_sizes_of_its_files(tmp_path, na
 def test_requests_bring_no_pages_but_a_night_of_many_is_not_small(tmp_path):
     inputs = [Input("requests", str(_of_size(tmp_path, "clicks.jsonl", 1 << 30)), True)]
     assert choose_layout(inputs, Previous(), None, 10**15) == Layout(1, {})
-    assert is_small([], Previous()) and not is_small(inputs, Previous())
+    assert is_small([], 0) and not is_small(inputs, 0)
 
 
 @pytest.mark.parametrize("known, shards", [(300, 16), (10**6, 16), (1 << 24, 16), ((1 << 24) + 1, 32)])
@@ -120,7 +120,7 @@ def test_what_there_is_keeps_its_number_of_shards_while_they_hold_its_pages(know
     files = tuple(PreviousFile("state", f"state/shard-{i:05d}-of-00016.parquet") for i in range(16))
     manifest = {"large_hosts": [], "counters": {"pages_known": known}}
     assert choose_layout([], Previous(files, manifest), None, 10**5) == Layout(shards, {})
-    assert is_small([], Previous(files, manifest)) is (known == 300)
+    assert is_small([], Previous(files, manifest).pages_known) is (known == 300)
     assert choose_layout([], Previous(files, None), None, 10**5) == Layout(16, {})
 
 
