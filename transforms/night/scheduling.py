@@ -308,23 +308,19 @@ class ScheduledShard:
         if self._clocks is not None:
             never[self._clocks.row] = True
         price = *self._asked, self._result, self._allocation
-        columns = {
-            "url": table.column("url"),
+        as_they_are = "url", "n_intervals", "n_changes", "last_crawl_at", "plan_gain"
+        columns = {name: table.column(name) for name in as_they_are} | {
             "host": self._host(),
             "change_rate_per_day": pa.array(self._change),
             "change_rate_stderr": pa.array(stderr),
             "request_rate_per_day": null_of_nan(table.column("request_rate_per_day")),
             "impression_rate_per_day": null_of_nan(table.column("impression_rate_per_day")),
-            "n_intervals": table.column("n_intervals"),
-            "n_changes": table.column("n_changes"),
-            "last_crawl_at": table.column("last_crawl_at"),
             "crawl_rate_per_day": pa.array(self._rate),
             "expected_freshness": pa.array(self._fresh),
             "crawl_value": pa.array(self._value),
             "owed": pa.array(self._owed()),
             "limit": pa.array(limit, pa.string()),
             "boundary": pa.array((intervals > 0) & ((changes == 0) | (changes == intervals))),
-            "plan_gain": table.column("plan_gain"),
             **clock_hours.page_clocks(self._hours, len(self._rate)),
             **signal_columns(self._clocks, self._change),
             **request_crawls(*price, table, self._weight, never),
