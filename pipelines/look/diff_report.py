@@ -29,7 +29,7 @@ _LABELS = {
     "page_limit": ("floor or cap", "of the page itself"),
     "aim": ("objective or weight", "weight, multiplier and host limit as one"),
     "volatile": ("volatile", "new at every visit: a crawl in 30 days"),
-    "clock": ("clock", "when the page changes, or nobody has looked at it for long"),
+    "clock": ("clock", "when it changes; how long nobody has looked at it"),
     "silent": ("silent", "tried in vain: waits longer each time"),
     "new_page": ("new pages", "in the second night only"),
     "lost_page": ("lost pages", "in the first night only"),
