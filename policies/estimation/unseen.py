@@ -14,8 +14,8 @@ import numpy as np
 
 from policies.numerics.typing_ import FloatArray
 
-QUIET_AFTER_DAYS = 600.0
-"""T. A third of it makes no difference beyond errors; without end pages are given up."""
+QUIET_AFTER_DAYS = 2000.0
+"""T. With a tenth of it pages given up come back sooner, and crawls that should tell hours become too few."""
 
 
 def times_less_often(change_rate_per_day: FloatArray, since_days: FloatArray) -> FloatArray:
