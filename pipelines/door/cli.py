@@ -101,8 +101,11 @@ class _Parser(argparse.ArgumentParser):
         super().error(message)
 
 
-def parser(command: str | None = None) -> argparse.ArgumentParser:
-    """The parser of the command line; it knows the options of `command`, or of all commands."""
+def parser(command: str | None = None, alone: bool = False) -> argparse.ArgumentParser:
+    """The parser of the command line; it knows the options of `command`, or of all commands.
+
+    `alone`: no other command, as where the words begin with this one.
+    """
     made = _Parser(
         prog="recrawl",
         description="Learns from crawl logs how pages change, and decides what a crawler fetches tomorrow.",
@@ -111,6 +114,8 @@ def parser(command: str | None = None) -> argparse.ArgumentParser:
     made.add_argument("--version", action="version", version=f"recrawl {__version__}")
     commands = made.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, what in COMMANDS.items():
+        if alone and name != command:
+            continue
         form = argparse.RawDescriptionHelpFormatter if name in WITH_LISTS else argparse.HelpFormatter
         one = commands.add_parser(name, help=what, allow_abbrev=False, formatter_class=form)
         if command == name and name in QUICK:
@@ -171,7 +176,8 @@ def _log_format(arguments: Sequence[str]) -> str | None:
 
 
 def _run(command: str, arguments: list[str]) -> int:
-    parsed, rest = parser(command).parse_known_args(arguments)
+    alone = command in COMMANDS and arguments[0] == command
+    parsed, rest = parser(command, alone).parse_known_args(arguments)
     near = command in QUICK and "://" not in parsed.night
     if near and not rest and not _module(command).problems(parsed):
         return int(_module(command).run(parsed) or EXIT_OK)

@@ -7,6 +7,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from operator import attrgetter
 from typing import Any
 
 import apache_beam as beam
@@ -185,7 +186,7 @@ def build_pipeline(
         read[ReadInputs.REJECTED] | "WriteRejected" >> WriteRejected(attempt, shards),
     ) | "GatherFiles" >> beam.Flatten()
     reports = sequenced["report"]
-    reported = reports | "ReportCounts" >> each(lambda r: r.counts).with_output_types(dict[str, int])
+    reported = reports | "ReportCounts" >> each(attrgetter("counts")).with_output_types(dict[str, int])
     counters = (
         (read[ReadInputs.COUNTS], folded["counts"], reported)
         | "GatherCounts" >> beam.Flatten()

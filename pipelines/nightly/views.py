@@ -6,6 +6,7 @@ a third of the processor time of a small night.
 
 from __future__ import annotations
 
+import copy
 from typing import Any, TypeVar
 
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -26,3 +27,17 @@ class Options(PipelineOptions):
         if view is None:
             view = self.__dict__["_views"][cls] = super().view_as(cls)
         return view
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Options:
+        """A copy that has the views, too: Beam copies the options of each pipeline."""
+        values = copy.deepcopy(self.__getstate__()["_all_options"], memo)
+        copied = _sharing(self, values)
+        copied.__dict__["_views"] = {cls: _sharing(view, values) for cls, view in self._views.items()}
+        return copied
+
+
+def _sharing(view: View, values: dict[str, Any]) -> View:
+    """The same view of other values."""
+    copied = object.__new__(type(view))
+    copied.__dict__.update(view.__dict__, _all_options=values)
+    return copied

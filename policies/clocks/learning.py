@@ -82,6 +82,8 @@ def profiles(spells: Spells, least: FloatArray, circular: bool) -> tuple[IntArra
     groups = len(least)
     gains = np.zeros(groups)
     spells = spells.take(_uneven(spells, groups)[spells.group])
+    if not len(spells.group):
+        return np.empty(0, np.int64), np.empty((0, spells.length.shape[1])), gains
     some, code = np.unique(spells.group, return_inverse=True)
     if not len(some):
         return some, np.ones((0, spells.length.shape[1])), gains

@@ -276,11 +276,15 @@ def settle(search: Search, plan: Plan) -> Price:
     return Price(search.bracket, total + sum(extra.values()), extra)
 
 
+def _first(_: bytes) -> Search:
+    return Search()
+
+
 def search(
     shards: beam.PCollection, plan: Plan, learned: Any, start: beam.PCollection, name: str = ""
 ) -> beam.PCollection:
     """The price at which the refreshes of all shards are those of the budget: one `Price`."""
-    state = start | f"First{name}" >> each(lambda _: Search()).with_output_types(Search)
+    state = start | f"First{name}" >> each(_first).with_output_types(Search)
     for n in range(ROUNDS):
         at = AsSingleton(state)
         parts = shards | f"Count{name}{n}" >> each(counts_part, plan, learned, at).with_output_types(Part)

@@ -33,6 +33,7 @@ NEXT = ".next"
 OWN_FILE = re.compile(r"(\.tmp-[0-9a-f]+-)?shard-\d+-of-\d+\.")
 _BESIDE = "|".join(map(re.escape, (MANIFEST, REPORT, METRICS)))
 _HALF = re.compile(rf"\.tmp-[0-9a-f]+-({_BESIDE}|shard-\d+-of-\d+\..*)")
+_HALF_FILE = re.compile(r"\.tmp-[0-9a-f]+-shard-\d+-of-\d+\.")
 # One who has just looked at the mark may rename while files are listed: the second time finds what he made.
 LOOKS = 2
 
@@ -83,7 +84,7 @@ def fence(output: str) -> None:
 def sweep(folder: str) -> None:
     """Delete what was written and not renamed."""
     for name in FOLDERS:
-        remove(path for path in _own_files(folder, name) if _HALF.fullmatch(FileSystems.split(path)[1]))
+        remove(_own_files(folder, name, _HALF_FILE))
     remove(_half(folder))
 
 
@@ -115,17 +116,16 @@ def check_links(folder: str) -> None:
             raise LinkError(f"{path} is a link, and what is behind it would be deleted. Remove the link")
 
 
-def _own_files(folder: str, name: str) -> list[str]:
+def _own_files(folder: str, name: str, written: re.Pattern[str] = OWN_FILE) -> list[str]:
     # Object stores have files only; deleting those of a folder serves everywhere. Only what a night writes
     # goes: the folder may be one that happens to hold other people's pages/.
     top = FileSystems.join(folder, name)
     if (local := local_path(top)) is not None:  # Beam's own listing fails where a file goes meanwhile
         walked = [] if os.path.islink(local) else os.walk(local)
-        found = [os.path.join(parent, n) for parent, _, names in walked for n in names]
-        inside = [FileSystems.join(top, *os.path.relpath(path, local).split(os.sep)) for path in found]
-    else:
-        inside = [m.path for m in FileSystems.match([FileSystems.join(top, "**")])[0].metadata_list]
-    return [path for path in inside if OWN_FILE.match(FileSystems.split(path)[1])]
+        found = [os.path.join(parent, n) for parent, _, names in walked for n in names if written.match(n)]
+        return [FileSystems.join(top, *os.path.relpath(path, local).split(os.sep)) for path in found]
+    inside = [m.path for m in FileSystems.match([FileSystems.join(top, "**")])[0].metadata_list]
+    return [path for path in inside if written.match(FileSystems.split(path)[1])]
 
 
 def _half(folder: str) -> list[str]:

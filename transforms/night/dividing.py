@@ -297,7 +297,5 @@ class DivideSlots(beam.PTransform):
             >> beam.ParDo(_ShardTotal(self._night), AsSingleton(self._result)).with_output_types(ShardTotal)
             | "GatherTotals" >> Combine(beam.combiners.ToListCombineFn())
             | "ShareOut"
-            >> each(
-                lambda totals, night, carry: divide_slots(totals, night, carry), self._night, self._carry
-            ).with_output_types(Quotas)
+            >> each(divide_slots, self._night, self._carry).with_output_types(Quotas)
         )

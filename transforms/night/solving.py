@@ -99,6 +99,14 @@ def _survey(tables: ShardTables, objective: str, budget: float) -> search.Survey
     return search.survey(tables_to_block(tables), objectives.get(objective), budget)
 
 
+def _begin(survey: search.Survey, objective: str, budget: float) -> search.SearchState:
+    return search.begin(survey, objectives.get(objective), budget)
+
+
+def _advance(demand: search.Demand, state: search.SearchState) -> search.SearchState:
+    return search.advance(state, demand)
+
+
 class _Demand(Step):
     def __init__(self, objective: str) -> None:
         self._objective = objective
@@ -142,9 +150,7 @@ class SolveMultiplier(beam.PTransform):
             | "Survey" >> each(_survey, objective, budget).with_output_types(search.Survey)
             | "AddSurveys" >> CombineShards(Merge(), self._num_shards)
             | "Begin"
-            >> each(lambda s: search.begin(s, objectives.get(objective), budget)).with_output_types(
-                search.SearchState
-            )
+            >> each(_begin, objective, budget).with_output_types(search.SearchState)
         )
         for i in range(search.ROUNDS):
             demand = (
@@ -153,9 +159,9 @@ class SolveMultiplier(beam.PTransform):
                 >> beam.ParDo(_Demand(objective), AsSingleton(state)).with_output_types(search.Demand)
                 | f"AddDemands[{i}]" >> Combine(Merge())
             )
-            state = demand | f"Advance[{i}]" >> each(
-                lambda d, s: search.advance(s, d), AsSingleton(state)
-            ).with_output_types(search.SearchState)
+            state = demand | f"Advance[{i}]" >> each(_advance, AsSingleton(state)).with_output_types(
+                search.SearchState
+            )
         return state | "Finish" >> each(search.finish).with_output_types(search.SearchResult)
 
 
