@@ -1,5 +1,6 @@
 """What holds for all tests."""
 
+import gc
 import signal
 from pathlib import Path
 
@@ -8,6 +9,12 @@ import pytest
 # A shell's background job, such as one of a build server, ignores Ctrl-C, and so would all that it starts.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """What is imported and collected by now stays: looking for cycles in it again and again takes its time."""
+    gc.freeze()
+    gc.set_threshold(20_000)
 
 
 @pytest.hookimpl(trylast=True)  # within the order that fixtures want
