@@ -12,7 +12,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 
 def pytest_collection_finish() -> None:
-    """What is imported and collected by now stays: looking for cycles in it again and again takes its time."""
+    """What is imported and collected by now stays: to look for cycles in it again and again takes time."""
     gc.freeze()
     gc.set_threshold(20_000)
 

@@ -61,6 +61,8 @@ EXIT_HELP = (
     "rows rejected; 6 another run has taken --output over."
 )
 KINDS = {"links": "links_seen", "sources": "sources", "hosts": "hosts"}
+# A state is not cut anew: it may grow from the few shards of small inputs, and stay there.
+SHARDS, FEW_SHARDS = 16, 4
 STEPS = (
     ("Read", "reading the links"),
     ("FindTargets", "finding new targets"),
@@ -101,7 +103,8 @@ _PLAN = (
 )  # fmt: skip
 _WORK = (
     ("max_rejected_fraction", "X", "share of rejected rows above which the run fails", "0.01"),
-    ("num_shards", "N", "files a kind, and units of distribution (default: those of --state, else 16)", None),
+    ("num_shards", "N", "files a kind, and units of distribution (default: those of --state, else 4 where "
+        "the inputs are small, or 16)", None),
     ("rows_per_batch", "N", "rows that are gathered before they are cut by shard; any value gives the same "
         "output", "262144"),
 )  # fmt: skip
@@ -232,14 +235,14 @@ class Settings:
 
         Raises
         ------
-        OptionsError
+        OptionsError, InputError
         """
         before = previous.num_shards
         if before and self.num_shards not in (None, before):
             raise OptionsError(
                 [f"--num_shards={self.num_shards}: the state has {before}, and is not cut anew; leave it out"]
             )
-        return before or self.num_shards or 16
+        return before or self.num_shards or (FEW_SHARDS if is_small(self.inputs, known=0) else SHARDS)
 
     def refreshes(self, previous: Previous) -> tuple[int, float]:
         """Whole refreshes of the horizon, and the rest."""
@@ -364,10 +367,10 @@ def run_job(settings: Settings, beam_arguments: Sequence[str] = ()) -> None:
     """
     nightly.finish_replacing(settings.output)
     previous = find_previous(settings.state, settings.as_of_us)
-    settings.shards(previous)
     with _named_as_given():
         for found in settings.inputs:
             check_inputs(found.kind, found.patterns, True, how=found.how)
+        settings.shards(previous)
     output_folder.check(settings.output)
     options = Options(list(beam_arguments))
     runner = nightly.local_runner(options, lambda: is_small(settings.inputs, previous.links_known))

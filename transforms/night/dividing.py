@@ -296,6 +296,5 @@ class DivideSlots(beam.PTransform):
             | "ShardTotals"
             >> beam.ParDo(_ShardTotal(self._night), AsSingleton(self._result)).with_output_types(ShardTotal)
             | "GatherTotals" >> Combine(beam.combiners.ToListCombineFn())
-            | "ShareOut"
-            >> each(divide_slots, self._night, self._carry).with_output_types(Quotas)
+            | "ShareOut" >> each(divide_slots, self._night, self._carry).with_output_types(Quotas)
         )

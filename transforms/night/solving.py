@@ -149,8 +149,7 @@ class SolveMultiplier(beam.PTransform):
             blocks
             | "Survey" >> each(_survey, objective, budget).with_output_types(search.Survey)
             | "AddSurveys" >> CombineShards(Merge(), self._num_shards)
-            | "Begin"
-            >> each(_begin, objective, budget).with_output_types(search.SearchState)
+            | "Begin" >> each(_begin, objective, budget).with_output_types(search.SearchState)
         )
         for i in range(search.ROUNDS):
             demand = (
