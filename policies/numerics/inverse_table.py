@@ -65,7 +65,7 @@ class Reciprocal:
     __slots__ = ("_bits", "_gathered", "_index", "_inverter", "_is_high", "_near", "_offset", "_table")
 
     def __init__(self) -> None:
-        self._table = _coefficients()
+        self._table = _coefficients()[::-1]  # the highest degree first
         self._near, self._gathered = np.empty((2, CHUNK))
         self._bits, self._index, self._offset = np.empty((3, CHUNK), dtype=np.int64)
         self._is_high: BoolArray = np.empty(CHUNK, dtype=np.bool_)
@@ -93,11 +93,11 @@ class Reciprocal:
         distance = near
         tiny = np.flatnonzero(c < _LEAST) if n and float(c.min()) < _LEAST else None
         np.subtract(bits.view(np.float64), _MIDDLE, out=distance)
-        table = self._table
-        np.take(table[_DEGREE], index, out=out, mode="clip")
-        for k in range(_DEGREE - 1, -1, -1):
+        first, *others = self._table
+        first.take(index, out=out, mode="clip")
+        for row in others:
             np.multiply(out, distance, out=out)
-            np.take(table[k], index, out=gathered, mode="clip")
+            row.take(index, out=gathered, mode="clip")
             np.add(out, gathered, out=out)
         if tiny is not None:
             x = np.empty(tiny.size)

@@ -165,17 +165,23 @@ class RatioSums:
                 at = np.array([-1.0, 1.0]) / 3**0.5  # Gauss
             weights.append(np.repeat(self.weight[rows] / places, places))
             ratios.append((self.mean[rows, None] + half[rows, None] * at).ravel())
-        weight, ratio = np.concatenate(weights), np.concatenate(ratios)
-        return lambda multiplier: total_demand(objective, weight, ratio, multiplier)
+        weight, ratio, scratch = np.concatenate(weights), np.concatenate(ratios), Reciprocal()
+        return lambda multiplier: total_demand(objective, weight, ratio, multiplier, scratch)
 
 
-def total_demand(objective: Objective, weight: FloatArray, ratio: FloatArray, multiplier: float) -> float:
-    """Sum of weight * f(multiplier * ratio), per day."""
+def total_demand(
+    objective: Objective,
+    weight: FloatArray,
+    ratio: FloatArray,
+    multiplier: float,
+    scratch: Reciprocal | None = None,
+) -> float:
+    """Sum of weight * f(multiplier * ratio), per day; `scratch` is overwritten."""
     c = ratio * multiplier
     if objective.starves:
         keep = c < 1.0
         weight, c = weight[keep], np.minimum(c[keep], LARGEST_BELOW_ONE)
-    scratch, total = Reciprocal(), 0.0
+    scratch, total = scratch or Reciprocal(), 0.0
     for start in range(0, c.size, CHUNK):
         part = slice(start, start + CHUNK)
         out = np.empty(c[part].size)

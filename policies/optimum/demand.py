@@ -377,6 +377,19 @@ class Kernel:
         if prepared.floor is not None:
             np.maximum(out, prepared.floor[self.rows], out=out)
 
+    def rates_together(self, multipliers: Sequence[float]) -> FloatArray:
+        """`rates` at k multipliers of loaded rows without signals, (k, n): at most a chunk of them."""
+        prepared, n = self._prepared, self.ratio.size
+        c = np.multiply.outer(np.array(multipliers), self.ratio)
+        active = np.flatnonzero(c < (1.0 if self.objective.starves else np.inf))
+        some, rates = np.empty(active.size), np.zeros(c.shape)
+        self.objective.demand(self.weight[active % n], c.ravel()[active], self.inverter, some)
+        rates.ravel()[active] = some
+        np.minimum(rates, prepared.ceiling if prepared.cap is None else prepared.cap, out=rates)
+        if prepared.floor is not None:
+            np.maximum(rates, prepared.floor, out=rates)
+        return rates
+
     def most(self, out: FloatArray, uncapped: float) -> None:
         """Rates at multiplier 0 into `out`: useful pages at cap or `uncapped`, others at their floor."""
         prepared = self._prepared
@@ -412,6 +425,21 @@ def host_cuts(hosts: Hosts, rows: slice) -> tuple[int, IntArray]:
     return first, cuts
 
 
+def _units_together(kernel: Kernel, prepared: Prepared, multipliers: Sequence[float]) -> list[int]:
+    """`demand_units` of all the loaded rows, which are few, at some multipliers at once."""
+    units = kernel.rates_together(multipliers)
+    units *= kernel.scale
+    top = np.floor(units * 2.0**-_LOW_BITS)
+    high, low = top.astype(np.int64), (units - top * 2.0**_LOW_BITS).astype(np.int64)
+    if (hosts := prepared.hosts) is not None:
+        high, low = (np.add.reduceat(part, hosts.start, axis=1) for part in (high, low))
+        high += low >> _LOW_BITS
+        low &= _LOW_MASK
+        over = (high > hosts.limit_high) | ((high == hosts.limit_high) & (low > hosts.limit_low))
+        high, low = np.where(over, hosts.limit_high, high), np.where(over, hosts.limit_low, low)
+    return [(int(h) << _LOW_BITS) + int(v) for h, v in zip(high.sum(axis=1), low.sum(axis=1), strict=True)]
+
+
 def demand_units(
     prepared: Prepared, objective: Objective, budget_per_day: float, multipliers: Sequence[float]
 ) -> list[int]:
@@ -421,6 +449,13 @@ def demand_units(
         return totals
     kernel = Kernel(prepared, objective, budget_per_day, multipliers, within_limits=True)
     hosts = prepared.hosts
+    if prepared.signals is None and 0 < len(prepared.block) <= CHUNK // 2:
+        kernel.load(0)
+        together = CHUNK // len(prepared.block)
+        for first in range(0, len(multipliers), together):
+            some = slice(first, first + together)
+            totals[some] = _units_together(kernel, prepared, multipliers[some])
+        return totals
     by_host = [HostTotals(hosts) for _ in multipliers] if hosts is not None else []
     rates = np.empty(CHUNK)
     for start in range(0, len(prepared.block), CHUNK):

@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from policies.numerics.inverse_table import Reciprocal
 from policies.numerics.special import CHUNK
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
 from policies.objectives.objectives import Objective
@@ -291,6 +292,7 @@ class Bounds:
 
     def __init__(self, survey: Survey, objective: Objective) -> None:
         self._sums = RatioSums(survey.ratios)
+        self._scratch = Reciprocal()
         self._cap_at = (survey.caps.key << BIN_SHIFT).view(np.float64)
         self._cap = survey.caps.sums[:, 0] * (survey.budget_per_day / 2.0**_CAP_BITS)
         self._floors = survey.floor_units / BUDGET_UNITS * survey.budget_per_day
@@ -301,7 +303,7 @@ class Bounds:
         """No less than the demand, per day."""
         sums = self._sums
         total = self._floors + (1.0 + SLACK) * total_demand(
-            self._objective, sums.weight, sums.left, multiplier
+            self._objective, sums.weight, sums.left, multiplier, self._scratch
         )
         return total if self._signals is None else total + self._signals.upper(multiplier)
 
@@ -310,7 +312,7 @@ class Bounds:
         sums, free = self._sums, ~self._sums.flag
         total = float(self._cap[self._cap_at >= multiplier].sum())
         total += (1.0 - SLACK) * total_demand(
-            self._objective, sums.weight[free], sums.right[free], multiplier
+            self._objective, sums.weight[free], sums.right[free], multiplier, self._scratch
         )
         return total if self._signals is None else total + self._signals.lower(multiplier)
 
