@@ -107,7 +107,7 @@ def test_host_limits_match_golden(case):
 
 
 @pytest.mark.parametrize("name", objectives.NAMES)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(seed=SEEDS)
 def test_answers_are_optimal(name, seed):
     problem, objective = random_problem(seed), objectives.get(name)
@@ -116,7 +116,7 @@ def test_answers_are_optimal(name, seed):
     check_optimal(problem, objective, result, parts)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=12)
 @given(seed=SEEDS)
 def test_large_answers_are_optimal(seed):
     problem = random_problem(seed, n=3000, extreme=False)
@@ -174,7 +174,7 @@ def totals_of(parts) -> search.AllocationTotals:
 
 
 @pytest.mark.parametrize("name", objectives.NAMES)
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=15)
 @given(seed=SEEDS)
 def test_any_cut_into_blocks_gives_the_same_bits(name, seed):
     problem, objective = random_problem(seed), objectives.get(name)

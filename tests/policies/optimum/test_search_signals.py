@@ -116,7 +116,7 @@ def test_signals_never_cost_freshness(seed):
     assert with_signals >= without * (1 - 1e-9) - result.certificate
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=10)
 @given(seed=SEEDS)
 def test_without_signals_it_is_the_periodic_objective_to_the_bit(seed):
     problem = random_problem(seed)

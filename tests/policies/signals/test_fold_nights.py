@@ -75,7 +75,7 @@ def check_against(slow: dict[int, Any], state: SignalState, now: SignalState) ->
             np.testing.assert_allclose(values, expected.rows[key], rtol=1e-12)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=70)
 @given(logs(), SIGNALS, CHANGES, DAYS, DELAYS, HOSTS, st.one_of(TIMES, st.just(50 * DAY)))
 def test_equals_the_slow_fold(
     log: tuple[int, list[Row]],
@@ -104,7 +104,7 @@ def test_equals_the_slow_fold(
     check_against(heard, state, now)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=70)
 @given(
     logs(),
     SIGNALS,
