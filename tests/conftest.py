@@ -2,6 +2,7 @@
 
 import gc
 import signal
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -21,10 +22,13 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with slow tests come last, and in them the slow ones, so that most failures show early.
 
-    A file stays together: parallel workers take whole files, and what its tests share is made once.
+    A file stays together: parallel workers take whole files, and what its tests share is made once. Of the
+    slow files those with most slow tests come first: the last ones are short, and workers end together.
     """
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
     place: dict[Path, int] = {}
     for item in items:
         place.setdefault(item.path, len(place))
-    items.sort(key=lambda i: (i.path in slow, place[i.path], bool(i.get_closest_marker("slow"))))
+    items.sort(
+        key=lambda i: (i.path in slow, -slow[i.path], place[i.path], bool(i.get_closest_marker("slow")))
+    )
