@@ -49,7 +49,7 @@ from transforms.replay.worlds import World
 EQUAL = (Weighting("equal"),)
 # To keep the last third fresh is hopeless.
 MIXED = np.repeat([0.02, 0.5, 5.0], 20)
-DAYS = 40
+DAYS = 30
 
 
 @pytest.fixture(scope="module")
@@ -84,10 +84,10 @@ def crawls_of(world: World, planner: Planner) -> Crawls:
 def test_every_policy_spends_its_budget(world: World, name: str, played: Callable[[str], Scored]) -> None:
     found = played(name)
     assert found.spent == pytest.approx(0.3, rel=0.01)
-    assert found.crawls == pytest.approx(0.3 * len(world) * 24, rel=0.01)
+    assert found.crawls == pytest.approx(0.3 * len(world) * 18, rel=0.01)
     assert found.accuracy == pytest.approx(found.offer_freshness)
     assert found.fresh.sum() / found.held.sum() == pytest.approx(found.accuracy)
-    assert len(found.fresh) == 24
+    assert len(found.fresh) == 18
 
 
 @pytest.mark.parametrize("name", ["recrawl", "uniform", "lambdacrawl", *RULES])
@@ -193,7 +193,7 @@ def test_one_run_serves_all_weights_of_a_policy_that_does_not_know_them(world: W
 
 def test_rules_are_those_of_the_simulator(world: World, played: Callable[[str], Scored]) -> None:
     begin = scored_from(world, 0.4)
-    assert begin == START + 16 * US_PER_DAY
+    assert begin == START + 12 * US_PER_DAY
     for name, rule in RULES.items():
         found = intervals.rule_at_budget(world.history, rule, 0.3, begin)
         assert played(name).accuracy == pytest.approx(
@@ -225,7 +225,7 @@ def test_what_weights_are_worth(world: World, played: Callable[[str], Scored]) -
 
 
 def test_signals_put_to_use() -> None:
-    quiet = poisson_world(np.full(60, 0.3), 40, seed=5)
+    quiet = poisson_world(np.full(60, 0.3), 30, seed=5)
     past = quiet.history
     inside = past.change_us > past.start_us
     signals = quiet.signals.add(past.change_page[inside], past.change_us[inside], "ping")
