@@ -161,6 +161,8 @@ def _changes(page: dict[str, Any]) -> str:
         what = {"hour": "at some hours", "age": "less as it ages"}
         how = what.get(page["clock"], "at some hours, and less as it ages")
         text += f", {how}: tonight {number(page['clock_speed'])} times its usual rate"
+    if (page.get("plan_gain") or 1.0) > 1.01 * (page.get("clock_gain") or 1.0):
+        text += ", but nobody has looked at it for so long that it may have stopped"
     if page.get("signal_rate_per_day") is not None:
         text += f"; signals come {often(page['signal_rate_per_day'])}" if page["signal_rate_per_day"] else ""
         if page.get("signal_precision") is not None:

@@ -30,6 +30,8 @@ LOGS = ("observations", "requests", "signals", "sitemaps")
 KINDS = (*LOGS, "pages", "hosts")
 WIDTH = 110
 REJECTED_ENOUGH_TO_FAIL = 0.01
+_SHOWN = 3
+"""Files that cannot be read are told one by one up to so many."""
 _DATES = (
     (re.compile(r"(?<!\d)(19|20)\d\d-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])(?!\d)"), "{date}", 3),
     (
@@ -76,12 +78,17 @@ def run(parsed: argparse.Namespace) -> int:
     for file, kinds, held in looked_at(parsed.files, hows):
         if isinstance(held, InputError):
             unread.append(held)
-            print(f"recrawl: {held}", file=sys.stderr)
+            if len(unread) <= _SHOWN:
+                print(f"recrawl: {held}", file=sys.stderr)
             continue
         paths.setdefault(kinds[0], []).append(
             os.path.abspath(file.path) if "://" not in file.path else file.path
         )
         found.setdefault(kinds[0], []).append(held)
+    if len(unread) > _SHOWN:
+        print(
+            f"recrawl: and {counted(len(unread) - _SHOWN, 'more file')} that cannot be read", file=sys.stderr
+        )
     if not found:
         raise InputError(f"{', '.join(parsed.files)}: nothing that a night reads; nothing is written")
     text = config(paths, found, {n: v for n, v in given.items() if v and v != "auto"}, unread, parsed.output)
@@ -174,8 +181,8 @@ def _moment(text: str) -> datetime:
 
 
 def _after(text: str) -> str:
-    """The first whole second after a moment."""
-    whole = (_moment(text) + timedelta(seconds=1)).replace(microsecond=0)
+    """The midnight after a moment, so that its day is over."""
+    whole = (_moment(text) + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
     return whole.isoformat().replace("+00:00", "Z")
 
 

@@ -450,7 +450,7 @@ class Settings:
             given = self.signals or self.sitemaps
             self.objective = "signals" if given or before == "signals" else "periodic"
         shared = self.on_request_share, self.budget_per_day, self.objective
-        self.request_share = RequestShare.of(*shared, previous or {})
+        self.request_share = RequestShare.of(*shared, previous or {}, self.page_min_per_day or 0.0)
 
     @property
     def horizon_us(self) -> int:

@@ -243,6 +243,8 @@ def changed_options(options: NightOptions, last: Night) -> str:
     given = settings.published()
     # The wrapper chooses those of every night.
     chosen = {"as_of", "as_of_us", "state", "discovery", "allow_shrink", *LOGS}
+    if given["num_shards"] is None:
+        chosen.add("num_shards")
     shown = {"budget_per_day": "budget"}
     return ", ".join(
         f"--{shown.get(name, name)} {given[name]} (was {before[name]})"

@@ -1,11 +1,12 @@
 """Pages that nobody has looked at for long may have gone quiet.
 
 A page that changes too often for the budget is not crawled, and then nothing tells that it has stopped: a
-rate that is taken as constant gives it up for good. So with the probability ``1 - exp(-t / T)`` a page that
-was last looked at `t` days ago is taken to have gone quiet since, and to stay as it is for as long again. The
-first crawls of a page are worth its weight times the mean time until it changes: ``1 / lambda`` if nothing
-has happened, `t` if it has. The plan takes the page to change as often as gives that mean. A page given up
-comes back when a crawl of it is worth the price: sooner if it weighs more or crawls are cheap.
+rate that is taken as constant gives it up for good. So with the probability ``1 - exp(-(t - 20) / T)`` a page
+that was last looked at `t` days ago, more than 20, is taken to have gone quiet since, and to stay as it is
+for as long again. The first crawls of a page are worth its weight times the mean time until it changes: ``1 /
+lambda`` if nothing has happened, `t` if it has. The plan takes the page to change as often as gives that
+mean. A page given up comes back when a crawl of it is worth the price: sooner if it weighs more or crawls
+are cheap.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from __future__ import annotations
 import numpy as np
 
 from policies.numerics.typing_ import FloatArray
+
+GIVEN_UP_DAYS = 20.0
+"""Pages that are waited for less are in turn, and nothing is thought of them."""
 
 QUIET_AFTER_DAYS = 2000.0
 """T. With a tenth of it pages given up come back sooner, and crawls that should tell hours become too few."""
@@ -30,8 +34,8 @@ def times_less_often(change_rate_per_day: FloatArray, since_days: FloatArray) ->
     Returns
     -------
     (n,) float64, 1 or more
-        1, to the bit, where less than one change is expected since then.
+        1, to the bit, where less than one change is expected since then, or it is not given up.
     """
     expected = change_rate_per_day * since_days
-    gone = -np.expm1(-since_days / QUIET_AFTER_DAYS)
+    gone = -np.expm1(-np.maximum(since_days - GIVEN_UP_DAYS, 0.0) / QUIET_AFTER_DAYS)
     return np.where(expected > 1.0, 1.0 + gone * (expected - 1.0), 1.0)

@@ -25,7 +25,7 @@ _FIXED: Final = ("volatile", "silent")
 _HOUR_US: Final = 3_600_000_000
 _PAGE_COLUMNS: Final = (
     *("url", "host", "change_rate_per_day", "crawl_rate_per_day", "expected_freshness"),
-    *("limit", "weight", "n_intervals", "plan_gain"),
+    *("limit", "weight", "n_intervals", "clock_gain"),
 )
 
 
@@ -180,8 +180,9 @@ def _curve(
     change, weight, rate = (
         pages.column(n).to_numpy() for n in ("change_rate_per_day", "weight", "crawl_rate_per_day")
     )
-    if "plan_gain" in pages.schema.names:
-        change = change / pc.fill_null(pages.column("plan_gain"), 1.0).to_numpy()
+    # Whether pages that nobody looked at have stopped is not known: freshness is by their rates.
+    if "clock_gain" in pages.schema.names:
+        change = change / pc.fill_null(pages.column("clock_gain"), 1.0).to_numpy()
     if not weight.sum() > 0.0:
         return nothing, nothing, 0
     # Rules decide the rates of these, whatever the budget.

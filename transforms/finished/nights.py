@@ -65,7 +65,7 @@ class Night:
         if manifest is None:
             raise NightError(
                 f"{folder}: no manifest.json there, so that night is not committed: it failed, still runs, "
-                "or is elsewhere. Give the --output folder of a finished night"
+                "or is elsewhere. Give the folder of a finished night; of a store its folder current"
             )
         missing = sorted(_NEEDED - manifest.keys()) if isinstance(manifest, dict) else sorted(_NEEDED)
         if missing:
@@ -319,7 +319,7 @@ _PAGES = pages_schema()
 PAGES = _some(
     _PAGES,
     "url host change_rate_per_day n_intervals n_changes crawl_rate_per_day limit weight signal_precision "
-    "signal_recall clock clock_speed plan_gain",
+    "signal_recall clock clock_speed clock_gain plan_gain",
 )
 """Columns of pages/ that comparing rates takes."""
 DETAILS = pa.schema(

@@ -278,5 +278,6 @@ def _useless(path: str, wrong: Sequence[InputError]) -> InputError:
     names = ", ".join(have[:MAX_COLUMNS]) + more
     return InputError(
         f"{path}: nothing that a night reads. It has the columns {names or 'of no table'}. Say what it is "
-        "with --kind, or name its columns with --observations_columns or --requests_columns (a page is url)"
+        "with --kind, or which columns are ours: --observations_columns "
+        "url=YOURS,fetched_at=YOURS,digest=YOURS or --requests_columns url=YOURS,day=YOURS,clicks=YOURS"
     )

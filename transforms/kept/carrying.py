@@ -204,7 +204,8 @@ def _is(read: Callable[[Any], Any], values: Any) -> bool:
 
 def _request_share(found: Any) -> None:
     for name in ("share", "budget_per_day", "price_factor"):
-        float(found.get(name, 0.0))
+        if not (_is_number(value := found.get(name, 0.0)) and value >= 0.0):
+            raise ValueError(f"{name} is {value!r}: expected a number from 0 on")
     for pairs in found.get("pairs", {}).values():
         KeptPairs.from_json(pairs)
 

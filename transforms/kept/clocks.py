@@ -64,6 +64,7 @@ class ShardClocks(Statistic):
     PAGES = (
         pa.field("clock", pa.string()),
         pa.field("clock_speed", pa.float64()),
+        pa.field("clock_gain", pa.float64()),
     )
     FOLDERS = (("state/clocks", schemas.STATE_CLOCKS), ("state/clock_profiles", schemas.STATE_CLOCK_PROFILES))
 

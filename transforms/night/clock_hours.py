@@ -44,12 +44,18 @@ _CHUNK = 2048
 
 
 def page_clocks(hours: ClockHours | None, pages: int) -> dict[str, pa.Array]:
-    """What each page follows, one of `CLOCK_NAMES`, and its speed tonight; else null."""
+    """What each page follows, one of `CLOCK_NAMES`, its speed tonight and what its hours gain; else null."""
     if hours is None:
-        return {"clock": pa.nulls(pages, pa.string()), "clock_speed": pa.nulls(pages, pa.float64())}
+        return {"clock": pa.nulls(pages, pa.string())} | {
+            name: pa.nulls(pages, pa.float64()) for name in ("clock_speed", "clock_gain")
+        }
     codes = hours.codes()
     name = pa.array(CLOCK_NAMES).take(pa.array(codes, mask=codes < 0))
-    return {"clock": name, "clock_speed": pa.array(hours.speed, mask=codes < 0)}
+    return {
+        "clock": name,
+        "clock_speed": pa.array(hours.speed, mask=codes < 0),
+        "clock_gain": pa.array(hours.gain, mask=hours.gain == 1.0),
+    }
 
 
 def count_clocks(hours: ClockHours | None, counts: Counts) -> None:

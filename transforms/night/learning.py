@@ -356,6 +356,8 @@ def _unseen(columns: dict[str, pa.Array], as_of_us: int, signalled: IntArray) ->
     change = columns.get("plan_change", columns["change_rate_per_day"]).to_numpy()
     last = np.maximum(*(microseconds(columns[f"last_{name}_at"]) for name in ("attempt", "slot")))
     last[signalled] = NO_TIME
+    if "volatile" in columns:
+        last[columns["volatile"].to_numpy(zero_copy_only=False)] = NO_TIME  # these are seen now and then
     if "by_age" in columns:
         last[columns["by_age"].to_numpy(zero_copy_only=False)] = NO_TIME
     since = np.where(last == NO_TIME, 0, np.maximum(as_of_us - last, 0)) / DAY_US

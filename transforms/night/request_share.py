@@ -12,8 +12,8 @@ from transforms.night.request_crawls import HARMONIC
 from transforms.shards.catalogue import DAY_US
 
 _UNKNOWN = (
-    "auto: how bursty requests are is not known yet, which takes three weeks of --requests, so all of the "
-    "budget is planned"
+    "auto: how bursty requests are is not known yet, which takes three to four weeks of --requests, so all "
+    "of the budget is planned"
 )
 _NO_REQUESTS = "auto: pages do not weigh by requests, so all of the budget is planned"
 
@@ -40,23 +40,31 @@ class RequestShare:
     budget_per_day: float = 0.0
     before: dict[str, Any] | None = None
     since_us: int = 0
+    objective: str = ""
 
     @classmethod
-    def of(cls, asked: float | None, budget_per_day: float, objective: str, last: dict[str, Any]) -> Self:
+    def of(
+        cls,
+        asked: float | None,
+        budget_per_day: float,
+        objective: str,
+        last: dict[str, Any],
+        page_min_per_day: float = 0.0,
+    ) -> Self:
         """By the manifest of the night before, empty without one; `asked` is None where it decides."""
         before = last.get("on_request")
         share, why = asked, f"--on_request_share={asked:g}" if asked else ""
         if share is None:
             pairs = kept_pairs(before).get(last.get("weight_by", ""))
             found = share_for(pairs) if pairs is not None else None
-            share = (found or 0.0) * (1.0 - _floors(last, budget_per_day))
+            share = (found or 0.0) * (1.0 - _floors(last, budget_per_day, page_min_per_day))
             if objective == HARMONIC or last.get("weight_by", KINDS[0]) not in KINDS:
                 share, why = 0.0, _NO_REQUESTS
             elif pairs is None or found is None:
                 why = _UNKNOWN
             else:
                 why = f"auto: {said_of_pairs(pairs, share)}"
-        return cls(share, why, budget_per_day, before, last.get("options", {}).get("as_of_us", 0))
+        return cls(share, why, budget_per_day, before, last.get("options", {}).get("as_of_us", 0), objective)
 
     @property
     def planned_per_day(self) -> float:
@@ -73,14 +81,18 @@ class RequestShare:
         as_of_us : int
             The night, UTC microseconds.
         """
+        if not self.share:
+            return 1.0
         before = self.before or {}
         factor, share, budget = (before.get(n, 0.0) for n in ("price_factor", "share", "budget_per_day"))
         if not (factor and share and budget):
             return first_factor(self.share)
-        crawls = sum(n for day, n in rows_by_day.items() if day >= self.since_us // DAY_US)
+        # Of a day that has been read in part before, the whole is counted.
+        begin = self.since_us // DAY_US
+        crawls = sum(n for day, n in rows_by_day.items() if day >= begin)
         if not (crawls and as_of_us > self.since_us):
             return float(factor)
-        return next_factor(factor, crawls * DAY_US / (as_of_us - self.since_us), budget, share)
+        return next_factor(factor, crawls * DAY_US / (as_of_us - begin * DAY_US), budget, share)
 
     def account(
         self,
@@ -94,11 +106,14 @@ class RequestShare:
         keep = 0.5 ** ((as_of_us - self.since_us) / DAY_US / half_life_days)
         kept = {kind: old.after(pairs, kind, keep).as_json() for kind, old in kept_pairs(self.before).items()}
         warning = ""
-        if self.share > 0.0 and weight_by not in KINDS:
+        if self.share > 0.0 and (weight_by not in KINDS or self.objective == HARMONIC):
+            because, remedy = f"the objective is {self.objective}", "another --objective"
+            if self.objective != HARMONIC:
+                because, remedy = f"pages weigh by {weight_by}", "--requests"
             warning = (
                 f"{self.why}: {self.share * self.budget_per_day:,.6g} crawls a day are left for crawls at "
-                f"requests, but pages weigh by {weight_by}, and crawl_on_request is empty. Give --requests, "
-                "or leave the option out"
+                f"requests, but {because}, and crawl_on_request is empty. Give {remedy}, or leave the option "
+                "out"
             )
         return {
             "share": self.share,
@@ -116,9 +131,10 @@ def kept_pairs(before: dict[str, Any] | None) -> dict[str, KeptPairs]:
     return {kind: KeptPairs.from_json(kept[kind]) if kind in kept else KeptPairs() for kind in KINDS}
 
 
-def _floors(last: dict[str, Any], budget_per_day: float) -> float:
-    """Part of the budget that floors take, by the night before."""
-    floors: float = last.get("search", {}).get("floor_per_day", 0.0)
+def _floors(last: dict[str, Any], budget_per_day: float, page_min_per_day: float) -> float:
+    """Part of the budget that floors take, by the pages of the night before."""
+    pages = last.get("counters", {}).get("pages_known", 0)
+    floors: float = max(last.get("search", {}).get("floor_per_day", 0.0), page_min_per_day * pages)
     return min(floors / budget_per_day, 1.0) if budget_per_day > 0.0 else 0.0
 
 

@@ -127,7 +127,7 @@ class ScheduledShard:
         self._fresh, self._by_hours = objective.freshness(self._rate, change), 0.0
         if self._hours is not None:
             self._hours.correct_freshness(self._fresh)
-        self._fresh_without = None if without is None else freshness_without(block, without)
+        self._fresh_without = None if without is None else freshness_without(block, without, change)
         self._trust, self._forecasts = estimated.tables.get("trust"), estimated.tables.get("forecasts")
         policy = search.signal_policy(block, objective, result, self._allocation)
         self._clocks = None
