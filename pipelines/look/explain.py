@@ -114,7 +114,7 @@ def page_lines(found: dict[str, Any]) -> list[str]:
 
 
 def _crawled(rate: float) -> str:
-    return "never crawled" if rate <= 0.0 else f"crawled {often(rate)}"
+    return "gets no crawl" if rate <= 0.0 else f"crawled {often(rate)}"
 
 
 def often(rate_per_day: float) -> str:
@@ -254,7 +254,7 @@ def host_lines(found: dict[str, Any]) -> list[str]:
     lines.append(_row("limit", _room(host)))
     if never := found["pages_never_crawled"]:
         share = found["weight_never_crawled"] / found["weight"] if found["weight"] else 0.0
-        lines.append(_row("never crawled", f"{never:,} of its pages, with {share:.1%} of its {_of(found)}"))
+        lines.append(_row("get no crawl", f"{never:,} of its pages, with {share:.1%} of its {_of(found)}"))
     if host.get("peak_hour") is not None:
         around = f"{host['peak_share']:.0%} within three hours around it"
         lines.append(_row("changes at", f"{host['peak_hour']}:00 UTC, {around}"))

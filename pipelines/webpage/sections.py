@@ -280,8 +280,9 @@ def _starved(manifest: Manifest, figures: Figures) -> Section:
         weighed = weights_of(manifest)
         part = f", with {starved['weight_share'] or 0.0:.2%} of {weighed}" if weighed != "equal" else ""
         section.notes.append(
-            f"{counted(starved['pages'], 'page')} get no crawl{part}: crawls elsewhere keep more fresh. "
-            "recrawl explain says of each which option changes that."
+            f"{counted(starved['pages'], 'page')} get no crawl{part}: crawls of other pages keep more fresh, "
+            "or of others of their host, which is at its limit. recrawl explain says of each which option "
+            "changes that."
         )
     if figures.starved.num_rows:
         rows = [

@@ -73,7 +73,7 @@ def test_one_more_crawl_is_worth_what_freshness_gains(night):
 
 def test_who_is_never_crawled_learns_why(night):
     fast = _explained(night, FAST)
-    assert "never crawled" in fast and "changes so often" in fast and "min_rate_per_day" in fast
+    assert "gets no crawl" in fast and "changes so often" in fast and "min_rate_per_day" in fast
     row = night.page(FAST)
     worth = number(row["weight"] / row["change_rate_per_day"])
     assert f"{worth} clicks a crawl" in fast and row["crawl_rate_per_day"] == 0.0
