@@ -65,7 +65,7 @@ class Night:
         if manifest is None:
             raise NightError(
                 f"{folder}: no manifest.json there, so that night is not committed: it failed, still runs, "
-                "or is elsewhere. Give the folder of a finished night; of a store its folder current"
+                "or is elsewhere. Give the --output folder of a finished night, of a store its current"
             )
         missing = sorted(_NEEDED - manifest.keys()) if isinstance(manifest, dict) else sorted(_NEEDED)
         if missing:
