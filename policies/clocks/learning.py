@@ -85,8 +85,6 @@ def profiles(spells: Spells, least: FloatArray, circular: bool) -> tuple[IntArra
     if not len(spells.group):
         return np.empty(0, np.int64), np.empty((0, spells.length.shape[1])), gains
     some, code = np.unique(spells.group, return_inverse=True)
-    if not len(some):
-        return some, np.ones((0, spells.length.shape[1])), gains
     spells = spells.of(code.astype(np.int64))
     n = len(some)
     size = np.bincount(code, minlength=n)
@@ -165,10 +163,8 @@ def _uneven(spells: Spells, groups: int) -> BoolArray:
     return result
 
 
-def fit(
-    spells: Spells, groups: int, circular: bool, start: FloatArray | None = None, shrink: float = SHRINK
-) -> FloatArray:
-    """Factors of the rates in each bin: (g, bins), by EM; `start` is where to begin.
+def fit(spells: Spells, groups: int, circular: bool, shrink: float = SHRINK) -> FloatArray:
+    """Factors of the rates in each bin: (g, bins), by EM.
 
     Each bin counts `shrink` changes at the rate of the bins beside it as its own.
 
@@ -177,7 +173,7 @@ def fit(
     algorithm" (2008).
     """
     em = _Em.of(spells, groups, circular, shrink)
-    log: FloatArray = em.start() if start is None else np.log(start)
+    log = em.start()
     factor = np.exp(log)
     result, rows = factor.copy(), np.arange(groups)
     for _ in range(_ROUNDS):
