@@ -4,7 +4,7 @@ Terms are cut to whole units of budget * 2^-60 before they are added, and intege
 blocks, any order of merging and any number of shards then give the same bits.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -21,6 +21,7 @@ BUDGET_UNITS: Final = 1 << UNIT_BITS
 _LOW_BITS: Final = 48
 _LOW_MASK: Final = (1 << _LOW_BITS) - 1
 _SAFE_SUM: Final = 2.0**62
+_FEW: Final = CHUNK // 2
 _HEADROOM: Final = 2.0**28
 _SMOOTH_BELOW: Final = 0.995  # of multiplier * ratio; at 1 demand ends in a cliff
 
@@ -372,23 +373,41 @@ class Kernel:
     def rates(self, multiplier: float, out: FloatArray) -> None:
         """Demand of the loaded rows within ceiling, floors and caps, into `out`."""
         self.raw(multiplier, out)
-        prepared = self._prepared
-        np.minimum(out, prepared.ceiling if prepared.cap is None else prepared.cap[self.rows], out=out)
-        if prepared.floor is not None:
-            np.maximum(out, prepared.floor[self.rows], out=out)
+        self._limit(out)
 
-    def rates_together(self, multipliers: Sequence[float]) -> FloatArray:
+    def rates_at(self, multipliers: Sequence[float]) -> Iterator[FloatArray]:
+        """`rates` at one multiplier after the other; each is overwritten by the next.
+
+        Of few rows those of many multipliers are found at once, with the same bits.
+        """
+        n = self.ratio.size
+        if n > _FEW or self._prepared.signals is not None:
+            out = np.empty(n)
+            for multiplier in multipliers:
+                self.rates(multiplier, out)
+                yield out
+            return
+        together = CHUNK // max(n, 1)
+        for first in range(0, len(multipliers), together):
+            yield from self._rates_together(multipliers[first : first + together])
+
+    def _rates_together(self, multipliers: Sequence[float]) -> FloatArray:
         """`rates` at k multipliers of loaded rows without signals, (k, n): at most a chunk of them."""
-        prepared, n = self._prepared, self.ratio.size
+        n = self.ratio.size
         c = np.multiply.outer(np.array(multipliers), self.ratio)
         active = np.flatnonzero(c < (1.0 if self.objective.starves else np.inf))
         some, rates = np.empty(active.size), np.zeros(c.shape)
         self.objective.demand(self.weight[active % n], c.ravel()[active], self.inverter, some)
         rates.ravel()[active] = some
-        np.minimum(rates, prepared.ceiling if prepared.cap is None else prepared.cap, out=rates)
-        if prepared.floor is not None:
-            np.maximum(rates, prepared.floor, out=rates)
+        self._limit(rates)
         return rates
+
+    def _limit(self, out: FloatArray) -> None:
+        """Rates (..., n) of the loaded rows, held within ceiling, floors and caps."""
+        prepared = self._prepared
+        np.minimum(out, prepared.ceiling if prepared.cap is None else prepared.cap[self.rows], out=out)
+        if prepared.floor is not None:
+            np.maximum(out, prepared.floor[self.rows], out=out)
 
     def most(self, out: FloatArray, uncapped: float) -> None:
         """Rates at multiplier 0 into `out`: useful pages at cap or `uncapped`, others at their floor."""
@@ -425,21 +444,6 @@ def host_cuts(hosts: Hosts, rows: slice) -> tuple[int, IntArray]:
     return first, cuts
 
 
-def _units_together(kernel: Kernel, prepared: Prepared, multipliers: Sequence[float]) -> list[int]:
-    """`demand_units` of all the loaded rows, which are few, at some multipliers at once."""
-    units = kernel.rates_together(multipliers)
-    units *= kernel.scale
-    top = np.floor(units * 2.0**-_LOW_BITS)
-    high, low = top.astype(np.int64), (units - top * 2.0**_LOW_BITS).astype(np.int64)
-    if (hosts := prepared.hosts) is not None:
-        high, low = (np.add.reduceat(part, hosts.start, axis=1) for part in (high, low))
-        high += low >> _LOW_BITS
-        low &= _LOW_MASK
-        over = (high > hosts.limit_high) | ((high == hosts.limit_high) & (low > hosts.limit_low))
-        high, low = np.where(over, hosts.limit_high, high), np.where(over, hosts.limit_low, low)
-    return [(int(h) << _LOW_BITS) + int(v) for h, v in zip(high.sum(axis=1), low.sum(axis=1), strict=True)]
-
-
 def demand_units(
     prepared: Prepared, objective: Objective, budget_per_day: float, multipliers: Sequence[float]
 ) -> list[int]:
@@ -449,26 +453,18 @@ def demand_units(
         return totals
     kernel = Kernel(prepared, objective, budget_per_day, multipliers, within_limits=True)
     hosts = prepared.hosts
-    if prepared.signals is None and 0 < len(prepared.block) <= CHUNK // 2:
-        kernel.load(0)
-        together = CHUNK // len(prepared.block)
-        for first in range(0, len(multipliers), together):
-            some = slice(first, first + together)
-            totals[some] = _units_together(kernel, prepared, multipliers[some])
-        return totals
     by_host = [HostTotals(hosts) for _ in multipliers] if hosts is not None else []
-    rates = np.empty(CHUNK)
+    free = hosts is None and prepared.floor is None and prepared.cap is None
     for start in range(0, len(prepared.block), CHUNK):
         n = kernel.load(start)
-        if hosts is None and prepared.floor is None and prepared.cap is None:
+        if free and (n > _FEW or prepared.signals is not None):
             for k, units in enumerate(kernel.free_units(multipliers)):
                 totals[k] += units
             continue
         first, cuts = host_cuts(hosts, kernel.rows) if hosts is not None else (0, None)
-        for k, multiplier in enumerate(multipliers):
-            kernel.rates(multiplier, rates[:n])
+        for k, rates in enumerate(kernel.rates_at(multipliers)):
             if cuts is not None:
-                by_host[k].add(kernel.units(rates[:n]), first, cuts)
+                by_host[k].add(kernel.units(rates), first, cuts)
             else:
-                totals[k] += kernel.exact_total(rates[:n])
+                totals[k] += kernel.exact_total(rates)
     return [host.cut_units() for host in by_host] if hosts is not None else totals
