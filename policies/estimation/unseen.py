@@ -19,7 +19,7 @@ GIVEN_UP_DAYS = 20.0
 """Pages that are waited for less are in turn, and nothing is thought of them."""
 
 QUIET_AFTER_DAYS = 2000.0
-"""T. With a tenth of it pages given up come back sooner, and crawls that should tell hours become too few."""
+"""T. With a tenth of it pages come back sooner, and those that never stop take more of the budget."""
 
 
 def times_less_often(change_rate_per_day: FloatArray, since_days: FloatArray) -> FloatArray:

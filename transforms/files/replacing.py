@@ -30,10 +30,11 @@ MANIFEST = "manifest.json"
 REPORT, METRICS = "report.html", "metrics.prom"
 NEXT = ".next"
 # What `sinks` names its files, and those that a night left which was stopped.
-OWN_FILE = re.compile(r"(\.tmp-[0-9a-f]+-)?shard-\d+-of-\d+\.")
+_TMP, _SHARD = r"\.tmp-[0-9a-f]+-", r"shard-\d+-of-\d+\."
+OWN_FILE = re.compile(f"({_TMP})?{_SHARD}")
 _BESIDE = "|".join(map(re.escape, (MANIFEST, REPORT, METRICS)))
-_HALF = re.compile(rf"\.tmp-[0-9a-f]+-({_BESIDE}|shard-\d+-of-\d+\..*)")
-_HALF_FILE = re.compile(r"\.tmp-[0-9a-f]+-shard-\d+-of-\d+\.")
+_HALF = re.compile(f"{_TMP}({_BESIDE}|{_SHARD}.*)")
+_HALF_FILE = re.compile(_TMP + _SHARD)
 # One who has just looked at the mark may rename while files are listed: the second time finds what he made.
 LOOKS = 2
 

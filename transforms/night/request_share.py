@@ -16,6 +16,7 @@ _UNKNOWN = (
     "of the budget is planned"
 )
 _NO_REQUESTS = "auto: pages do not weigh by requests, so all of the budget is planned"
+_NO_PRICE = f"auto: the objective is {HARMONIC}, for which no request is worth a crawl, so all is planned"
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class RequestShare:
         What the night before said of this; empty where nothing did.
     since_us : int
         Instant of the night before, UTC microseconds.
+    objective : str
     """
 
     share: float = 0.0
@@ -58,7 +60,9 @@ class RequestShare:
             pairs = kept_pairs(before).get(last.get("weight_by", ""))
             found = share_for(pairs) if pairs is not None else None
             share = (found or 0.0) * (1.0 - _floors(last, budget_per_day, page_min_per_day))
-            if objective == HARMONIC or last.get("weight_by", KINDS[0]) not in KINDS:
+            if objective == HARMONIC:
+                share, why = 0.0, _NO_PRICE
+            elif last.get("weight_by", KINDS[0]) not in KINDS:
                 share, why = 0.0, _NO_REQUESTS
             elif pairs is None or found is None:
                 why = _UNKNOWN
