@@ -31,7 +31,7 @@ from policies.clocks import kept as kept_clocks
 from policies.clocks.profile import Profiles
 from policies.history import volatile
 from transforms.kept import flags
-from transforms.night import folding, learning
+from transforms.night import folding
 
 
 def _no_hours(self: Any, least: Any, *_: Any) -> tuple[Profiles, Any]:
@@ -53,7 +53,6 @@ PARTS: dict[str, Sequence[tuple[Any, str, Any]]] = {
     "exploring hours": _FIXED,
     "exploring ages": _FIXED_AGE,
     "volatile": ((flags.volatile, "weight_limit", lambda n, *_: np.full(len(n), volatile.NOT_VOLATILE)),),
-    "pages given up": ((learning, "times_less_often", lambda rate, _: np.ones(len(rate))),),
     "alternating": ((folding, "set_aside", lambda after, found: (found, np.zeros(len(after), np.bool_))),),
 }
 

@@ -29,7 +29,7 @@ _LABELS = {
     "page_limit": ("floor or cap", "of the page itself"),
     "aim": ("objective or weight", "weight, multiplier and host limit as one"),
     "volatile": ("volatile", "new at every visit: a crawl in 30 days"),
-    "clock": ("clock", "when it changes; how long nobody has looked at it"),
+    "clock": ("clock", "hours, days or ages at which the page changes more or less"),
     "silent": ("silent", "tried in vain: waits longer each time"),
     "new_page": ("new pages", "in the second night only"),
     "lost_page": ("lost pages", "in the first night only"),

@@ -161,8 +161,6 @@ def _changes(page: dict[str, Any]) -> str:
         what = {"hour": "at some hours", "age": "less as it ages"}
         how = what.get(page["clock"], "at some hours, and less as it ages")
         text += f", {how}: tonight {number(page['clock_speed'])} times its usual rate"
-    if (page.get("plan_gain") or 1.0) > 1.01 * (page.get("clock_gain") or 1.0):
-        text += ", but nobody has looked at it for so long that it may have stopped"
     if page.get("signal_rate_per_day") is not None:
         text += f"; signals come {often(page['signal_rate_per_day'])}" if page["signal_rate_per_day"] else ""
         if page.get("signal_precision") is not None:
@@ -193,7 +191,9 @@ def _never(found: dict[str, Any]) -> list[str]:
         ]
     if page["limit"] in ("none", "floor", "starved") and first < price:
         lasts = (
-            (page.get("plan_gain") or 1.0) / page["change_rate_per_day"] if page["change_rate_per_day"] else 0
+            (page.get("clock_gain") or 1.0) / page["change_rate_per_day"]
+            if page["change_rate_per_day"]
+            else 0
         )
         fresh = duration(lasts) if lasts else "ever"
         why = f"it changes so often that a crawl keeps it fresh for {fresh} only:"

@@ -59,7 +59,7 @@ def plan(
     ----------
     table : pyarrow.Table, or what `pyarrow.table` takes
         A data frame or a dictionary of columns. Columns: change_rate_per_day, `weight`, and any of
-        min_rate_per_day, max_rate_per_day; plan_gain, as pages/ of a night has it; url where hosts have a
+        min_rate_per_day, max_rate_per_day; clock_gain, as pages/ of a night has it; url where hosts have a
         limit. Others are handed on.
     budget_per_day : float
         Crawls a day over all pages.
@@ -89,7 +89,7 @@ def plan(
         raise ValueError(f"budget_per_day={budget_per_day!r}: expected 0 to {_LARGEST:g} crawls a day")
     change, request = (_column(given, name) for name in ("change_rate_per_day", weight))
     floor, cap = _limit(given, "min_rate_per_day", 0.0), _limit(given, "max_rate_per_day", np.inf)
-    gain = _limit(given, "plan_gain", 1.0)
+    gain = _limit(given, "clock_gain", 1.0)
     planned = change if gain is None else change / np.maximum(gain, 1.0)
     order, start, limits = np.arange(len(change)), None, None
     if host_max_per_day is not None:

@@ -342,7 +342,6 @@ PAGES_OUT = named_schema(
         ("owed", pa.float64()),
         ("limit", pa.string()),
         ("boundary", pa.bool_()),
-        ("plan_gain", pa.float64()),
     ],
 )
 # One row a host; of a host that signals, one a source. A host that is split has rows in each of its shards.

@@ -242,7 +242,7 @@ class _Side:
             np.maximum(_one(pc.fill_null(self.table.column(name).cast(pa.float64()), 1.0)).to_numpy(), 1e-300)
             if name in names
             else np.ones(n)
-            for name in ("clock_speed", "plan_gain")
+            for name in ("clock_speed", "clock_gain")
         )
         if "clock" not in names:
             return speed, np.zeros(n, np.bool_), gain

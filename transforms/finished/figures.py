@@ -180,7 +180,6 @@ def _curve(
     change, weight, rate = (
         pages.column(n).to_numpy() for n in ("change_rate_per_day", "weight", "crawl_rate_per_day")
     )
-    # Whether pages that nobody looked at have stopped is not known: freshness is by their rates.
     if "clock_gain" in pages.schema.names:
         change = change / pc.fill_null(pages.column("clock_gain"), 1.0).to_numpy()
     if not weight.sum() > 0.0:

@@ -319,7 +319,7 @@ _PAGES = pages_schema()
 PAGES = _some(
     _PAGES,
     "url host change_rate_per_day n_intervals n_changes crawl_rate_per_day limit weight signal_precision "
-    "signal_recall clock clock_speed clock_gain plan_gain",
+    "signal_recall clock clock_speed clock_gain",
 )
 """Columns of pages/ that comparing rates takes."""
 DETAILS = pa.schema(
@@ -336,7 +336,7 @@ DETAILS = pa.schema(
 MAY_LACK = frozenset(
     n
     for n in DETAILS.names
-    if n.startswith(("signal", "clock")) or n in ("volatile", "soft_404", "alternating", "plan_gain")
+    if n.startswith(("signal", "clock")) or n in ("volatile", "soft_404", "alternating")
 )
 """Columns that older nights have not: what lacks them follows no signals, and flags no page."""
 SCHEDULE = _some(schemas.SCHEDULE, "url host reason")

@@ -281,7 +281,5 @@ class OpenNight:
 
 
 def _planned(page: dict[str, Any]) -> float:
-    """How often the plan takes a page to change, a day: less often where its crawls have good hours, or
-    nobody has looked at it for long.
-    """
-    return float(page["change_rate_per_day"]) / (page.get("plan_gain") or 1.0)
+    """How often the plan takes a page to change, a day: less often where its crawls have good hours."""
+    return float(page["change_rate_per_day"]) / (page.get("clock_gain") or 1.0)

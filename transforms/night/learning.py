@@ -15,11 +15,9 @@ from apache_beam.pvalue import AsSingleton
 from policies.clocks.pooled import HoursOfAll
 from policies.estimation import estimators, group_means, prior, requests
 from policies.estimation.estimators import bin_nodes
-from policies.estimation.unseen import times_less_often
 from policies.history import volatile
 from policies.history.evidence import Evidence
-from policies.history.page_state import NO_TIME
-from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
+from policies.numerics.typing_ import BoolArray, FloatArray
 from policies.optimum import search
 from transforms.batches.coders import ShardTables
 from transforms.batches.combining import Combine, CombineShards
@@ -30,7 +28,6 @@ from transforms.kept.fold_settings import RequestClock
 from transforms.kept.protocol import Sums
 from transforms.kept.requests import ShardRequests
 from transforms.kept.silence import ShardSilence, silence_of
-from transforms.kept.state import microseconds
 from transforms.night.group_tables import GroupTable, MergeGroups
 from transforms.night.sampling import MergeOverviews, Overview, evidence_of, sampled_evidence, sampled_rates
 from transforms.night.signal_sample import learn_trust
@@ -285,8 +282,7 @@ def estimate_shard(
     -------
     ShardTables
         "pages" with the evidence replaced by change_rate_per_day, information, request_rate_per_day,
-        impression_rate_per_day and weight, with "plan_change" and "plan_gain", see
-        `policies.estimation.unseen`, volatile pages capped and, where there are any, marked in
+        impression_rate_per_day and weight, volatile pages capped and, where there are any, marked in
         "volatile"; "hosts" as they were. Where signals are used and the shard has any, "signals", "trust" and
         "forecasts", see `transforms.night.trusting`; change rates of pages with signals are then of their
         model.
@@ -346,27 +342,7 @@ def estimate_shard(
         cap = columns["cap_per_day"].to_numpy(zero_copy_only=False)
         columns |= tonight.columns(pages, by_clock, information, rate, weight, cap, signalled)
         more |= {name: folded.tables[name] for name in ("clocks", "request_hours") if name in folded.tables}
-    columns |= _unseen(columns, clock.as_of_day * DAY_US, signalled)
     return ShardTables(folded.shard, {"pages": pa.RecordBatch.from_pydict(columns), "hosts": hosts, **more})
-
-
-def _unseen(columns: dict[str, pa.Array], as_of_us: int, signalled: IntArray) -> dict[str, pa.Array]:
-    """What the plan takes pages for that nobody has looked at for long, unless signals speak for them."""
-    n = len(columns["weight"])
-    change = columns.get("plan_change", columns["change_rate_per_day"]).to_numpy()
-    last = np.maximum(*(microseconds(columns[f"last_{name}_at"]) for name in ("attempt", "slot")))
-    last[signalled] = NO_TIME
-    if "volatile" in columns:
-        last[columns["volatile"].to_numpy(zero_copy_only=False)] = NO_TIME  # these are seen now and then
-    if "by_age" in columns:
-        last[columns["by_age"].to_numpy(zero_copy_only=False)] = NO_TIME
-    since = np.where(last == NO_TIME, 0, np.maximum(as_of_us - last, 0)) / DAY_US
-    less = times_less_often(change, since)
-    gain = columns["clock_gain"].to_numpy() if "clock_gain" in columns else np.ones(n)
-    return {
-        "plan_change": pa.array(change / less),
-        "plan_gain": pa.array(gain * less, mask=gain * less == 1.0),
-    }
 
 
 def _change_rates(
@@ -409,7 +385,7 @@ def solver_block(estimated: ShardTables) -> search.PageBlock:
     limited = bool(np.isfinite(limit).any())
     sizes = hosts.column("n_pages").to_numpy()
     return search.PageBlock(
-        change_rate_per_day=column("plan_change"),
+        change_rate_per_day=column("plan_change" if by_age else "change_rate_per_day"),
         request_rate_per_day=column("plan_weight" if by_age else "weight"),
         floor_per_day=floor if (floor > 0).any() else None,
         cap_per_day=cap if np.isfinite(cap).any() else None,

@@ -127,7 +127,7 @@ class ScheduledShard:
         self._fresh, self._by_hours = objective.freshness(self._rate, change), 0.0
         if self._hours is not None:
             self._hours.correct_freshness(self._fresh)
-        self._fresh_without = None if without is None else freshness_without(block, without, change)
+        self._fresh_without = None if without is None else freshness_without(block, without)
         self._trust, self._forecasts = estimated.tables.get("trust"), estimated.tables.get("forecasts")
         policy = search.signal_policy(block, objective, result, self._allocation)
         self._clocks = None
@@ -308,7 +308,7 @@ class ScheduledShard:
         if self._clocks is not None:
             never[self._clocks.row] = True
         price = *self._asked, self._result, self._allocation
-        as_they_are = "url", "n_intervals", "n_changes", "last_crawl_at", "plan_gain"
+        as_they_are = "url", "n_intervals", "n_changes", "last_crawl_at"
         columns = {name: table.column(name) for name in as_they_are} | {
             "host": self._host(),
             "change_rate_per_day": pa.array(self._change),

@@ -164,13 +164,11 @@ class SolveMultiplier(beam.PTransform):
         return state | "Finish" >> each(search.finish).with_output_types(search.SearchResult)
 
 
-def freshness_without(
-    block: search.PageBlock, without: search.SearchResult, change_rate_per_day: FloatArray
-) -> FloatArray:
+def freshness_without(block: search.PageBlock, without: search.SearchResult) -> FloatArray:
     """Expected freshness of all pages, (n,), if nobody looked at signals."""
     plain, objective = replace(block, signals=None), objectives.get(without.objective)
     rate = search.allocate(plain, objective, without).crawl_rate_per_day
-    return objective.freshness(rate, change_rate_per_day)
+    return objective.freshness(rate, plain.change_rate_per_day)
 
 
 def one_rate(block: search.PageBlock, result: search.SearchResult) -> FloatArray:

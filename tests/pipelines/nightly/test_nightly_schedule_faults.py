@@ -459,7 +459,7 @@ def test_ports_and_schemes_of_a_host_share_its_gap(other, tmp_path):
 
 def test_the_order_can_be_told_from_the_rows(tmp_path):
     """Overdue pages come by their value, and each row has what it takes to see that."""
-    rows = [r for i in range(12) for r in crawls(f"https://h{i}.test/", "ABCDEFGH"[: 2 + i % 6] * 2, 12)]
+    rows = [r for i in range(12) for r in crawls(f"https://h{i}.test/", "ABCDEFGH"[: 2 + i % 6] * 2, 2)]
     clicks = [
         {"url": f"https://h{i}.test/", "day": at(d)[:10], "clicks": 20 + i}
         for i in range(12)
