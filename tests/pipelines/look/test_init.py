@@ -101,3 +101,16 @@ def test_nothing_is_replaced_and_nothing_is_written_of_nothing(tmp_path):
     (tmp_path / "table.csv").write_text("a,b\n1,2\n")
     code, _, err = command("init", str(tmp_path / "table.csv"), f"--output={tmp_path}/other.toml")
     assert code == 2 and "nothing is written" in err and not (tmp_path / "other.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("last", "instant"),
+    [
+        ("2026-06-04T23:00:00+00:00", "2026-06-05T00:00:00Z"),
+        ("2026-06-04T23:59:59.999999+00:00", "2026-06-05T00:00:00Z"),
+        # A row of midnight itself begins the next day.
+        ("2026-06-05T00:00:00+00:00", "2026-06-06T00:00:00Z"),
+    ],
+)
+def test_the_first_night_is_at_the_midnight_that_ends_the_last_day_of_the_log(last, instant):
+    assert init._after(last) == instant

@@ -75,6 +75,9 @@ def test_a_night_that_is_committed_says_which_options_come_too_late(store, job):
         in again.printed
     )
     assert "other options" not in store.run(midnight(1), budget=10).printed
+    # Where it is left out, the state of the night before has it.
+    assert "num_shards" not in store.run(midnight(1), num_shards=None).printed
+    assert "--num_shards 3 (was 2)" in store.run(midnight(1), num_shards=3).printed
 
 
 @pytest.mark.parametrize("ahead", ["2026-06-04T06:10:00Z", "2027-06-03T00:00:00Z"])
