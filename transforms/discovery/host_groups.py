@@ -52,10 +52,11 @@ class Shares:
         as_of_us : int
         """
         made = due_us.copy()
+        order = np.lexsort((due_us, host))
+        start = np.searchsorted(host[order], np.arange(len(host_hash) + 1))
         for h in np.flatnonzero([key in self.grid for key in host_hash.tolist()]).tolist():
             slots, part = self.grid[int(host_hash[h])]
-            rows = np.flatnonzero(host == h)
-            rows = rows[np.argsort(due_us[rows], kind="stable")]
+            rows = order[start[h] : start[h + 1]]
             offset = slots.offsets_us(part)
             made[rows] = as_of_us + offset[slots_for(offset, due_us[rows] - as_of_us)]
         return made
