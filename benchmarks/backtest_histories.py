@@ -21,7 +21,8 @@ import pyarrow.parquet as pq
 from benchmarks.histories import read_rows, url_of
 from benchmarks.replay_estimators import shared_folder
 from pipelines.door import cli
-from pipelines.experiments.backtest_report import SURE, Comparison, compare
+from pipelines.experiments.backtest_report import Comparison, compare
+from policies.numerics.special import SURE
 from policies.rules.crawler_rules import RULES
 from transforms.batches.schemas import TIME
 from transforms.replay.backtesting import POLICIES

@@ -13,6 +13,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from pipelines.experiments.experiment import aligned, read_table, write_table
 from pipelines.nightly.report import left_out
+from policies.numerics.special import SURE
 from policies.numerics.typing_ import FloatArray
 from policies.simulation import statistics
 from transforms.batches.tally import counted
@@ -25,7 +26,6 @@ DAY = np.timedelta64(1, "D")
 LINE = 100
 MIN_BLOCKS = 4
 TESTED_BLOCKS = 6  # with fewer, the least p of a signed-rank test is 0.06
-SURE = 2.0  # standard errors
 OFF_BUDGET = 0.005
 ALIKE = 5e-5  # freshness that two digits of a percentage do not tell apart
 FEW_CHANGES = 50

@@ -16,15 +16,25 @@ from pipelines.experiments.experiment import read_table
 from pipelines.pictures.colours import role_of
 from pipelines.webpage import parts
 from pipelines.webpage.dots import Dot, Dots
-from pipelines.webpage.parts import Chart, Line, Section, Table, Tile, count, share, signed, words
+from pipelines.webpage.parts import (
+    Chart,
+    Line,
+    Section,
+    Table,
+    Tile,
+    count,
+    marks_around,
+    share,
+    signed,
+    words,
+)
 from pipelines.webpage.rendering import rendered
+from policies.numerics.special import HALF_95
 from transforms.files.sinks import read_json, write_file
 from transforms.replay.backtesting import POLICIES
 
 NAME = "report.html"
 RATE = "crawls per page and day"
-SURE = 1.96
-"""Standard errors of a 95 % range."""
 
 
 def write(folder: str, title: str, sections: Sequence[Section]) -> str:
@@ -175,7 +185,7 @@ def _range(cell: Cell) -> tuple[float, float]:
 
 def _half(error: float) -> float:
     """Of a 95 % range; none where the error is not known."""
-    return SURE * error if math.isfinite(error) else 0.0
+    return HALF_95 * error if math.isfinite(error) else 0.0
 
 
 def _role(policy: str) -> str:
@@ -291,7 +301,6 @@ def _search(answers: Sequence[Needed], runs: pa.Table) -> Chart:
 
 
 def _ticks(low: float, high: float) -> list[tuple[float, str]]:
-    marks = [m * 10.0**p for p in range(-7, 5) for m in (1.0, 2.0, 5.0)]
-    inside = [m for m in marks if low * (1 - 1e-9) <= m <= high * (1 + 1e-9)] or [low]
+    inside = [m for m in marks_around(low, high) if low * (1 - 1e-9) <= m <= high * (1 + 1e-9)] or [low]
     every = -(-len(inside) // 5)
     return [(m, f"{m:g}") for m in inside[::every]]

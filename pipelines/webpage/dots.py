@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.webpage.parts import RIGHT, TOP, WIDTH, Table, step_of
+from pipelines.webpage.parts import RIGHT, TOP, WIDTH, Table, marks_around, step_of
 
 ROW, BELOW = 20.0, 44.0
 BOLD, SMALL = 7.8, 6.8  # a letter of names, and of texts, about
-_MARKS = (1.0, 2.0, 5.0)
 
 
 @dataclass(frozen=True)
@@ -115,12 +114,7 @@ def _even(ends: Sequence[float]) -> list[float]:
 
 
 def _logarithmic(ends: Sequence[float]) -> list[float]:
-    """Numbers that are 1, 2 or 5 times a power of ten, few of them, around all ends."""
+    """Few marks, around all ends."""
     positive = [end for end in ends if end > 0.0] or [1.0]
-    low, high = min(positive), max(positive)
-    powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
-    marks = [mark * 10.0**power for power in powers for mark in _MARKS]
-    first = max(i for i, mark in enumerate(marks) if mark <= low)
-    last = min((i for i, mark in enumerate(marks) if mark >= high), default=len(marks) - 1)
-    marks = marks[first : max(last, first + 1) + 1]
+    marks = marks_around(min(positive), max(positive))
     return marks if len(marks) <= 6 else [marks[0], *marks[1:-1][:: -(-len(marks) // 5)], marks[-1]]

@@ -7,6 +7,7 @@ from typing import Any
 
 from pipelines.nightly.expected import weights_of
 from pipelines.webpage.parts import Cell, Chart, Line, Section, Table, Tile, count, share, words
+from policies.numerics.special import HALF_95
 from transforms.batches.tally import counted
 from transforms.finished.figures import Figures
 
@@ -133,7 +134,7 @@ def _calibration(bins: list[dict[str, Any]]) -> Chart:
     )
 
 
-def _wilson(found: int, n: int, z: float = 1.96) -> tuple[float, float]:
+def _wilson(found: int, n: int, z: float = HALF_95) -> tuple[float, float]:
     p, square = found / n, z * z / n
     middle, half = p + square / 2, z * math.sqrt(p * (1 - p) / n + square / (4 * n))
     return max(0.0, (middle - half) / (1 + square)), min(1.0, (middle + half) / (1 + square))

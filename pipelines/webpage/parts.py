@@ -216,11 +216,23 @@ def _errors(line: Line, at_x: Any, at_y: Any) -> list[tuple[float, float, float,
     return [(at_x(x), at_y(a), at_x(x), at_y(b)) for x, y, (a, b) in rows if y is not None]
 
 
+_MARKS = (1.0, 2.0, 5.0)
+
+
+def marks_around(low: float, high: float) -> list[float]:
+    """Of a logarithmic scale: 1, 2 and 5 times powers of ten, from the last one up to `low` on."""
+    powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
+    marks = [mark * 10.0**power for power in powers for mark in _MARKS]
+    first = max(i for i, mark in enumerate(marks) if mark <= low)
+    last = min((i for i, mark in enumerate(marks) if mark >= high), default=len(marks) - 1)
+    return marks[first : max(last, first + 1) + 1]
+
+
 def step_of(span: float) -> float:
     """Of ticks: 1, 2 or 5 times a power of ten."""
     rough = span / _TICKS
     power = 10.0 ** math.floor(math.log10(rough))
-    return float(next(m * power for m in (1.0, 2.0, 5.0, 10.0) if m * power >= rough * (1.0 - 1e-9)))
+    return float(next(m * power for m in (*_MARKS, 10.0) if m * power >= rough * (1.0 - 1e-9)))
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from policies.clocks.learning import SHRINK, Spells, fit
 from policies.clocks.profile import US_PER_HOUR
 from policies.dynamics.lengths import WAIT_EDGES_HOURS, week_lengths_days
 from policies.dynamics.sums import LISTED, SETS, SITEMAP, UNIT, Looks, Sums, set_of, waits_of
+from policies.numerics.special import SURE
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
 
 CORRECTED, FOUND, LAST_MODIFIED, BY_SITEMAP, BY_LIST = (
@@ -33,7 +34,6 @@ that are whole days apart."""
 
 _HOURS, _DAYS = 24, 7
 _TURNS = 2
-_SURE = 2.0
 _LEAST = 1e-6
 _SHRINKS = (SHRINK, 3.0, 30.0, 300.0)
 _FOLDS = 4
@@ -304,5 +304,5 @@ def _peaks(share: FloatArray, error: FloatArray, edges: FloatArray) -> BoolArray
         middle = density[2:-2]
         beside = np.sqrt(np.maximum(left, 0.0) * np.maximum(right, 0.0))
         unsure = np.sqrt(wrong[2:-2] ** 2 + 0.25 * (wrong[1:-3] ** 2 + wrong[3:-1] ** 2))
-        found[2:-2] = (middle > np.maximum(left, right)) & (middle - beside > _SURE * unsure)
+        found[2:-2] = (middle > np.maximum(left, right)) & (middle - beside > SURE * unsure)
     return found

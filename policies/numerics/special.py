@@ -16,6 +16,12 @@ CHUNK: Final = 8192
 
 LARGEST_BELOW_ONE: Final = 1.0 - 2.0**-53
 
+SURE: Final = 2.0
+"""Standard errors beyond which a difference is not taken for chance."""
+
+HALF_95: Final = 1.96
+"""Standard errors from the middle of a 95 % range to its ends."""
+
 _SERIES_BELOW: Final = 0.7
 # sum_k x^k / (k+2)!, highest power first.
 _P2_SERIES: Final = tuple(1.0 / float(np.prod(np.arange(1.0, k + 3.0))) for k in range(13, -1, -1))

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from policies.numerics.special import SURE
 from policies.on_request.pairs import KeptPairs
 
 SHARE_AT = ((2.25, 0.0), (3.0, 0.5))
 """Pairs, and the part of the budget that is best left for crawls at requests."""
 
 MOST_SHARE = SHARE_AT[-1][1]
-_SURE = 2.0
-"""Standard errors below the ratio, at which it is taken: a single page that all ask for is no pattern."""
-
 _STEP = 1.2
 _LEFT = 0.02, 0.1
 _MOST_FACTOR = 32.0
@@ -28,7 +26,8 @@ def share_for(pairs: KeptPairs) -> float | None:
     if ratio is None or error is None:
         return None
     pairs_at, shares = zip(*SHARE_AT, strict=True)
-    return round(float(np.interp(ratio - _SURE * error, pairs_at, shares)), 2)
+    # A single page that all ask for is no pattern.
+    return round(float(np.interp(ratio - SURE * error, pairs_at, shares)), 2)
 
 
 def first_factor(share: float) -> float:

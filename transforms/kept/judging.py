@@ -26,6 +26,7 @@ from policies.judging.calibration import (
     sums_over_hosts,
 )
 from policies.judging.recalibration import CellSums, Track
+from policies.numerics.special import HALF_95
 from policies.numerics.typing_ import IntArray
 from transforms.batches.tally import counted
 from transforms.shards.catalogue import DAY_US
@@ -275,7 +276,7 @@ def _calibration(tally: Tally) -> dict[str, Any]:
     if found is None:
         names = ("ratio", "ratio_95", "z", "overdispersion", "rate_factor")
         return dict.fromkeys(names)
-    reach = 1.96 * found.ratio_stderr
+    reach = HALF_95 * found.ratio_stderr
     return {
         "ratio": found.ratio,
         "ratio_95": [max(found.ratio - reach, 0.0), found.ratio + reach],

@@ -8,10 +8,9 @@ import numpy as np
 
 from pipelines.experiments.figures.busa_fekete_runs import Cell, Part
 from pipelines.experiments.figures.records import Claim, Columns
+from policies.numerics.special import SURE
 from policies.numerics.typing_ import FloatArray
 from policies.simulation import statistics
-
-SURE = 2.0  # standard errors
 
 
 def with_error(values: FloatArray, places: int = 4, sign: str = "") -> str:
