@@ -47,13 +47,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="all numbers, for programs")
 
 
-def add_night(parser: argparse.ArgumentParser) -> None:
-    """Declare the night that a command looks at."""
-    parser.add_argument(
-        "night", metavar="NIGHT", help="output folder of a night, or a store: its newest night"
-    )
-
-
 def problems(parsed: argparse.Namespace) -> list[str]:
     """What is wrong with the options."""
     what = parsed.what

@@ -187,7 +187,6 @@ def _n(value: float) -> str:
 
 
 MAX_SOURCES_SHOWN = 4
-MAX_HOSTS_SHOWN = 3
 MIN_PULL = 0.1  # by so much one host must make a source look worse to be named
 
 

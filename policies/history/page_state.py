@@ -13,7 +13,7 @@ weights to the present with `evidence`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -328,27 +328,6 @@ def exp2_fraction(x: FloatArray) -> FloatArray:
 
 def _scaled(values: FloatArray, exponent: IntArray, factor: FloatArray) -> FloatArray:
     return np.ldexp(values / factor, np.maximum(exponent, -2000).astype(np.int32))
-
-
-def reweighted(state: PageState, old: Forgetting, new: Forgetting) -> PageState:
-    """A state folded with half-lives `old`, to be folded with `new` from now on.
-
-    What was forgotten stays forgotten: each sum keeps the weight that it had at the end of its page's last
-    interval.
-    """
-    if old == new:
-        return state
-    changes = state.n_changes.astype(np.int64)
-    factor = new.weights(changes, state.baseline_at_us)[1] / old.weights(changes, state.baseline_at_us)[1]
-    per_bin = factor[state.bin_page()]
-    return replace(
-        state,
-        exposure_days=state.exposure_days * factor,
-        dated_changes=state.dated_changes * factor,
-        bin_weight=state.bin_weight * per_bin,
-        bin_days=state.bin_days * per_bin,
-        bin_days_squared=state.bin_days_squared * per_bin,
-    )
 
 
 def evidence(

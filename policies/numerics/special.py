@@ -79,12 +79,6 @@ def _p2_chunk(x: FloatArray) -> FloatArray:
     return np.where(is_small, series, direct)
 
 
-def p2_complement(x: FloatArray) -> FloatArray:
-    """Q(2, x) = (1 + x) e^-x = 1 - P(2, x) for x >= 0, (n,) float64."""
-    x = np.minimum(np.asarray(x, dtype=np.float64), 800.0)
-    return (1.0 + x) * np.exp(-x)
-
-
 def mean_survival(x: FloatArray) -> FloatArray:
     """(1 - e^-x) / x, the mean of e^-s over [0, x]: freshness of a page with x changes per crawl.
 

@@ -37,9 +37,6 @@ class AllocationTotals:
         Pages, and pages by the limit that binds.
     hosts_at_limit, scaled_hosts : int
         Hosts that get all their limit allows; hosts whose floors were scaled down to it.
-    host_certificate_units : int
-        Sum over hosts at their limit of how far their pages may be from optimal, in units of 2^-40 of
-        value (requests served fresh per day).
     """
 
     units: int = 0
@@ -50,7 +47,6 @@ class AllocationTotals:
     starved: int = 0
     hosts_at_limit: int = 0
     scaled_hosts: int = 0
-    host_certificate_units: int = 0
 
     def merge(self, other: "AllocationTotals") -> "AllocationTotals":
         """Totals of both."""
@@ -105,11 +101,6 @@ class FreshnessSums:
     def expected_freshness(self) -> float:
         """Share of requests served fresh; 1 if there are none."""
         return self.fresh / self.requests if self.requests else 1.0
-
-    @property
-    def expected_freshness_uniform(self) -> float:
-        """The same under one rate for all pages; 1 if there are no requests."""
-        return self.fresh_uniform / self.requests if self.requests else 1.0
 
 
 def freshness_sums(
@@ -224,7 +215,7 @@ def allocate_prepared(prepared: Prepared, objective: Objective, result: SearchRe
             _mark(prepared, objective, rows, out, limit[rows])
     n_hosts = 0 if block.host_start is None else block.host_start.size - 1
     host_multiplier = np.zeros(n_hosts)
-    certificate = hosts_at_limit = 0
+    hosts_at_limit = 0
     if hosts is not None and totals_low is not None and totals_high is not None:
         assert low_rates is not None and high_rates is not None
         over_low, over_high = totals_low.over(), totals_high.over()
@@ -236,7 +227,6 @@ def allocate_prepared(prepared: Prepared, objective: Objective, result: SearchRe
             rates[mine] = np.where(both, found.rates, mixed)
             host_multiplier[hosts.index[over_low]] = np.maximum(found.multiplier - result.multiplier, 0.0)
             _mark_hosts(prepared, objective, rates, low_rates, mine, limit)
-            certificate = found.certificate_units
             hosts_at_limit = int(np.count_nonzero(over_low))
         if prepared.scaled is not None and prepared.floor is not None:
             limit[np.repeat(prepared.scaled, hosts.pages) & (prepared.floor > 0.0)] = HOST
@@ -251,7 +241,6 @@ def allocate_prepared(prepared: Prepared, objective: Objective, result: SearchRe
         int(counts[STARVED]),
         hosts_at_limit,
         prepared.scaled_hosts,
-        certificate,
     )
     return Allocation(rates, limit, host_multiplier, totals)
 

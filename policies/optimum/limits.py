@@ -19,7 +19,6 @@ from policies.signalled.rates import marginal_value_at_rate
 
 _WIDTH: Final = 1e-9  # of a host's bracket, in log multiplier
 _STEPS: Final = 200
-CERTIFICATE_BITS: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +31,10 @@ class HostSolution:
         Crawl rates per day of the pages of these hosts, in order.
     multiplier : (g,) float64
         Marginal value of the host's pages.
-    certificate_units : int
-        Sum over hosts of the distance from their optimum, in units of 2^-40 requests per day.
     """
 
     rates: FloatArray
     multiplier: FloatArray
-    certificate_units: int
 
 
 class _Pages:
@@ -170,8 +166,6 @@ def solve_hosts(
     mixed = part * rates_low + (1.0 - part) * rates_high
     b = np.where(f_a == 0.0, a, b)  # the newest end met the limit exactly
     at_a, at_b = np.exp(np.minimum(a, b)), np.exp(np.maximum(a, b))
-    gap = np.where(searched, share * (1.0 - share) * spread * (at_b - at_a), 0.0)
-    units = int(np.ceil(np.minimum(gap * 2.0**CERTIFICATE_BITS, 2.0**50)).astype(np.int64).sum())
     mixed = np.where((limit == 0.0)[host_of], 0.0, mixed)
     multiplier = np.where(searched, share * at_a + (1.0 - share) * at_b, high)
     if not np.all(searched):
@@ -183,7 +177,7 @@ def solve_hosts(
         if pages.signals is not None:
             slope[pages.signal_row] = marginal_value_at_rate(pages.signals, mixed[pages.signal_row])
         multiplier = np.where(searched, multiplier, np.maximum.reduceat(slope, start))
-    return HostSolution(mixed, multiplier, units)
+    return HostSolution(mixed, multiplier)
 
 
 def _gap(total: FloatArray, limit: FloatArray) -> FloatArray:

@@ -170,17 +170,6 @@ class Exp3(Bandit):
         out: FloatArray = score - score.max(axis=1, keepdims=True)
         return out
 
-    @staticmethod
-    def gamma_for(arms: int, steps: int) -> float:
-        """The exploration that makes the bound smallest when the best arm's reward is at most `steps`."""
-        return min(1.0, math.sqrt(arms * math.log(arms) / ((math.e - 1.0) * steps)))
-
-    def regret_bound(self, arms: int, best_reward: float) -> float:
-        """Bound on the expected regret when the best arm earns `best_reward` in all."""
-        if self.gamma == 0.0:
-            return best_reward
-        return (math.e - 1.0) * self.gamma * best_reward + arms * math.log(arms) / self.gamma
-
 
 class Exp3IX(Bandit):
     """EXP3 with implicit exploration (Neu 2015, section 3): eta = sqrt(ln K / (K t)), gamma = eta / 2.
@@ -204,13 +193,6 @@ class Exp3IX(Bandit):
         score = _add(state.score, arm, (1.0 - reward) / (q + gamma))
         out: FloatArray = score - score.min(axis=1, keepdims=True)
         return out
-
-    @staticmethod
-    def regret_bound(arms: int, steps: int, delta: float) -> float:
-        """Bound on the regret that fails with probability at most `delta`; 2 arms or more."""
-        size = math.sqrt(arms * steps)
-        root = math.sqrt(math.log(arms))
-        return 4.0 * size * root + (2.0 * size / root + 1.0) * math.log(2.0 / delta)
 
 
 class Exp3PlusPlus(Bandit):
@@ -256,11 +238,6 @@ class Exp3PlusPlus(Bandit):
         score = _add(state.score, arm, (1.0 - reward) / q)
         out: FloatArray = score - score.min(axis=1, keepdims=True)
         return out
-
-    @staticmethod
-    def regret_bound(arms: int, steps: int) -> float:
-        """Bound on the expected regret."""
-        return 4.0 * math.sqrt(arms * steps * math.log(arms))
 
 
 _BY_NAME: Final[dict[str, type[Bandit]]] = {kind.name: kind for kind in (Exp3, Exp3IX, Exp3PlusPlus)}

@@ -426,25 +426,6 @@ def sitemap_at_budget(
     )
 
 
-def rates_at_budget(
-    history: ChangeHistory,
-    rate_per_day: FloatArray,
-    crawls_per_page_day: float,
-    score_from_us: int,
-    seed: int = 0,
-) -> Scaled:
-    """Fixed rates scaled to a budget; equal ones are the uniform policy."""
-    free_us, phase = free_crawls(history, seed), first_phases(history, seed)
-
-    def run(scale: float, most: int) -> CrawlTimes:
-        return follow_rates(history, rate_per_day / scale, free_us, phase)
-
-    held = history.held_days(score_from_us, history.end_us)
-    paid = float(rate_per_day[-1] @ held if rate_per_day.ndim == 2 else rate_per_day @ held)
-    guess = paid / max(crawls_per_page_day * history.paid_days(score_from_us, history.end_us), 1e-300)
-    return at_budget(run, history, crawls_per_page_day, score_from_us, start=guess or 1.0)
-
-
 def freshness(
     history: ChangeHistory, crawls: CrawlTimes, score_from_us: int, weight: FloatArray | None = None
 ) -> FloatArray:

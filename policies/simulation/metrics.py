@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies.history.page_state import NO_TIME, US_PER_DAY
-from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
+from policies.numerics.typing_ import FloatArray, IntArray
 from policies.simulation.histories import NEVER, ChangeHistory
 
 
@@ -141,107 +141,6 @@ def _last_crawl_index(page: IntArray, at_us: IntArray, asked: IntArray, when_us:
     return np.where(np.append(page, -1)[at] == asked, at, -1)
 
 
-def fresh_at(
-    history: ChangeHistory,
-    page: IntArray,
-    at_us: IntArray,
-    asked: IntArray,
-    when_us: IntArray,
-    returns: bool = False,
-) -> BoolArray:
-    """Whether the copies of some pages were fresh at some instants, e.g. those of clicks.
-
-    Parameters
-    ----------
-    page, at_us : (m,) int64
-        The crawls.
-    asked, when_us : (k,) int64
-        Pages and instants; a crawl at the very instant counts.
-    returns : bool
-        Whether a copy is fresh, too, when the page has returned to what it shows.
-
-    Returns
-    -------
-    (k,) bool
-    """
-    last = last_crawl(page, at_us, asked, when_us)
-    known = last != NO_TIME
-    seen = np.where(known, last, when_us)
-    if returns:
-        return np.asarray(known & (history.version(asked, seen) == history.version(asked, when_us)))
-    return np.asarray(known & (history.position(asked, seen) == history.position(asked, when_us)))
-
-
-def at_instants(
-    history: ChangeHistory,
-    page: IntArray,
-    at_us: IntArray,
-    instants_us: IntArray,
-    weight: FloatArray | None = None,
-    returns: bool = False,
-) -> FloatArray:
-    """Weighted share of the pages there whose copies were fresh at each instant, (d,) float64.
-
-    With midnights and equal weights it is the offer-level freshness of Han et al. 2020, section 4.2.2,
-    eq. 3; they compare contents (`returns=True`).
-
-    Raises
-    ------
-    ValueError
-        Where no page with a weight was there.
-    """
-    w = np.ones(len(history)) if weight is None else weight
-    out = np.empty(len(instants_us))
-    for i, instant in enumerate(instants_us.tolist()):
-        there = np.flatnonzero(history.first_us <= instant)
-        total = w[there].sum()
-        if not total > 0:
-            raise ValueError(f"no page with a weight was there at {instant} us: take later instants")
-        fresh = fresh_at(history, page, at_us, there, np.full(len(there), instant), returns)
-        out[i] = w[there[fresh]].sum() / total
-    return out
-
-
-def of_requests(
-    history: ChangeHistory,
-    page: IntArray,
-    at_us: IntArray,
-    asked: IntArray,
-    when_us: IntArray,
-    edges_us: IntArray,
-    clicks: FloatArray | None = None,
-    returns: bool = False,
-) -> tuple[FloatArray, FloatArray]:
-    """Fresh and all requests in each period: their ratio is click-weighted freshness, Han et al. 2020, eq. 4.
-
-    Parameters
-    ----------
-    page, at_us : (m,) int64
-        The crawls.
-    asked, when_us : (k,) int64
-        Requests.
-    edges_us : (d + 1,) int64, ascending
-        Periods; requests at an edge belong to the period that begins there.
-    clicks : (k,) float64, optional
-        How many each row stands for; one if left out.
-    returns : bool
-        As in `fresh_at`.
-
-    Returns
-    -------
-    fresh, all : (d,) float64
-    """
-    count = np.ones(len(asked)) if clicks is None else clicks
-    period = np.searchsorted(edges_us, when_us, side="right") - 1
-    inside = (period >= 0) & (period < len(edges_us) - 1)
-    fresh = fresh_at(history, page, at_us, asked[inside], when_us[inside], returns)
-    period, count = period[inside], count[inside]
-    return (
-        _sums(period, count * fresh, len(edges_us) - 1),
-        _sums(period, count, len(edges_us) - 1),
-    )
-
-
 def harmonic_cost(
     history: ChangeHistory,
     page: IntArray,
@@ -309,8 +208,3 @@ def zipf_weights(n: int, seed: int) -> FloatArray:
     rng = np.random.Generator(np.random.Philox(key=seed))
     weight = rng.permutation(1.0 / np.arange(1, n + 1))
     return np.asarray(weight * (n / weight.sum()))
-
-
-def zipf_draws(n: int, draws: int, seed: int = 0) -> FloatArray:
-    """`zipf_weights` of seeds `seed`, `seed + 1`, ...; (draws, n) float64."""
-    return np.array([zipf_weights(n, seed + i) for i in range(draws)]).reshape(draws, n)

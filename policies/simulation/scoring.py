@@ -126,12 +126,3 @@ def sampled_accuracy(
     span = 2.0 * streams.until
     index = np.searchsorted(of * span + begin, page * span + time, side="right") - 1
     return float(np.mean((of[index] == page) & (time < end[index])))
-
-
-def periodic_crawls(rate: FloatArray, until: float, rng: np.random.Generator) -> tuple[IntArray, FloatArray]:
-    """Crawls at even distances from a random first one: pages and times in (0, until], sorted by page."""
-    first = rng.random(rate.size)
-    number = np.maximum(np.floor(rate * until - first) + 1.0, 0.0).astype(np.int64)
-    page = np.repeat(np.arange(rate.size), number)
-    nth = np.arange(page.size) - np.repeat(np.cumsum(number) - number, number)
-    return page, (first[page] + nth) / rate[page]

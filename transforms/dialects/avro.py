@@ -336,11 +336,6 @@ class _Rows:
         return list(found)
 
 
-def _array_of(fields: list[dict[str, Any]]) -> Any:
-    row = {"type": "record", "name": "recrawl.Row", "fields": fields}
-    return fastavro.parse_schema({"type": "array", "items": row})
-
-
 def _count(rows: int) -> bytes:
     value, out = rows << 1, bytearray()
     while value > 0x7F:

@@ -311,8 +311,3 @@ def listed_only(batch: pa.RecordBatch, only_listed: bool) -> BoolArray:
     if only_listed:
         return np.asarray(batch.column("listed").to_numpy(zero_copy_only=False), np.bool_)
     return np.ones(batch.num_rows, np.bool_)
-
-
-def sources_sum(column: pa.Array) -> float:
-    """A sum of numbers; 0 of none."""
-    return float(pc.sum(column).as_py() or 0.0)

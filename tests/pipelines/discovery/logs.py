@@ -25,10 +25,6 @@ def source_url(source: int) -> str:
     return f"https://www.site{source % 7}.test/section/{source}"
 
 
-def target_url(source: int, target: int) -> str:
-    return f"https://www.site{source % 7}.test/article/{target}"
-
-
 def rows_of(history: Presences, polls: np.ndarray) -> pa.Table:
     """What fetches of sources showed: a row a link. Targets are of the site of whoever shows them."""
     of, row = history.at(polls)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from policies.history import visits
 from policies.history.history import DISPOSITIONS, STATUS_NONE, Observations, fold
-from policies.history.page_state import BIN_IDS, NO_TIME, Forgetting, PageState, evidence, reweighted
+from policies.history.page_state import BIN_IDS, NO_TIME, PageState, evidence
 from tests.policies.crawl_rows import DAY, FOREVER, SECOND, START, TIMES, Row, day, logs, observations
 from tests.policies.history_nights import filled, one_page
 from tests.policies.slow_history import Page
@@ -161,17 +161,6 @@ def test_bins_of_long_ago_leave_the_state() -> None:
     rows = [day(0, digest=1), day(3, digest=2)] + [day(4 + i, digest=3 + i) for i in range(100)]
     assert len(one_page(rows[:70], half_life_changes=1)[0].bin_id) == 2
     assert len(one_page(rows, half_life_changes=1)[0].bin_id) == 1
-
-
-def test_changing_the_half_life_keeps_the_weights_of_now() -> None:
-    state = filled(40)
-    old, new = Forgetting(half_life_changes=2), Forgetting(half_life_changes=7, half_life_days=30.0)
-    before = evidence(state, half_life_changes=2)
-    again = reweighted(state, old, new)
-    after = evidence(again, half_life_changes=7, half_life_days=30.0, as_of_us=START)
-    np.testing.assert_allclose(after.bin_days, before.bin_days, rtol=1e-14)
-    np.testing.assert_allclose(after.exposure_days, before.exposure_days, rtol=1e-14)
-    assert reweighted(state, old, old).equals(state)
 
 
 def test_blocks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:

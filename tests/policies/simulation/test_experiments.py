@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+from policies.numerics.typing_ import FloatArray, IntArray
 from policies.objectives.objectives import get
 from policies.sequencing.low_discrepancy import low_discrepancy
 from policies.simulation.experiments import Experiment, Result, simulate
-from policies.simulation.scoring import accuracy, fresh_intervals, periodic_crawls, sampled_accuracy
+from policies.simulation.scoring import accuracy, fresh_intervals, sampled_accuracy
 from policies.simulation.slots import slot_times
 from policies.simulation.streams import (
     Instance,
@@ -46,6 +47,15 @@ def test_shares_that_cannot_be_served() -> None:
     for share, slots in (([0.6, 0.6], 4), ([-0.1, 0.2], 4), ([np.nan, 0.2], 4), ([0.5, 0.5], -1)):
         with pytest.raises(ValueError):
             low_discrepancy(np.array(share), slots)
+
+
+def periodic_crawls(rate: FloatArray, until: float, rng: np.random.Generator) -> tuple[IntArray, FloatArray]:
+    """At even distances from a random first one, in (0, until]."""
+    first = rng.random(rate.size)
+    number = np.maximum(np.floor(rate * until - first) + 1.0, 0.0).astype(np.int64)
+    page = np.repeat(np.arange(rate.size), number)
+    nth = np.arange(page.size) - np.repeat(np.cumsum(number) - number, number)
+    return page, (first[page] + nth) / rate[page]
 
 
 def test_crawling_at_even_distances_is_as_fresh_as_theory_says() -> None:

@@ -172,17 +172,6 @@ def test_budgets_are_met_within_a_hundredth(rule: Rule, budget: float) -> None:
     assert np.count_nonzero(scored) == pytest.approx(budget * days, rel=0.01)
 
 
-def test_equal_intervals_are_uniform_rates() -> None:
-    history = world()
-    begin = intervals.scored_from(history)
-    rule = intervals.rule_at_budget(history, NutchDefault(), 0.1, begin)
-    rates = intervals.rates_at_budget(history, np.ones(len(history)), 0.1, begin)
-    assert abs(rates.off) < 0.01
-    # An interval of 30 days, scaled; the phases are the same.
-    assert 30 * rule.scale == pytest.approx(rates.scale, rel=0.01)
-    assert len(rule.crawls) == pytest.approx(len(rates.crawls), rel=0.01)
-
-
 @pytest.mark.parametrize("rule", RULES.values(), ids=lambda r: r.name)
 def test_adaptive_rules_crawl_more_what_changes_more(rule: Rule) -> None:
     history = world(400)
@@ -224,12 +213,14 @@ def test_uniform_crawls_are_as_fresh_as_theory_says() -> None:
     rate = rng(6).lognormal(np.log(0.1), 1, n)
     history = ChangeHistory.poisson(START, START + days * US_PER_DAY, rate, rng(7))
     begin = intervals.scored_from(history)
-    found = intervals.rates_at_budget(history, np.ones(n), 0.2, begin)
+    crawls = intervals.follow_rates(
+        history, np.full(n, 0.2), intervals.free_crawls(history, 0), intervals.first_phases(history, 0)
+    )
     held = history.held_days(begin, history.end_us)
-    fresh = metrics.fresh_days(history, found.crawls.page, found.crawls.at_us, begin, history.end_us) / held
+    fresh = metrics.fresh_days(history, crawls.page, crawls.at_us, begin, history.end_us) / held
     theory = get("periodic").freshness(np.full(n, 0.2), rate)
     assert abs((fresh - theory).mean()) < 3 * (fresh - theory).std(ddof=1) / np.sqrt(n)
-    assert intervals.freshness(history, found.crawls, begin) == pytest.approx(fresh.mean())
+    assert intervals.freshness(history, crawls, begin) == pytest.approx(fresh.mean())
 
 
 # Sitemaps
