@@ -1,5 +1,5 @@
 """When pages change: profiles of the hour and of age, learned of hosts, and what a crawl at an hour is worth.
 
-Uses `numerics`. Start with `profile`, whose clock time all estimates are in; `hours` and `ages` learn the
-profiles, `worth` weighs instants, `instants` gives crawls their hours.
+Uses `numerics`. Start with `profile`, whose clock time all estimates are in; `learning` finds the
+profiles, `worth` weighs instants, `planned` tells the search, `instants` gives crawls their hours.
 """

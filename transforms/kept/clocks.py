@@ -1,9 +1,8 @@
-"""Clocks of a shard's hosts: carried, learned from the night's intervals, and what crawls are worth."""
+"""Clocks of a shard's hosts: carried, and learned from the night's intervals."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -12,9 +11,7 @@ from policies.clocks import exploring
 from policies.clocks.kept import Kept, joined, teaches
 from policies.clocks.learning import CERTAIN
 from policies.clocks.pooled import Pooled, agreeing, borrowers
-from policies.clocks.profile import AGES, NO_TIME, US_PER_DAY, WEEK_HOURS, Clocks, Profiles
-from policies.clocks.worth import HOURS as DAY_HOURS
-from policies.clocks.worth import Ahead, crawl_values, gains
+from policies.clocks.profile import AGES, NO_TIME, US_PER_DAY, WEEK_HOURS, Profiles
 from policies.history.clock_time import in_other_time, rough_rates
 from policies.history.interval_sums import Intervals
 from policies.history.page_state import PageState
@@ -48,9 +45,6 @@ EXPLORED_KINDS = "explored", "explored_young", "explored_again"
 """Columns of hosts: shares of pages that teach hours, and of young ones that were seen once and twice."""
 
 _OF_UNKNOWN_AGE, _STEADY = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)
-
-_STEP = 30.0
-"""Changes a day of a page whose objective stands for: one crawl a night up to a price, none above it."""
 
 
 class ShardClocks(Statistic):
@@ -368,121 +362,3 @@ def _read(carried: pa.Table | None, pages: ShardPages) -> Kept:
     group = pages.host_code[page].astype(np.int64)
     kept = Kept.of(group, page, pages.url_hash[page], begin, end, changed)
     return kept.take(np.argsort(group, kind="stable"))
-
-
-@dataclass(frozen=True)
-class Tonight:
-    """Clocks of the pages of an estimated shard, for the night.
-
-    Attributes
-    ----------
-    profiles : Profiles
-        Groups are hosts.
-    clocks : Clocks
-    asked : (g, 24) float64
-        How many times the mean requests come in each hour of the day, by rows of `clocks`.
-    as_of_us, horizon_us : int
-    """
-
-    profiles: Profiles
-    clocks: Clocks
-    asked: FloatArray
-    as_of_us: int
-    horizon_us: int
-
-    @classmethod
-    def of(cls, tables: dict[str, pa.RecordBatch]) -> Tonight | None:
-        """From the tables of a shard; None where all clocks are flat."""
-        clocks, pages = tables.get("clocks"), tables["pages"]
-        if clocks is None or not clocks.num_rows:
-            return None
-        hour, age = (
-            clocks.column(name).flatten().to_numpy().reshape(-1, width)
-            for name, width in (("hour", WEEK_HOURS), ("age", AGES))
-        )
-        profiles = Profiles(clocks.column("host_code").to_numpy().astype(np.int64), hour, age)
-        group = pages.column("host_code").to_numpy().astype(np.int64)
-        born = microseconds(pages.column("born_at"))
-        at, horizon = (clocks.column(n)[0].as_py() for n in ("as_of_us", "horizon_us"))
-        asked = np.ones((len(profiles) + 1, DAY_HOURS))
-        if (hours := tables.get("request_hours")) is not None:
-            row = profiles.rows(hours.column("host_code").to_numpy().astype(np.int64))
-            asked[row[row >= 0]] = matrix_of(hours.column("hour"), DAY_HOURS)[row >= 0]
-        return cls(profiles, profiles.clocks(group, born), asked, at, horizon)
-
-    def evenly(
-        self, pages: pa.RecordBatch, row: IntArray, from_us: IntArray, to_us: IntArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """Days before the night and from then on that at tonight's speed are as long, two (k,) float64.
-
-        Parameters
-        ----------
-        pages : RecordBatch
-        row, from_us, to_us : (k,) int64
-            Rows of pages, and spans that end in the night.
-        """
-        night = np.full(len(row), self.as_of_us)
-        speed = pages.column("clock_speed").to_numpy()[row]
-        spans = ((np.minimum(from_us, night), night), (np.maximum(from_us, night), np.maximum(to_us, night)))
-        before, ahead = (self.clocks.days(row, *span) / speed for span in spans)
-        return before, ahead
-
-    @property
-    def ahead(self) -> Ahead:
-        return Ahead.of(self.as_of_us, self.horizon_us)
-
-    def columns(
-        self,
-        pages: pa.RecordBatch,
-        rate: FloatArray,
-        information: FloatArray,
-        change_rate_per_day: FloatArray,
-        weight: FloatArray,
-        cap: FloatArray,
-        signalled: IntArray,
-    ) -> dict[str, pa.Array]:
-        """What the search is told of pages, those whose clocks change with age being "by_age".
-
-        There is no crawl rate to speak of for such a page: it asks for one crawl tonight up to the price that
-        this is worth. A page that changes very often, may be crawled once, and weighs so much that it gives
-        up at that price, asks for the same.
-
-        A page whose crawls have good hours is said to change less often, "clock_gain" times: up to one crawl
-        a night is then worth what it is at the best hour, and more gain less and less.
-
-        Parameters
-        ----------
-        pages : RecordBatch
-        rate : (n,) float64
-            Changes per clock day, with `information`.
-        change_rate_per_day : (n,) float64
-            Changes per day tonight.
-        weight, cap : (n,) float64
-        signalled : (s,) int64
-            Pages that signals speak for.
-        """
-        last = np.maximum(*(microseconds(pages.column(f"last_{name}_at")) for name in ("attempt", "slot")))
-        last[signalled] = NO_TIME
-        rows = np.flatnonzero((last != NO_TIME) & (rate > 0.0) & (weight > 0.0) & (cap > 0.0))
-        rows = rows[self.clocks.settles(rows, last[rows])]
-        since, ahead = pages.column("clock_since").to_numpy()[rows], self.ahead
-        clock = ahead.clock(self.clocks, rows)
-        value = crawl_values(ahead, clock, rate[rows], information[rows], since, weight[rows])
-        days = self.horizon_us / US_PER_DAY
-        plan_change, plan_weight, plan_cap = change_rate_per_day.copy(), weight.copy(), cap.copy()
-        gain = gains(ahead, self.clocks, change_rate_per_day * days, self.asked)
-        gain[signalled] = gain[rows] = 1.0
-        plan_change /= gain
-        plan_change[rows] = _STEP / days
-        plan_weight[rows] = value * plan_change[rows]
-        plan_cap[rows] = np.minimum(plan_cap[rows], 1.0 / days)
-        by_age = np.zeros(len(rate), np.bool_)
-        by_age[rows] = True
-        found = {
-            "plan_change": plan_change,
-            "plan_weight": plan_weight,
-            "plan_cap": plan_cap,
-            "by_age": by_age,
-            "clock_gain": gain,
-        }
-        return {name: pa.array(values) for name, values in found.items()}

@@ -19,10 +19,11 @@ from policies.objectives.objectives import Objective
 from policies.sequencing.sequencing import REASON_HOUR, Sequence
 from transforms.batches.coders import ShardTables
 from transforms.batches.tally import Counts
-from transforms.kept.clocks import EXPLORED_KINDS, Tonight
+from transforms.kept.clocks import EXPLORED_KINDS
 from transforms.kept.state import microseconds
 from transforms.night.dividing import Night
 from transforms.night.learning import is_new
+from transforms.night.night_clocks import Tonight
 
 STAYING, SPLITTING = 1.0 / 24.0, 1.0 / 72.0
 """Shares of the crawls of pages that follow a clock that learn it. The first stay where they fall; the others

@@ -23,12 +23,13 @@ from transforms.batches.coders import ShardTables
 from transforms.batches.combining import Combine, CombineShards
 from transforms.batches.errors import InputError
 from transforms.batches.steps import Step, each
-from transforms.kept.clocks import ShardClocks, Tonight
+from transforms.kept.clocks import ShardClocks
 from transforms.kept.fold_settings import RequestClock
 from transforms.kept.protocol import Sums
 from transforms.kept.requests import ShardRequests
 from transforms.kept.silence import ShardSilence, silence_of
 from transforms.night.group_tables import GroupTable, MergeGroups
+from transforms.night.night_clocks import Tonight
 from transforms.night.sampling import MergeOverviews, Overview, evidence_of, sampled_evidence, sampled_rates
 from transforms.night.signal_sample import learn_trust
 from transforms.night.solving import block_to_tables, table_to_signals

@@ -21,13 +21,13 @@ from policies.optimum import search
 from transforms.batches import schemas
 from transforms.batches.coders import ShardTables
 from transforms.kept.carrying import Carry
-from transforms.kept.clocks import Tonight
 from transforms.kept.fold_settings import FoldSettings, RequestClock
 from transforms.kept.predictions import ShardPredictions
 from transforms.night.dividing import Night, ShardTotal, divide_slots
 from transforms.night.folding import ShardFold
 from transforms.night.group_tables import GroupTable
 from transforms.night.learning import Learned, SumGroups, end_round, evidence_of_groups, learn, solver_block
+from transforms.night.night_clocks import Tonight
 from transforms.night.sampling import merge_overviews
 from transforms.night.scheduling import ScheduledShard
 from transforms.night.signal_use import follow_useful
