@@ -22,12 +22,20 @@ SITEMAP = "".join(f"<url><loc>{row['url']}</loc><lastmod>{{day}}</lastmod></url>
 # By name: kinds of input, and options. Together they have every step that a night may have.
 NIGHTS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "a log alone": (("observations",), {"num_shards": 1, "output_format": "jsonl"}),
-    "all inputs": (KINDS, {"group_columns": "section", "num_shards": 3, "sitemaps": True}),
+    "all inputs, by crawl value": (
+        KINDS,
+        {
+            "group_columns": "section",
+            "num_shards": 3,
+            "sitemaps": True,
+            "sequencer": "greedy",
+            "rows_per_batch": 7,
+        },
+    ),
     "hosts in parts": (
         KINDS,
         {"split_hosts_above": 8, "host_max_per_day": 6, "num_shards": 4, "flags": ["--host_groups"]},
     ),
-    "by crawl value": (KINDS, {"sequencer": "greedy", "rows_per_batch": 7}),
 }
 
 
