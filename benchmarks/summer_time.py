@@ -22,8 +22,10 @@ from transforms.replay.job_nights import JobNights
 from transforms.replay.night_modes import Mode
 from transforms.replay.worlds import World, name_pages
 
-START_US = 20_000 * US_PER_DAY
 PAGES, MOVES, NIGHTS = 120, 40, 75
+START_US = {-1.0: 20_137 * US_PER_DAY, 1.0: 20_347 * US_PER_DAY}
+"""Forty nights before clocks in Europe were put forward and back in 2025."""
+
 BATCH_HOUR = 13.5
 
 
@@ -32,17 +34,18 @@ def batch_world(seed: int, moved_hours: float, on_night: int) -> World:
     rng = np.random.default_rng(seed)
     page, day = np.nonzero(rng.random((PAGES, NIGHTS)) < 0.9)
     hour = BATCH_HOUR + rng.random(len(page)) / 4.0 + np.where(day >= on_night, moved_hours, 0.0)
-    at = START_US + day * US_PER_DAY + (hour * US_PER_HOUR).astype(np.int64)
+    start = START_US[moved_hours]
+    at = start + day * US_PER_DAY + (hour * US_PER_HOUR).astype(np.int64)
     url = pa.array([f"https://host.test/{i:05d}" for i in range(PAGES)])
-    first = np.full(PAGES, START_US - US_PER_DAY)
-    history = ChangeHistory.from_events(START_US, START_US + NIGHTS * US_PER_DAY, first, page, at)
+    first = np.full(PAGES, start - US_PER_DAY)
+    history = ChangeHistory.from_events(start, start + NIGHTS * US_PER_DAY, first, page, at)
     return World(history, url, *name_pages(url))
 
 
 def fresh_by_night(world: World, budget: float) -> FloatArray:
     """The share of pages that are fresh in each night, (nights,)."""
     crawls = ClosedLoop(world, JobNights(world, Mode(world), budget, np.ones(PAGES))).run().crawls
-    at = START_US + np.arange(0, NIGHTS * US_PER_DAY, US_PER_HOUR // 4)
+    at = world.history.start_us + np.arange(0, NIGHTS * US_PER_DAY, US_PER_HOUR // 4)
     fresh = np.zeros(len(at))
     for page in range(PAGES):
         mine = np.sort(crawls.at_us[crawls.page == page])

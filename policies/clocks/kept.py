@@ -105,7 +105,7 @@ class Kept:
         size = np.bincount(self.group, minlength=len(most))
         full = np.flatnonzero(size > most)
         if not full.size:
-            return self.take(self._in_order())
+            return self.in_order()
         crowded = (size > most)[self.group]
         rows = np.flatnonzero(crowded)
         rows = rows[np.argsort(self.group[rows], kind="stable")]
@@ -115,8 +115,11 @@ class Kept:
         for g, first, last in zip(full, end - size[full], end, strict=True):
             least = last - first - most[g]
             kept.append(rows[first:last][np.argpartition(number[first:last], least)[least:]])
-        found = self.take(np.concatenate(kept))
-        return found.take(found._in_order())
+        return self.take(np.concatenate(kept)).in_order()
+
+    def in_order(self) -> Kept:
+        """The same by group, then by end."""
+        return self.take(self._in_order())
 
     def _in_order(self) -> IntArray:
         """Rows by group, then by end, in an order that no cut into nights changes."""

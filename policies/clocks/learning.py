@@ -247,10 +247,16 @@ class _Em:
         return result
 
 
+def log_probability(expected: FloatArray, changed: BoolArray) -> FloatArray:
+    """Log-probability of what intervals showed, of which so many changes are expected: (k,) float64."""
+    expected = np.maximum(expected, 1e-9)
+    result: FloatArray = np.where(changed, np.log(-np.expm1(-expected)), -expected)
+    return result
+
+
 def _score(spells: Spells, factor: FloatArray, groups: int) -> FloatArray:
     """Log-probability of what the intervals of each group showed, (g,)."""
     clock = (spells.length * factor[spells.group]).sum(axis=1) * spells.rate_per_day
-    clock = np.maximum(clock, 1e-9)
-    logs = np.where(spells.changed, np.log(-np.expm1(-clock)), -clock)
+    logs = log_probability(clock, spells.changed)
     result: FloatArray = np.bincount(spells.group, logs, groups).astype(np.float64)
     return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
@@ -14,6 +15,9 @@ DAY_US = 86_400_000_000
 
 FAR_US = 3_600_000_000
 """More than clocks of machines differ, less than most of those of time zones."""
+_SUMMER_ZONES = "America/New_York", "Europe/Berlin", "Australia/Sydney", "Pacific/Auckland"
+"""Where clocks are put forward when they are nearly anywhere."""
+
 FURTHEST_US = 14 * 3_600_000_000
 """Between UTC and the clock of a time zone."""
 
@@ -80,6 +84,17 @@ def dates_ahead(dated: pa.Array, at: pa.Array) -> dict[str, int]:
     near = ahead[np.abs(ahead) <= FURTHEST_US]
     found = {"dates_near": len(near), "dates_hours_ahead": int(np.count_nonzero(near > FAR_US))}
     return {name: n for name, n in found.items() if n}
+
+
+def summer_time(at_us: int, within_us: int) -> int:
+    """By how many hours noon has moved in UTC, somewhere and in a time before an instant.
+
+    -1 where clocks were put forward, 1 where they were put back, 0 if nowhere.
+    """
+    now, before = (datetime.fromtimestamp(t / 1e6, UTC) for t in (at_us, at_us - within_us))
+    zones = [zone_of(name) for name in _SUMMER_ZONES]
+    moved = {now.astimezone(z).utcoffset() - before.astimezone(z).utcoffset() for z in zones}  # type: ignore[operator]
+    return -1 if max(moved) > timedelta(0) else int(min(moved) < timedelta(0))
 
 
 def zone_of(name: str) -> ZoneInfo:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from policies.clocks import exploring
 from policies.clocks.kept import Kept, joined, teaches
 from policies.clocks.learning import CERTAIN
+from policies.clocks.moving import LOOKED_FOR_US, moves
 from policies.clocks.pooled import Pooled, agreeing, borrowers
 from policies.clocks.profile import AGES, NO_TIME, US_PER_DAY, WEEK_HOURS, Profiles
 from policies.history.clock_time import in_other_time, rough_rates
@@ -19,6 +20,7 @@ from policies.history.visits import Observations
 from policies.history.volatile import NOT_VOLATILE
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray, UIntArray
 from transforms.batches import schemas
+from transforms.batches.zones import summer_time
 from transforms.kept.protocol import ShardNight, Statistic
 from transforms.kept.request_hours import ShardRequestHours
 from transforms.kept.state import matrix_column, matrix_of, microseconds, times
@@ -69,8 +71,10 @@ class ShardClocks(Statistic):
         size = np.diff(pages.host_start)
         least = np.minimum(_KEPT_AT_LEAST, _KEPT_OF_A_PAGE * size)
         self._most: IntArray = np.clip(_KEPT_PER_PAGE * size, least, _KEPT_AT_MOST)
-        self._kept = [_read(night.table("state_clocks"), pages)]
-        self._of_all = night.settings.hours_of_all
+        self._before = _read(night.table("state_clocks"), pages)
+        self._kept, self._tonight = [self._before], list[Kept]()
+        self._as_of_us, self._of_all = night.settings.as_of_us, night.settings.hours_of_all
+        self._hours_moved = summer_time(self._as_of_us, LOOKED_FOR_US)
         self._first_us = self._first_seen(night)
         # What is seen first when its host is, was there before.
         first = np.where(self._first_us == NO_TIME, _NEVER, self._first_us)
@@ -143,6 +147,8 @@ class ShardClocks(Statistic):
         group, end = self._group[page], intervals.at_us[rows]
         new = Kept.of(group, page, hashes[page], begin[rows], end, intervals.changed[rows])
         self._kept.append(new.best(self._most, self._born_us))
+        if self._hours_moved:
+            self._tonight.append(new.take(np.isin(new.group, self._was.group)))
 
     def fold(self, night: ShardNight, rows: Observations) -> None:
         night.after = self.learn(night.after)
@@ -154,12 +160,17 @@ class ShardClocks(Statistic):
         host's pages are brought from one to the other.
         """
         kept = joined(self._kept).best(self._most, self._born_us)
-        self._kept = [kept]
         self._short = kept.short(self._groups)
-        mine = kept.take(self._due[kept.group])
         rates = rough_rates(history, self._group, self._groups)
-        found, gain = mine.profiles(self._groups, self._born_us, rates, self._was)
-        self._profiles = self._was.take(~self._due[self._was.group]).joined(found)
+        if self._hours_moved:
+            seen = joined([self._before, *self._tonight])
+            whole = self._was.take(~np.isin(self._was.group, self._split))
+            found = moves(seen, whole, self._born_us, rates, self._as_of_us, self._hours_moved)
+            self._was, kept = found.of_profiles(self._was), found.of_kept(kept)
+        self._kept = [kept]
+        mine = kept.take(self._due[kept.group])
+        learned, gain = mine.profiles(self._groups, self._born_us, rates, self._was)
+        self._profiles = self._was.take(~self._due[self._was.group]).joined(learned)
         self._gain = np.where(self._due, gain, self._gain)
         # The parts of a split host would not age alike, and its pages may come to another part.
         self._profiles.age[np.isin(self._profiles.group, self._split)] = 1.0

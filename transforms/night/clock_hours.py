@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from policies.clocks import exploring
 from policies.clocks.instants import keep_gaps, place, splitting, spread
+from policies.clocks.moving import PROBED
 from policies.clocks.profile import AGE_EDGES_HOURS, NO_TIME, US_PER_DAY
 from policies.clocks.worth import INSTANTS, best_instants, fresh_in_turn, kept_in_turn, survival
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
@@ -19,6 +20,7 @@ from policies.objectives.objectives import Objective
 from policies.sequencing.sequencing import REASON_HOUR, Sequence
 from transforms.batches.coders import ShardTables
 from transforms.batches.tally import Counts
+from transforms.batches.zones import summer_time
 from transforms.kept.clocks import EXPLORED_KINDS
 from transforms.kept.state import microseconds
 from transforms.night.dividing import Night
@@ -28,6 +30,9 @@ from transforms.night.night_clocks import Tonight
 STAYING, SPLITTING = 1.0 / 24.0, 1.0 / 72.0
 """Shares of the crawls of pages that follow a clock that learn it. The first stay where they fall; the others
 split the hours in which pages are thought to change, so that these become fewer."""
+
+PROBED_NIGHTS = 3
+"""After clocks were put forward somewhere, see `policies.clocks.moving`."""
 
 STAYING_UNKNOWN = 1.0 / 6.0
 """Of pages that go by the hours of requests alone."""
@@ -154,6 +159,8 @@ class ClockHours:
     crawl_rate_per_day : (n,) float64
     gain : (n,) float64
         See `policies.clocks.worth.gains`.
+    last_us : (n,) int64, UTC microseconds
+        Last try or slot, `NO_TIME` if none.
     """
 
     tonight: Tonight
@@ -165,6 +172,7 @@ class ClockHours:
     by_age: BoolArray
     crawl_rate_per_day: FloatArray
     gain: FloatArray
+    last_us: IntArray
 
     @classmethod
     def of(cls, estimated: ShardTables, crawl_rate_per_day: FloatArray) -> ClockHours | None:
@@ -178,15 +186,17 @@ class ClockHours:
             for n in ("clock_speed", "change_rate_per_day", "information", "clock_since")
         )
         turn = since
+        last = np.maximum(*(microseconds(pages.column(f"last_{n}_at")) for n in ("attempt", "slot")))
         if tonight.horizon_us % US_PER_DAY == 0:
-            last = np.maximum(*(microseconds(pages.column(f"last_{n}_at")) for n in ("attempt", "slot")))
             rows = np.flatnonzero(last != NO_TIME)
             night = np.full(len(rows), tonight.as_of_us)
             turn = np.zeros(len(since))
             turn[rows] = tonight.clocks.by_days().days(rows, np.minimum(last[rows], night), night)
         by_age = pages.column("by_age").to_numpy(zero_copy_only=False)
         gain = pages.column("clock_gain").to_numpy()
-        return cls(tonight, change / speed, information, since, turn, speed, by_age, crawl_rate_per_day, gain)
+        return cls(
+            tonight, change / speed, information, since, turn, speed, by_age, crawl_rate_per_day, gain, last
+        )
 
     def codes(self) -> IntArray:
         """What each page follows, as an index into `CLOCK_NAMES`, -1 for none: (n,) int64."""
@@ -305,6 +315,9 @@ class ClockHours:
         hours = self.tonight.ahead.clock(clocks, rows[splits])
         kept[first[splits]] = 0.0
         kept[first[splits], splitting(hours, share[splits])] = _SURELY
+        probes, probed_at = self._probes(rows, drawn[rows], count[rows], kept[first])
+        kept[first[probes]] = 0.0
+        kept[first[probes], probed_at] = _SURELY
         width = horizon_us / INSTANTS
         due = sequence.due_offset_us.copy()
         stays = np.ones(len(due), np.bool_)
@@ -322,7 +335,10 @@ class ClockHours:
         left = chosen < 0
         chosen[left] = (due[mine[left]] / width).astype(np.int64)
         before = (due[mine] / width).astype(np.int64)
-        due[mine] = spread(chosen, weight, horizon_us, INSTANTS)
+        moment = spread(chosen, weight, horizon_us, INSTANTS)
+        soon = first[probes[chosen[first[probes]] == probed_at]]
+        moment[soon] = np.rint(chosen[soon] * width).astype(np.int64)  # right where an hour begins
+        due[mine] = moment
         due[used] = keep_gaps(host[page], due[used], gap_us, free_us, horizon_us)
         reason = sequence.reason.copy()
         reason[mine[chosen != before]] = REASON_HOUR
@@ -335,6 +351,34 @@ class ClockHours:
             reason=reason[sort],
             counters=counters,
         )
+
+    def _probes(
+        self, rows: IntArray, drawn: FloatArray, count: IntArray, kept: FloatArray
+    ) -> tuple[IntArray, IntArray]:
+        """Which of some pages show tonight whether their hours have moved, and at which instants: (k,) each.
+
+        Parameters
+        ----------
+        rows : (r,) int64
+        drawn : (r,) float64
+        count : (r,) int64
+            Crawls tonight.
+        kept : (r, INSTANTS) float64
+            Fresh days with the first of them at each instant.
+        """
+        tonight, clocks = self.tonight, self.tonight.clocks
+        moves = 0
+        if tonight.horizon_us == US_PER_DAY:
+            moves = summer_time(tonight.as_of_us, PROBED_NIGHTS * US_PER_DAY)
+        share = (drawn - STAYING - SPLITTING) / PROBED
+        by_day = clocks.by_hour_of_day[clocks.group[rows]]
+        some = np.flatnonzero((share >= 0.0) & (share < 1.0) & by_day & (count == 1) & (moves != 0))
+        at = kept[some].argmax(axis=1)
+        if moves < 0:
+            return some, np.maximum(at - 1, 0)
+        # Who was crawled later would have missed nothing; who was not is crawled later first.
+        last = (self.last_us[rows[some]] - tonight.as_of_us) % US_PER_DAY * INSTANTS // US_PER_DAY
+        return some, np.where(last > at, at, np.minimum(at + 1, INSTANTS - 1))
 
     @cached_property
     def by_requests(self) -> BoolArray:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from transforms.batches.times import parse_times
-from transforms.batches.zones import LocalClock, zone_of
+from transforms.batches.zones import DAY_US, LocalClock, summer_time, zone_of
 
 ZONES = [
     "Europe/Berlin",
@@ -89,3 +89,15 @@ def test_without_a_name_it_is_a_clock_of_utc():
     assert np.array_equal(clock.to_utc(np.arange(3)), np.arange(3)) and clock.counts() == {"local_times": 3}
     with pytest.raises(ValueError, match="Berlin"):
         zone_of("Berlin")
+
+
+def test_summer_time_begins_and_ends_somewhere() -> None:
+    """New York on 9 March 2025, Berlin on 30 March, Sydney on 5 April (back) and 4 October."""
+
+    def moved(day: str, days: int = 3) -> int:
+        return summer_time(int(np.datetime64(day, "us").astype(np.int64)), days * DAY_US)
+
+    assert [moved(d) for d in ("2025-03-08", "2025-03-10", "2025-03-13")] == [0, -1, 0]
+    assert [moved(d) for d in ("2025-03-30", "2025-03-31", "2025-04-02", "2025-04-03")] == [0, -1, -1, 0]
+    assert [moved(d) for d in ("2025-04-06", "2025-10-05", "2025-10-27", "2025-11-03")] == [1, -1, 1, 1]
+    assert moved("2025-07-01") == moved("2025-01-15") == 0
