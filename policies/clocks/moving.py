@@ -78,7 +78,7 @@ def moves(
     use = np.isin(kept.group, daily.group) & (kept.to_us > as_of_us - LOOKED_FOR_US)
     mine = kept.take(use & (kept.to_us - kept.from_us <= LONGEST_US)).in_order()
     if not len(mine):
-        return Moves(*np.zeros((2, 0), np.int64), hours=hours)
+        return Moves(np.zeros(0, np.int64), np.zeros(0, np.int64), hours)
     rows = np.arange(len(mine))
 
     def told(of: Profiles) -> FloatArray:
