@@ -28,7 +28,6 @@ from pipelines.pictures.plots import Panel, Picture, Series, draw
 from policies.numerics.typing_ import FloatArray, IntArray
 from transforms.batches.schemas import TIME
 
-US_PER_DAY = 86_400_000_000
 HISTORIES: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
     "prices_tcg": ("polled", "2026-03-01", "2026-06-15", ("finish", "rarity")),
     "api_pypistats": ("listed", "2024-03-01", "2024-08-01", ("host",)),

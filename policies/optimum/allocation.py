@@ -8,11 +8,10 @@ import numpy as np
 from policies.numerics.special import CHUNK
 from policies.numerics.typing_ import BoolArray, ByteArray, FloatArray
 from policies.objectives.objectives import Objective
-from policies.optimum.demand import BUDGET_UNITS, HostTotals, Kernel, Prepared, exact_units, host_cuts
+from policies.optimum.demand import BUDGET_UNITS, HostTotals, Kernel, Prepared, host_cuts
 from policies.optimum.limits import solve_hosts
 from policies.optimum.page_block import PageBlock
 from policies.optimum.result import SearchResult, Status
-from policies.signalled.rates import freshness_at_rate
 
 NONE: Final = 0
 FLOOR: Final = 1
@@ -21,8 +20,6 @@ HOST: Final = 3
 STARVED: Final = 4
 LIMIT_NAMES: Final = ("none", "floor", "cap", "host", "starved")
 """Names of the codes in `Allocation.limit`: what a page's rate would follow if it moved."""
-
-_FRESHNESS_BITS: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,66 +72,6 @@ class Allocation:
     limit: ByteArray
     host_multiplier: FloatArray
     totals: AllocationTotals
-
-
-@dataclass(frozen=True, slots=True)
-class FreshnessSums:
-    """Request-weighted sums over pages, exact integers in units of 2^-40 requests per day.
-
-    Attributes
-    ----------
-    requests, fresh, fresh_uniform : int
-        Requests; those served fresh at the rates given; those served fresh if all pages had one rate.
-    """
-
-    requests: int = 0
-    fresh: int = 0
-    fresh_uniform: int = 0
-
-    def merge(self, other: "FreshnessSums") -> "FreshnessSums":
-        """Sums over the pages of both."""
-        return FreshnessSums(
-            self.requests + other.requests, self.fresh + other.fresh, self.fresh_uniform + other.fresh_uniform
-        )
-
-    @property
-    def expected_freshness(self) -> float:
-        """Share of requests served fresh; 1 if there are none."""
-        return self.fresh / self.requests if self.requests else 1.0
-
-
-def freshness_sums(
-    block: PageBlock, objective: Objective, crawl_rate_per_day: FloatArray, uniform_rate_per_day: float
-) -> FreshnessSums:
-    """Expected freshness of a block, as sums that merge over blocks.
-
-    Parameters
-    ----------
-    block : PageBlock
-    objective : Objective
-    crawl_rate_per_day : (n,) float64
-    uniform_rate_per_day : float
-        Budget over number of pages, to compare with; such a crawler looks at no signals.
-    """
-    scale = 2.0**_FRESHNESS_BITS
-    requests = fresh = uniform = 0
-    signals = block.signals if objective.uses_signals else None
-    if signals is not None:
-        pages = signals.pages(block.request_rate_per_day)
-        of_signals = freshness_at_rate(pages, crawl_rate_per_day[signals.row])
-    for start in range(0, len(block), CHUNK):
-        rows = slice(start, start + CHUNK)
-        weight = block.request_rate_per_day[rows] * scale
-        change = block.change_rate_per_day[rows]
-        requests += exact_units(weight)
-        at_rate = objective.freshness(crawl_rate_per_day[rows], change)
-        if signals is not None:
-            first, last = np.searchsorted(signals.row, [rows.start, rows.stop])
-            at_rate[signals.row[first:last] - start] = of_signals[first:last]
-        fresh += exact_units(weight * at_rate)
-        same = np.full(change.shape, uniform_rate_per_day)
-        uniform += exact_units(weight * objective.freshness(same, change))
-    return FreshnessSums(requests, fresh, uniform)
 
 
 def allocate(block: PageBlock, objective: Objective, result: SearchResult) -> Allocation:

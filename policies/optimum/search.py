@@ -18,7 +18,6 @@ from typing import Final
 import numpy as np
 
 from policies.numerics.errors import InfeasibleError, NotConvergedError
-from policies.numerics.typing_ import FloatArray
 from policies.objectives.objectives import Objective
 from policies.optimum.allocation import (
     CAP,
@@ -29,10 +28,8 @@ from policies.optimum.allocation import (
     STARVED,
     Allocation,
     AllocationTotals,
-    FreshnessSums,
     allocate,
     allocate_prepared,
-    freshness_sums,
     shard_total_per_day,
 )
 from policies.optimum.demand import BUDGET_UNITS, Prepared, demand_units
@@ -49,7 +46,7 @@ from policies.optimum.rounds import (
     next_points,
     share_low,
 )
-from policies.optimum.signalled_policy import SignalPolicy, expected_freshness, signal_policy
+from policies.optimum.signalled_policy import SignalPolicy, signal_policy
 from policies.signalled.block import SignalBlock
 
 __all__ = [
@@ -63,7 +60,6 @@ __all__ = [
     "Allocation",
     "AllocationTotals",
     "Demand",
-    "FreshnessSums",
     "PageBlock",
     "SearchResult",
     "SearchState",
@@ -75,10 +71,7 @@ __all__ = [
     "allocate",
     "begin",
     "demand",
-    "expected_freshness",
     "finish",
-    "freshness_sums",
-    "multipliers",
     "shard_total_per_day",
     "signal_policy",
     "solve",
@@ -231,13 +224,8 @@ def _lower_end(bounds: Bounds, found: Survey, budget: float, high: float) -> flo
     return bisect(bounds.lower, target, low, high)[0] * (1.0 - 1e-9)
 
 
-def multipliers(state: SearchState) -> FloatArray:
-    """(k,) float64: where the next round evaluates demand; empty once the search has ended."""
-    return np.array(state.pending, dtype=np.float64)
-
-
 def demand(block: PageBlock, objective: Objective, state: SearchState) -> Demand:
-    """Exact demand of a block at `multipliers(state)`; returns at once when there are none."""
+    """Exact demand of a block at the multipliers of `state.pending`; none once the search has ended."""
     if not state.pending:
         return Demand(())
     prepared = Prepared(block, objective, state.budget_per_day)

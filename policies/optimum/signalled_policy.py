@@ -75,20 +75,3 @@ def signal_policy(
         threshold[rows] = clock_at_rate(part_pages, rate[rows])
         fresh[rows] = freshness_at_rate(part_pages, rate[rows], threshold[rows])
     return SignalPolicy(signals.row, threshold, fresh)
-
-
-def expected_freshness(
-    block: PageBlock, objective: Objective, result: SearchResult, allocation: Allocation
-) -> FloatArray:
-    """Long-run freshness of all pages of a block at their allocated rates: (n,) float64 in [0, 1].
-
-    Parameters
-    ----------
-    block, objective, result, allocation
-        As given to, and by, `search.allocate`.
-    """
-    fresh = objective.freshness(allocation.crawl_rate_per_day, block.change_rate_per_day)
-    policy = signal_policy(block, objective, result, allocation)
-    if policy is not None:
-        fresh[policy.row] = policy.freshness
-    return fresh

@@ -1,4 +1,4 @@
-"""Crawlers with intervals or rates on a history of changes: rules, fixed rates, sitemaps; at equal budgets.
+"""Crawlers with intervals on a history of changes: rules and sitemaps, at equal budgets.
 
 A crawler sees the contents of its own crawls and nothing else. Every page is crawled once for free; the wait
 after that is shortened by a random phase of each page that is there at the start, so that pages with equal
@@ -20,7 +20,6 @@ import numpy as np
 from policies.history.page_state import NO_TIME, US_PER_DAY
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
 from policies.rules.crawler_rules import NOT_SAID, Fetches, Rule, SitemapDriven
-from policies.simulation import metrics
 from policies.simulation.histories import ChangeHistory
 
 _SECOND = 1_000_000
@@ -50,19 +49,6 @@ class CrawlTimes:
     def paid_between(self, after_us: int, until_us: int) -> int:
         """Crawls that were not for free, later than the one instant and not later than the other."""
         return int(np.count_nonzero(~self.free & (self.at_us > after_us) & (self.at_us <= until_us)))
-
-
-def scored_from(history: ChangeHistory, warm_up: float = 0.4) -> int:
-    """Where the scored part of the window begins, microseconds UTC: this share of the window is warm-up.
-
-    Raises
-    ------
-    ValueError
-        For a share outside [0, 1).
-    """
-    if not 0 <= warm_up < 1:
-        raise ValueError(f"a warm-up of {warm_up} of the window: give a share from 0 on and below 1")
-    return history.start_us + round((history.end_us - history.start_us) * warm_up)
 
 
 def free_crawls(history: ChangeHistory, seed: int) -> IntArray:
@@ -164,71 +150,6 @@ def follow_rule(
         active, due, seen, state = active[on], due[on], version[on], state.take(on)
         first = False
     return gathered(free_us, pages, times, history.end_us)
-
-
-def follow_rates(
-    history: ChangeHistory, rate_per_day: FloatArray, free_us: IntArray, phase: FloatArray
-) -> CrawlTimes:
-    """Crawl at given rates, at equal distances.
-
-    Parameters
-    ----------
-    history : ChangeHistory
-        Of n pages.
-    rate_per_day : (n,) or (d, n) float64
-        Crawls per day; with d rows, from each of the history's d nights on.
-    free_us, phase : (n,) int64 and float64
-        As in `follow_rule`: a page is crawled whenever the integral of its rate since its free crawl passes
-        its phase plus 0, 1, 2, ...
-
-    Raises
-    ------
-    ValueError
-        For negative or infinite rates, or another number of rows than nights.
-    """
-    if not (np.isfinite(rate_per_day) & (rate_per_day >= 0)).all():
-        raise ValueError("crawl rates must be finite and not negative")
-    nights = history.nights()
-    if rate_per_day.ndim == 2 and len(rate_per_day) != len(nights):
-        raise ValueError(f"{len(rate_per_day)} rows of rates for {len(nights)} nights: give one for each")
-    if rate_per_day.ndim == 1:
-        rows, begins = rate_per_day[None, :], np.array([NO_TIME + 1])
-    else:
-        rows, begins = rate_per_day, nights.copy()
-        begins[0] = NO_TIME + 1  # what comes before the first night has its rates
-    ends = np.append(begins[1:], history.end_us)
-    pace = Pace(free_us, phase)
-    parts = [pace.advance(rate, int(t0), int(t1)) for rate, t0, t1 in zip(rows, begins, ends, strict=True)]
-    return gathered(free_us, [p for p, _ in parts], [t for _, t in parts], history.end_us)
-
-
-class Pace:
-    """Crawls at rates that change on the way; see `follow_rates`.
-
-    Parameters
-    ----------
-    free_us, phase : (n,) int64 and float64
-    """
-
-    def __init__(self, free_us: IntArray, phase: FloatArray) -> None:
-        self._free_us, self._phase = free_us, phase
-        self._passed = np.zeros(len(free_us))
-
-    def advance(self, rate_per_day: FloatArray, begin_us: int, end_us: int) -> tuple[IntArray, IntArray]:
-        """Crawls from where the last step ended to `end_us`: page and instant, by page, then time."""
-        since = np.maximum(self._free_us, begin_us)
-        days = np.maximum(end_us - since, 0) / US_PER_DAY
-        after = self._passed + rate_per_day * days
-        # Crawl k is where the integral is k + phase.
-        low, high = np.ceil(self._passed - self._phase), np.ceil(after - self._phase)
-        count = np.maximum(high - low, 0).astype(np.int64)
-        page = np.repeat(np.arange(len(since)), count)
-        nth = np.arange(len(page)) - np.repeat(np.cumsum(count) - count, count)
-        level = low[page] + nth + self._phase[page] - self._passed[page]
-        at = since[page] + (level / rate_per_day[page] * US_PER_DAY).astype(np.int64)
-        kept = (at < end_us) & (at > self._free_us[page])
-        self._passed = after
-        return page[kept], at[kept]
 
 
 @dataclass(frozen=True)
@@ -337,7 +258,7 @@ def at_budget(
     crawls_per_page_day : float, positive
         Budget, per known page and day of the scored part, see `ChangeHistory.paid_days`.
     score_from_us : int
-        From `scored_from`.
+        Where the scored part begins, microseconds UTC.
     tolerance : float
         Relative difference that ends the search.
     start, smallest : float
@@ -424,11 +345,3 @@ def sitemap_at_budget(
     return at_budget(
         run, history, crawls_per_page_day, score_from_us, start=max(1.0, smallest), smallest=smallest
     )
-
-
-def freshness(
-    history: ChangeHistory, crawls: CrawlTimes, score_from_us: int, weight: FloatArray | None = None
-) -> FloatArray:
-    """Time-averaged weighted freshness of the scored part: `policies.simulation.metrics.weighted`."""
-    fresh = metrics.fresh_days(history, crawls.page, crawls.at_us, score_from_us, history.end_us)
-    return metrics.weighted(fresh, history.held_days(score_from_us, history.end_us), weight)

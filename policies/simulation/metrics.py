@@ -1,8 +1,7 @@
 """How fresh copies were: exact from the times of changes and crawls, nothing sampled.
 
 Crawls are two arrays, `page` and `at_us`, sorted by page, then time. A copy is fresh from its crawl to the
-page's next change, whatever the page then changes to; a page without a copy is stale. The point measures can
-count a copy as fresh again when the page has returned to what it shows (`returns=True`), as a price does.
+page's next change, whatever the page then changes to; a page without a copy is stale.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from policies.history.page_state import NO_TIME, US_PER_DAY
+from policies.history.page_state import US_PER_DAY
 from policies.numerics.typing_ import FloatArray, IntArray
 from policies.simulation.histories import NEVER, ChangeHistory
 
@@ -125,12 +124,6 @@ def by_period(
         passed(page, at_us, fresh_until(history, page, at_us)),
         passed(everything, history.first_us, end),
     )
-
-
-def last_crawl(page: IntArray, at_us: IntArray, asked: IntArray, when_us: IntArray) -> IntArray:
-    """Each page's last crawl up to an instant, microseconds UTC, (k,) int64; `NO_TIME` if it had none."""
-    at = _last_crawl_index(page, at_us, asked, when_us)
-    return np.where(at >= 0, np.append(at_us, NO_TIME)[at], NO_TIME)
 
 
 def _last_crawl_index(page: IntArray, at_us: IntArray, asked: IntArray, when_us: IntArray) -> IntArray:

@@ -24,7 +24,6 @@ from transforms.batches.urls import canonical_host, hash_urls, other_forms
 from transforms.finished.folders import NightError, shard_of
 from transforms.shards.sharding import Layout
 
-KINDS = ("pages", "hosts", "schedule")
 _NIGHT = re.compile(r"[0-9]{8}T[0-9]{6}Z")
 _SUGGESTED = 3
 

@@ -218,7 +218,6 @@ def run_distributed(blocks, objective, budget, rng):
     state = search.begin(merge([search.survey(b, objective, budget) for b in blocks]), objective, budget)
     for _ in range(search.ROUNDS):
         state = pickle.loads(pickle.dumps(state))
-        assert search.multipliers(state).shape == (len(state.pending),)
         state = search.advance(state, merge([search.demand(b, objective, state) for b in blocks]))
     result = search.finish(state)
     return result, [search.allocate(b, objective, result) for b in blocks]
@@ -306,7 +305,7 @@ def test_demand_that_contradicts_the_survey_is_not_converged():
 def test_finished_searches_ask_for_nothing():
     block = PageOf(1.0, 0.0)
     state = search.begin(search.survey(block, PERIODIC, 1.0), PERIODIC, 1.0)
-    assert search.multipliers(state).size == 0
+    assert not state.pending
     assert search.demand(block, PERIODIC, state) == search.Demand(())
     assert search.advance(state, search.Demand(())) is state
     assert search.finish(state).unspent_per_day == 1.0
@@ -389,21 +388,3 @@ def test_malformed_blocks_are_errors(change, message):
 def test_malformed_budgets_are_errors(budget):
     with pytest.raises(ValueError, match="budget_per_day must lie"):
         search.solve(PageOf(1.0, 1.0), PERIODIC, budget)
-
-
-def test_freshness_sums():
-    rng = np.random.default_rng(4)
-    n = 20_000
-    problem = Problem(rng.gamma(0.5, 1.0, n), rng.pareto(1.2, n), 0.2 * n, sizes=np.full(200, 100))
-    _, parts = search.solve(problem.blocks(4), PERIODIC, problem.budget)
-    total = search.FreshnessSums()
-    for block, part in zip(problem.blocks(4), parts, strict=True):
-        total = search.freshness_sums(block, PERIODIC, part.crawl_rate_per_day, 0.2).merge(total)
-    rate = np.concatenate([part.crawl_rate_per_day for part in parts])
-    assert search.freshness_sums(problem.block(), PERIODIC, rate, 0.2) == total
-    want = value_of(PERIODIC, problem, rate) / problem.request.sum()
-    assert total.expected_freshness == pytest.approx(want, rel=1e-9)
-    uniform = value_of(PERIODIC, problem, np.full(n, 0.2)) / problem.request.sum()
-    assert total.fresh_uniform / total.requests == pytest.approx(uniform, rel=1e-9)
-    assert total.fresh > total.fresh_uniform
-    assert search.FreshnessSums().expected_freshness == 1.0

@@ -60,12 +60,13 @@ def test_golden_optima(case):
     is_jump = "jump" in case["status"]
     assert result.multiplier == pytest.approx(float(case["Lambda"]), rel=1e-9)
     assert rate.sum() == pytest.approx(float(case["budget_used"]), rel=1e-12)
-    fresh = search.expected_freshness(block, SIGNALS, result, part)
+    policy = search.signal_policy(block, SIGNALS, result, part)
+    fresh = SIGNALS.freshness(rate, block.change_rate_per_day)
+    fresh[policy.row] = policy.freshness
     assert float(pages.request_rate_per_day @ fresh) == pytest.approx(float(case["objective"]), rel=1e-10)
     if not is_jump:
         np.testing.assert_allclose(rate, want, rtol=1e-8, atol=1e-12)
         np.testing.assert_allclose(fresh, optional(case["freshness"]), rtol=1e-8, atol=1e-10)
-        policy = search.signal_policy(block, SIGNALS, result, part)
         u = optional(case["u"])
         # Clocks of full recall may stand anywhere between two readings, those near mu/Delta are lost.
         told = ~np.isin(case["kind"], ["fullrecall"]) & (u < 35.0)
@@ -346,16 +347,6 @@ def test_host_limits_and_caps_with_signals_bind():
     result, parts = search.solve(problem.block(), SIGNALS, problem.budget)
     assert totals_of(parts).hosts_at_limit > 3 and totals_of(parts).at_cap > 3
     check_signals_optimal(problem, result, parts)
-
-
-def test_freshness_sums_with_signals():
-    problem = random_signal_problem(21, n=500, constrained=False)
-    result, (part,) = search.solve(problem.block(), SIGNALS, problem.budget)
-    sums = search.freshness_sums(problem.block(), SIGNALS, part.crawl_rate_per_day, 0.1)
-    value = problem.value(part.crawl_rate_per_day).sum()
-    assert sums.expected_freshness == pytest.approx(value / problem.plain.request.sum(), rel=1e-8)
-    fresh = search.expected_freshness(problem.block(), SIGNALS, result, part)
-    assert float(problem.plain.request @ fresh) == pytest.approx(value, rel=1e-8)
 
 
 def test_tables_carry_signals_there_and_back_and_to_parts_of_hosts():

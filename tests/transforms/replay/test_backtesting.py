@@ -134,7 +134,9 @@ def test_learners_see_only_their_own_crawls(name: str) -> None:
     n, past = len(world), world.history
     setting = Setting(world, 0.3, np.ones(n), 0, START, 0)
     crawls = POLICIES[name].run(setting)
-    last = metrics.last_crawl(crawls.page, crawls.at_us, np.arange(n), np.full(n, night))
+    before = crawls.at_us <= night
+    last = np.full(n, past.start_us - US_PER_DAY)
+    np.maximum.at(last, crawls.page[before], crawls.at_us[before])
     seen = past.change_us <= last[past.change_page]
     assert 50 < seen.sum() < 0.9 * len(seen)
     changes = (past.change_page[seen], past.change_us[seen], past.change_version[seen])
@@ -195,10 +197,10 @@ def test_rules_are_those_of_the_simulator(world: World, played: Callable[[str], 
     begin = scored_from(world, 0.4)
     assert begin == START + 12 * US_PER_DAY
     for name, rule in RULES.items():
-        found = intervals.rule_at_budget(world.history, rule, 0.3, begin)
-        assert played(name).accuracy == pytest.approx(
-            float(intervals.freshness(world.history, found.crawls, begin))
-        )
+        crawls = intervals.rule_at_budget(world.history, rule, 0.3, begin).crawls
+        fresh = metrics.fresh_days(world.history, crawls.page, crawls.at_us, begin, world.end_us)
+        held = world.history.held_days(begin, world.end_us)
+        assert played(name).accuracy == pytest.approx(fresh.sum() / held.sum())
 
 
 def test_what_worlds_allow(world: World) -> None:
