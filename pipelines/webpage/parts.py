@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 WIDTH, HEIGHT = 480.0, 270.0
@@ -71,7 +72,7 @@ class Table:
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
 
-    @property
+    @cached_property  # each cell asks
     def numeric(self) -> list[bool]:
         """Columns of numbers, which stand to the right."""
         return [

@@ -308,7 +308,7 @@ def test_without_the_history_it_says_so(tmp_path: Path, capsys: pytest.CaptureFi
     reason=f"no data/docs_sitemap in {SHARED}; set RECRAWL_SHARED to the folder that holds it",
 )
 def test_a_report_on_the_real_history(capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--budgets", "0.5", "--draws", "1", "--end", "2026-01-27", "--flood", "1000"]
+    options = ["--budgets", "0.5", "--draws", "1", "--end", "2026-01-22", "--flood", "1000"]
     assert replay_signals.main([*options, "--modes", "no signals", "pinged first"]) == 0
     text = capsys.readouterr().out
     assert "| Zipf (1) | 0.5 | with signals |" in text
