@@ -77,7 +77,7 @@ def test_the_same_bytes(name, by_beam, tmp_path, monkeypatch):
     for runner in ("plain", "own", "beam"):
         monkeypatch.setenv(CHOICE, runner)
         night = _run(tmp_path, name, 12.0, first.folder / "state")
-        assert night.code == 0, night.complaints
+        assert night.code == 0 and "could not be written" not in night.complaints, night.complaints
         made[runner] = night.digests()
         shutil.rmtree(night.folder)
     assert made["plain"] == made["own"] == made["beam"] and "manifest.json" in made["beam"]
