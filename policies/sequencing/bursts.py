@@ -79,5 +79,24 @@ def ahead_of_share(
     return out
 
 
+def shares_of(crawl_rate_per_day: FloatArray, host_start: IntArray, slots: float) -> FloatArray:
+    """What each host has of so many slots by the rates of its pages: (h,) float64, crawls."""
+    pages = np.diff(host_start)
+    rate = np.add.reduceat(crawl_rate_per_day, host_start[:-1]) * (pages > 0)
+    out: FloatArray = rate * (slots / max(rate.sum(), 1e-300))
+    return out
+
+
+def most_of(share: FloatArray, ahead_crawls: FloatArray) -> IntArray:
+    """Crawls that hosts may have by their shares and what they may be ahead of these: (h,) int64."""
+    return np.maximum(np.floor(share + ahead_crawls), 1.0).astype(np.int64)
+
+
+def times_of(share: FloatArray, ahead_crawls: FloatArray) -> FloatArray:
+    """The same as a factor of the rates of hosts; 1 of those without a share: (h,) float64."""
+    out: FloatArray = 1.0 + np.where(share > 0.0, ahead_crawls / np.maximum(share, 1e-300), 0.0)
+    return out
+
+
 def _sums(host: IntArray, values: FloatArray, n_hosts: int) -> FloatArray:
     return np.bincount(host, weights=values, minlength=n_hosts).astype(np.float64, copy=False)

@@ -21,7 +21,7 @@ from policies.objectives import objectives
 from policies.optimum import search
 from policies.optimum.floors import floor_cost
 from policies.optimum.signalled_delay import lost_waiting
-from policies.sequencing import sequencing
+from policies.sequencing import bursts, sequencing
 from policies.sequencing.fixed_crawls import left_rates
 from transforms.batches import schemas
 from transforms.batches.coders import ShardTables
@@ -225,19 +225,16 @@ class ScheduledShard:
         self._window, self._whole = found.window_crawls, found.whole
         if found.whole.any():
             # A host that asks for too much has what it may beyond its share as a higher rate tonight.
-            pages = np.diff(start)
-            by_host = np.add.reduceat(self._rate, start[:-1]) * (pages > 0)
-            share = by_host * (plan.slots[self._shard] / max(by_host.sum(), 1e-300))
+            share = bursts.shares_of(self._rate, start, float(plan.slots[self._shard]))
             if self._curves is not None:
                 # By value they would take all that their signals ask for: they may have as much here.
-                most = np.maximum(np.floor(share + found.ahead_crawls), 1.0).astype(np.int64)
+                most = bursts.most_of(share, found.ahead_crawls)
                 self._most = np.where(found.whole, most, UNLIMITED_SLOTS)
                 return
-            more = 1.0 + np.where(
-                found.whole & (share > 0.0), found.ahead_crawls / np.maximum(share, 1e-300), 0.0
-            )
-            self._tonight = self._tonight * np.repeat(more, pages)
-            self._since_days = found.since_days / np.repeat(more, pages)
+            more = np.where(found.whole, bursts.times_of(share, found.ahead_crawls), 1.0)
+            more = np.repeat(more, np.diff(start))
+            self._tonight = self._tonight * more
+            self._since_days = found.since_days / more
 
     def _flag(self, name: str) -> BoolArray:
         if name not in self._pages.schema.names:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from policies.sequencing import bursts
 from policies.sequencing.bursts import ahead_of_share, allowance, next_window
 from policies.sequencing.windows import solve_theta
 
@@ -88,3 +89,14 @@ def test_windows_that_are_not_used_close_whatever_others_ask():
     window, ahead = np.array([8.0, 0.0]), np.array([-1.0, 30.0])
     grown = next_window(window, ahead, 0.5)
     assert grown[0] == pytest.approx(0.98 * 8.0) and grown[1] == pytest.approx(0.5)
+
+
+def test_a_host_that_is_scheduled_as_a_whole_has_its_share_and_what_it_may_be_ahead():
+    rate, start = np.array([1.0, 2.0, 0.0, 3.0, 4.0]), np.array([0, 2, 3, 5])
+    share, ahead = bursts.shares_of(rate, start, 20), np.array([2.5, 3.0, 0.0])
+    assert share == pytest.approx([6.0, 0.0, 14.0])
+    assert bursts.most_of(share, ahead).tolist() == [8, 3, 14]
+    # By rates: what is asked for in all is the share with what comes before it.
+    times = bursts.times_of(share, ahead)
+    assert times == pytest.approx([8.5 / 6.0, 1.0, 1.0])
+    assert bursts.most_of(np.zeros(1), np.zeros(1)).tolist() == [1]
