@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
 from datetime import UTC, datetime, timedelta
@@ -108,6 +109,23 @@ def urlfrontier(folder: Path) -> int:
     lines.append(json.dumps({"discovered": {"info": new}}, separators=(",", ":")) + "\n")
     (folder / "dump.jsonl").write_text("".join(lines))
     return len(PAGES)
+
+
+def archives(folder: Path) -> int:
+    """A folder with the CDX of one crawl, and the CDXJ of the next beside its records."""
+    (folder / "index").mkdir()
+    lines = [" CDX N b a m s k r M S V g\n"]
+    for i, url in enumerate(PAGES):
+        at = f"{fetched_at(i):%Y%m%d%H%M%S}"
+        lines.append(f"- {at} {url} text/html 200 {_base32(digest(i))} - - 512 0 a.warc.gz\n")
+    (folder / "index" / "1.cdx").write_text("".join(lines))
+    lines = []
+    for i, url in enumerate(PAGES):
+        fields = {"url": url, "mime": "text/html", "status": "200", "digest": f"sha1:{_base32(digest(i, 1))}"}
+        lines.append(f"- {fetched_at(i, 1):%Y%m%d%H%M%S} {json.dumps(fields)}\n")
+    (folder / "index" / "2.cdxj.gz").write_bytes(gzip.compress("".join(lines).encode()))
+    (folder / "index" / "2.warc.gz").write_bytes(gzip.compress(b"WARC/1.0\r\n"))
+    return 2 * len(PAGES)
 
 
 def _base32(text: str) -> str:
