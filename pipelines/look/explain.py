@@ -153,7 +153,8 @@ def _changes(page: dict[str, Any]) -> str:
     if page.get("clock"):
         what = {"hour": "at some hours", "age": "less as it ages"}
         how = what.get(page["clock"], "at some hours, and less as it ages")
-        text += f", {how}: tonight {number(page['clock_speed'])} times its usual rate"
+        speed = number(page["clock_speed"])
+        text += f", {how}: tonight {'at' if speed == '1' else f'{speed} times'} its usual rate"
     if page.get("signal_rate_per_day") is not None:
         text += f"; signals come {often(page['signal_rate_per_day'])}" if page["signal_rate_per_day"] else ""
         if page.get("signal_precision") is not None:
@@ -170,13 +171,24 @@ def _more(found: dict[str, Any]) -> str:
     if gain is None:
         return f"crawl a day: as much as elsewhere, at most {price}; its signals or its age decide when"
     kept = f"crawl a day would keep {number(gain)} more {_of(found)} a day fresh"
+    if (of_host := _host_price(found)) is not None:
+        return f"{kept}; the last crawl of its host keeps {number(of_host)} {_of(found)} a day"
     return f"{kept}; the last crawl of the budget keeps {price}"
+
+
+def _host_price(found: dict[str, Any]) -> float | None:
+    """What the last crawl of a host at its limit keeps fresh; None of others, and where it is not known."""
+    price: float | None = (found["host"] or {}).get("price")
+    return price
 
 
 def _never(found: dict[str, Any]) -> list[str]:
     page, price, first = found["page"], found["price"], found["first_crawl_a_day"]
     if page["limit"] == "new":
-        return [_row("why", "it is new, and all crawls for new pages are given to others tonight")]
+        return [
+            _row("why", "it is new, and all crawls for new pages are given to others tonight"),
+            _row("to change it", "a larger --budget"),
+        ]
     if page["weight"] <= 0.0:
         return [
             _row("why", f"nobody asks for it: {_of(found)} 0"),
@@ -201,9 +213,20 @@ def _never(found: dict[str, Any]) -> list[str]:
             _row("", kept),
             _row("to change it", f"min_rate_per_day in --pages, or {cheaper}"),
         ]
-    return [_row("why", _HELD.get(page["limit"], "crawls elsewhere keep more fresh"))]
+    lines = [_row("why", _HELD.get(page["limit"], "crawls elsewhere keep more fresh"))]
+    if page["limit"] == "host" and (price := _host_price(found)) is not None:
+        kept = f"{number(first)} {_of(found)} a crawl, where the last crawl of its host keeps {number(price)}"
+        lines.append(_row("", kept))
+    if change := _CHANGED_BY.get(page["limit"]):
+        lines.append(_row("to change it", change))
+    return lines
 
 
+_CHANGED_BY = {
+    "cap": "a larger max_rate_per_day in --pages, or --page_max_per_day",
+    "host": "max_per_day or min_gap_seconds of its host in --hosts, or min_rate_per_day in --pages",
+    "silent": "nothing in recrawl: look why its crawls are in no log; once one is, it is crawled as before",
+}
 _HELD = {
     "cap": "its max_rate_per_day is 0",
     "host": "its host's limit is taken by pages that gain more",

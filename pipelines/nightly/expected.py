@@ -24,7 +24,7 @@ def said_of_plan(manifest: dict[str, Any]) -> Iterator[tuple[str, str]]:
         between = ""
         if found:
             inside = found["low"] <= manifest["expected_freshness"] <= found["high"]
-            besides = "" if inside else ", which counts what rates may be besides"
+            besides = "" if inside else BESIDE
             between = f" ({found['level']:.0%} range {found['low']:.4f} to {found['high']:.4f}{besides})"
         yield (
             "expected freshness",
@@ -33,12 +33,36 @@ def said_of_plan(manifest: dict[str, Any]) -> Iterator[tuple[str, str]]:
             f"{manifest['expected_freshness_uniform']:.4f} if all pages had one rate, as far as hosts allow"
             f"{'; a guess: no page was seen twice' if guess else ''}",
         )
-    if pages := manifest.get("starved", {}).get("pages"):
-        share = manifest["starved"]["weight_share"] or 0.0
-        asked = f", with {share:.2%} of {weight_by}" if weight_by != "equal" else ""
-        yield "starved", f"{counted(pages, 'page')} get no crawl{asked}: recrawl explain says why"
+    if manifest.get("starved", {}).get("pages"):
+        yield "starved", f"{starved_said(manifest)}: recrawl explain says why"
     if (floors := manifest.get("floors", {})).get("pages"):
         yield "floors", floors_said(floors)
+
+
+BESIDE = "; freshness is said at the estimated rates, the range at all that they may be"
+"""Where the range does not hold what is expected."""
+_BOUND = {
+    "starved": "worth less than the last crawl of the budget",
+    "host": "at the limit of their host",
+    "cap": "capped at 0",
+    "volatile": "volatile",
+    "silent": "silent",
+    "new": "new",
+}
+
+
+def starved_said(manifest: dict[str, Any]) -> str:
+    """How many pages that are asked for get no crawl, and where not all for one price what bounds them."""
+    starved, weight_by = manifest["starved"], weights_of(manifest)
+    share = starved["weight_share"] or 0.0
+    asked = f", with {share:.2%} of {weight_by}" if weight_by != "equal" else ""
+    by_limit = starved.get("by_limit", {})  # older nights have none
+    parts = [
+        f"{n:,} {_BOUND.get(name, name)}" for name, n in by_limit.items() if by_limit.keys() - {"starved"}
+    ]
+    count = starved["pages"]
+    text = f"{counted(count, 'page')} {'gets' if count == 1 else 'get'} no crawl{asked}"
+    return f"{text} ({', '.join(parts)})" if parts else text
 
 
 def floors_said(floors: dict[str, Any]) -> str:

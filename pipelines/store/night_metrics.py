@@ -78,7 +78,7 @@ _NIGHT: dict[str, tuple[str, Callable[[Manifest], Samples]]] = {
         _of("floors", "crawls_per_day"),
     ),
     "crawl_value_at_margin": ("Requests kept fresh by the last crawl of the budget.", _of("multiplier")),
-    "starved_pages": ("Pages that are not worth a crawl at this budget.", _of("starved", "pages")),
+    "starved_pages": ("Pages that are asked for and get no crawl.", _of("starved", "pages")),
     "starved_weight_ratio": ("Share of requests that are of such pages.", _of("starved", "weight_share")),
     "pages_by_limit": ("Pages by what bounds their crawl rate.", _by("limit", "pages_limit_", "")),
     "hosts_at_limit": (

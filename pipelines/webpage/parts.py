@@ -35,12 +35,12 @@ def count(value: float | None) -> Cell:
     return Cell(f"{value:,.0f}" if whole else f"{value:,.3g}", value)
 
 
-def share(value: float | None) -> Cell:
+def share(value: float | None, digits: int = 1) -> Cell:
     """A share as a percentage."""
     if value is None:
         return Cell("–")
-    digits = ".2g" if 0.0 < value < 0.001 else ".1f"
-    return Cell(f"{100.0 * value:{digits}}\u00a0%", value)
+    form = ".2g" if 0.0 < value < 0.001 else f".{digits}f"
+    return Cell(f"{100.0 * value:{form}}\u00a0%", value)
 
 
 def signed(value: float) -> Cell:
@@ -76,9 +76,7 @@ class Table:
     def numeric(self) -> list[bool]:
         """Columns of numbers, which stand to the right."""
         return [
-            any(row[i].is_number for row in self.rows)
-            and all(row[i].is_number or row[i].text == "–" for row in self.rows)
-            for i in range(len(self.columns))
+            all(row[i].is_number or row[i].text == "–" for row in self.rows) for i in range(len(self.columns))
         ]
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pipelines.look import diff_report
-from pipelines.nightly.expected import floors_said, weights_of
+from pipelines.nightly.expected import floors_said, starved_said
 from pipelines.webpage import freshness
 from pipelines.webpage.parts import Cell, Chart, Line, Section, Table, Tile, count, share, signed, words
 from transforms.batches.tally import counted
@@ -19,7 +19,7 @@ _LIMITS = {
     "floor": "floor: a least rate",
     "cap": "cap: max_rate_per_day",
     "host": "the limit of the host",
-    "starved": "starved: crawls elsewhere keep more fresh",
+    "starved": "starved: worth less than other crawls",
     "new": "new: never crawled",
     "volatile": "volatile: new at every visit",
     "silent": "silent: crawls never come back",
@@ -77,13 +77,21 @@ def _spent(manifest: Manifest, figures: Figures) -> Section:
         rate, mine = row["crawl_rate_per_day"], row["weight"]
         return [
             count(row["pages"]),
+            count(row["starved"]),
             count(rate),
             share(rate / crawls if crawls else None),
             share(mine / weight if weight else None),
             share(row["fresh"] / mine if mine else None),
         ]
 
-    columns = ("pages", "crawls a day", "of all crawls", f"of all {of}", "expected freshness")
+    columns = (
+        "pages",
+        "asked for, no crawl",
+        "crawls a day",
+        "of all crawls",
+        f"of all {of}",
+        "expected freshness",
+    )
     section.tables.append(
         Table(
             "By what bounds the crawl rate of a page",
@@ -114,7 +122,7 @@ def _moved(moved: dict[str, Any] | None, why_not: str) -> Section:
         return section
     weight, before, after = moved["after"]["weight_by"], moved["before"], moved["after"]
     pages, rate = moved["pages"], moved["crawl_rate_per_day"]
-    share_moved = f", {moved['moved_per_day'] / rate[0]:.1%} of them" if rate[0] else ""
+    share_moved = f", {share(moved['moved_per_day'] / rate[0]).text} of all" if rate[0] else ""
     section.notes.extend(
         [
             f"Since {before['as_of']}: {count(moved['moved_per_day']).text} crawls a day moved from page to "
@@ -175,8 +183,9 @@ def _hosts(manifest: Manifest) -> Section:
     counters, tables = manifest["counters"], section.tables
     if at_limit := manifest.get("hosts_at_limit"):
         section.notes.append(f"{counted(counters.get('hosts_at_limit', 0), 'host')} at the limit.")
-        worth = f"worth of one more crawl a day there, {freshness.asked(manifest)}"
-        rows = [[words(h["host"]), count(h["multiplier"])] for h in at_limit]
+        worth = f"one more crawl a day there would keep fresh, {freshness.asked(manifest)}"
+        price = manifest.get("multiplier") or 0.0
+        rows = [[words(h["host"]), count(price + h["multiplier"])] for h in at_limit]
         tables.append(Table("Hosts at their limit, tightest first", ("host", worth), rows))
     quiet = manifest.get("silence") or {}
     if quiet.get("in_no_log"):
@@ -216,8 +225,10 @@ def _signals(manifest: Manifest, figures: Figures) -> Section:
     if signals.get("sources"):
         fresh, without = signals.get("expected_freshness"), signals.get("expected_freshness_without")
         if fresh is not None and without is not None:
-            section.tiles.append(Tile("Freshness with signals", share(fresh)))
-            section.tiles.append(Tile("Without", share(without)))
+            section.tiles.append(Tile("Expected with signals", share(fresh), "the gain by hours left out"))
+            section.tiles.append(
+                Tile("Expected without signals", share(without), "the same budget and pages")
+            )
         names = ("signal_rate_per_day", "pages", "hosts", "hosts_silent", "hosts_flooding")
         section.tables.append(
             Table(
@@ -275,14 +286,10 @@ def _signals(manifest: Manifest, figures: Figures) -> Section:
 
 def _starved(manifest: Manifest, figures: Figures) -> Section:
     section = Section("starved", "Pages that get no crawl")
-    starved = manifest.get("starved") or {}
-    if starved.get("pages"):
-        weighed = weights_of(manifest)
-        part = f", with {starved['weight_share'] or 0.0:.2%} of {weighed}" if weighed != "equal" else ""
+    if (manifest.get("starved") or {}).get("pages"):
         section.notes.append(
-            f"{counted(starved['pages'], 'page')} get no crawl{part}: crawls of other pages keep more fresh, "
-            "or of others of their host, which is at its limit. recrawl explain says of each which option "
-            "changes that."
+            f"{starved_said(manifest)}: crawls of other pages keep more fresh, or of others of their host, "
+            "where it is at its limit. recrawl explain says of each which option changes that."
         )
     if figures.starved.num_rows:
         rows = [

@@ -7,11 +7,14 @@ Beam's counters, for whoever watches a runner.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import apache_beam as beam
+import numpy as np
 from apache_beam.metrics import Metrics
 from apache_beam.metrics.metric import MetricResults, MetricsFilter
+
+from policies.numerics.typing_ import IntArray
 
 NAMESPACE = "recrawl"
 
@@ -30,6 +33,11 @@ class Counts:
     def add(self, name: str, n: int) -> None:
         """Add to a count; a count of zero is listed, too."""
         self._counts[name] = self._counts.get(name, 0) + n
+
+    def add_each(self, prefix: str, names: Sequence[str], places: IntArray) -> None:
+        """Add to the count of each name how often its place in `names` occurs."""
+        for name, n in zip(names, np.bincount(places, minlength=len(names)).tolist(), strict=True):
+            self.add(prefix + name, n)
 
     def publish(self) -> dict[str, int]:
         """The counts so far; also adds them to Beam's counters."""

@@ -36,7 +36,8 @@ class Figures:
     Attributes
     ----------
     by_limit : Table
-        What bounds pages: limit, pages, crawl_rate_per_day, weight, fresh (weight kept fresh).
+        What bounds pages: limit, pages, crawl_rate_per_day, weight, fresh (weight kept fresh), starved (pages
+        that are asked for and get no crawl).
     hosts : Table
         Rows of hosts/, one a host, with weight and fresh; those with most crawls first.
     starved : Table
@@ -78,10 +79,7 @@ def figures(night: OpenNight) -> Figures:
         table = _with_fresh(table)
         limits.append(_sums(table, "limit"))
         hosts.append(_sums(table, "host"))
-        none = pc.and_(
-            pc.less_equal(table.column("crawl_rate_per_day"), 0.0), pc.greater(table.column("weight"), 0.0)
-        )
-        starved.append(_most(table.filter(none)))
+        starved.append(_most(table.filter(_starved(table))))
         # Every step-th page of all, wherever files begin.
         rows = np.arange(-offset % step, table.num_rows, step)
         sample.append(table.take(pa.array(rows)))
@@ -106,10 +104,17 @@ def _with_fresh(table: pa.Table) -> pa.Table:
     if "weight" not in table.schema.names:  # of an older night
         table = table.append_column("weight", pa.array(np.ones(table.num_rows)))
     kept = pc.multiply(table.column("weight"), pc.fill_null(table.column("expected_freshness"), 0.0))
-    return table.append_column("fresh", kept)
+    starved = _starved(table).cast(pa.int64())
+    return table.append_column("fresh", kept).append_column("starved", starved)
 
 
-_SUMMED: Final = ("crawl_rate_per_day", "weight", "fresh")
+def _starved(table: pa.Table) -> pa.ChunkedArray:
+    """Pages that are asked for and get no crawl."""
+    idle = pc.less_equal(table.column("crawl_rate_per_day"), 0.0)
+    return pc.and_(idle, pc.greater(table.column("weight"), 0.0))
+
+
+_SUMMED: Final = ("crawl_rate_per_day", "weight", "fresh", "starved")
 
 
 def _sums(table: pa.Table, key: str) -> pa.Table:

@@ -238,6 +238,9 @@ class OpenNight:
                 first[name] = sum(row[name] for row in parts)
         limit = first.get("limit_per_day")
         first["room_per_day"] = None if limit is None else max(limit - first["crawl_rate_per_day"], 0.0)
+        # Of the hosts that the manifest lists.
+        beyond = [h["multiplier"] for h in self.manifest.get("hosts_at_limit", []) if h["host"] == host]
+        first["price"] = self.manifest["multiplier"] + beyond[0] if beyond else None
         return first
 
     def _one_more(self, page: dict[str, Any]) -> float | None:

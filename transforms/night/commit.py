@@ -35,7 +35,7 @@ from transforms.night.input_warnings import (
     useless_warning,
 )
 from transforms.night.learning import Learned
-from transforms.night.plan_report import floors_of, plan_warnings, range_of
+from transforms.night.plan_report import floors_of, plan_warnings, range_of, starved_of
 from transforms.night.refreshes import discovery_of, new_page_worth
 from transforms.night.request_share import RequestShare
 from transforms.night.scheduling import MAX_NAMED_HOSTS
@@ -417,7 +417,6 @@ def make_manifest(
     if unspent and not n_pages:  # of which the search has nothing to say
         unspent = "no page is known"
     status, reason = status_of(counters, unspent)
-    starved = [r.weight - r.crawled_weight for r in reports]
     return {
         "status": status,
         "status_reason": reason,
@@ -433,7 +432,7 @@ def make_manifest(
         "expected_freshness_uniform": share([r.uniform_fresh_weight for r in reports]),
         "freshness_range": range_of(reports, weight, change, counters),
         "floors": floors_of(reports, weight, result.objective),
-        "starved": {"pages": counters.get("pages_starved", 0), "weight_share": share(starved)},
+        "starved": starved_of(reports, weight, counters),
         "weight_by": learned.weight,
         # Each page weighs 1, as where no importance is given.
         "weights_alike": learned.weight in ("importance", "equal") and math.isclose(weight, n_pages),

@@ -10,14 +10,17 @@ import numpy as np
 
 from policies.estimation.prior import Prior
 from policies.judging.freshness_range import LEVEL, MOST_PAGES, RangeSums, range_sums
-from policies.numerics.typing_ import FloatArray
+from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
 from policies.objectives import objectives
+from policies.optimum.allocation import LIMIT_NAMES
 from policies.optimum.floors import FloorCost
 from transforms.batches.coders import ShardTables
 from transforms.night.dividing import Night
 from transforms.night.sampling import evidence_of
 from transforms.night.shard_report import ShardReport
 
+BOUNDS = (*LIMIT_NAMES, "volatile", "silent", "new")
+"""What `limit` in pages/ says."""
 _ROUNDING = 1e-6
 """Of expected freshness: the search ends a little before the optimum."""
 
@@ -63,6 +66,23 @@ def range_of(
     spread = functools.reduce(RangeSums.merge, (r.spread for r in reports), RangeSums())
     low, high = spread.limits(math.fsum(r.fresh_weight for r in reports), weight, prior)
     return {"level": LEVEL, "low": low, "high": high}
+
+
+def bounds(limit: IntArray, volatile: BoolArray, silent: BoolArray, new: BoolArray) -> IntArray:
+    """What bounds each page's rate, as a place in `BOUNDS`: (n,). Of several caps it is the lowest."""
+    bound, at_cap = limit.astype(np.int64), limit == BOUNDS.index("cap")
+    bound[silent & at_cap] = BOUNDS.index("silent")
+    bound[volatile & at_cap] = BOUNDS.index("volatile")
+    bound[new] = BOUNDS.index("new")
+    return bound
+
+
+def starved_of(reports: list[ShardReport], weight: float, counters: dict[str, int]) -> dict[str, Any]:
+    """Pages that are asked for and get no crawl: how many, their share of requests, and what bounds them."""
+    by_limit = {name: n for name in BOUNDS if (n := counters.get(f"pages_starved_{name}"))}
+    lost = math.fsum(r.weight - r.crawled_weight for r in reports)
+    share = lost / weight if weight > 0.0 else None
+    return {"pages": sum(by_limit.values()), "weight_share": share, "by_limit": by_limit}
 
 
 def floors_of(reports: list[ShardReport], weight: float, objective: str) -> dict[str, Any]:

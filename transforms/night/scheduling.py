@@ -38,7 +38,7 @@ from transforms.night.dividing import Night, Quotas, limited_giants
 from transforms.night.group_tables import GroupTable
 from transforms.night.learning import Learned, estimate_shard, is_new, solver_tables
 from transforms.night.ordering import Ordering
-from transforms.night.plan_report import spread_of
+from transforms.night.plan_report import BOUNDS, bounds, spread_of
 from transforms.night.refreshes import Fixed
 from transforms.night.request_crawls import request_crawls
 from transforms.night.shard_report import ShardReport
@@ -293,15 +293,10 @@ class ScheduledShard:
         """One row a page: what was learned, and what was decided."""
         table = self._pages
         intervals, changes = table.column("n_intervals").to_numpy(), table.column("n_changes").to_numpy()
-        names = np.asarray(search.LIMIT_NAMES, dtype=object)
-        limit = names[self._allocation.limit]
-        # The lowest of the caps is the one that binds.
-        by_flag = self._flag("volatile") & (self._rate >= volatile.CAP_PER_DAY)
-        limit[by_flag & (limit == "cap")] = "volatile"
-        limit[(self._silence.wait_days > 0.0) & (limit == "cap")] = "silent"
-        limit[self._is_new] = "new"
+        limit = np.asarray(BOUNDS, dtype=object)[self._bounds()]
         stderr = estimators.standard_error(self._change, table.column("information").to_numpy())
-        never = by_flag | (self._silence.wait_days > 0.0) | ((limit == "cap") & (self._rate <= 0.0))
+        silent = self._silence.wait_days > 0.0
+        never = self._by_flag() | silent | ((limit == "cap") & (self._rate <= 0.0))
         if self._clocks is not None:
             never[self._clocks.row] = True
         price = *self._asked, self._result, self._allocation
@@ -426,7 +421,7 @@ class ScheduledShard:
     def report(self) -> ShardReport:
         """Sums for the manifest."""
         counts = Counts()
-        sequence, limit = self._sequence, self._allocation.limit
+        sequence = self._sequence
         used = sequence.page[sequence.page >= 0]
         counts.add("slots", len(sequence.page))
         counts.add("slots_used", len(used))
@@ -443,11 +438,8 @@ class ScheduledShard:
         clock_hours.count_clocks(self._hours, counts)
         counts.add("slots_to_learn_clocks", int(np.isin(used, self._explored).sum()))
         counts.add("hosts_bursting", 0 if self._whole is None else int(self._whole.sum()))
-        for code, name in enumerate(search.LIMIT_NAMES):
-            counts.add(f"pages_limit_{name}", int((limit == code).sum()))
-        by_reason = np.bincount(sequence.reason, minlength=len(sequencing.REASONS))
-        for name, n in zip(sequencing.REASONS, by_reason, strict=True):
-            counts.add(f"slots_{name}", int(n))
+        counts.add_each("pages_limit_", search.LIMIT_NAMES, self._allocation.limit)
+        counts.add_each("slots_", sequencing.REASONS, sequence.reason)
         multiplier = self._allocation.host_multiplier
         hosts: tuple[tuple[float, str], ...] = ()
         if len(multiplier):  # none where no host of the shard has a limit
@@ -457,7 +449,7 @@ class ScheduledShard:
             hosts = tuple((float(multiplier[j]), self._hosts.column("host")[int(j)].as_py()) for j in worst)
         fresh_weight = self._weight * self._fresh
         crawled = self._rate > 0.0
-        counts.add("pages_starved", int((~crawled & (self._weight > 0.0)).sum()))
+        counts.add_each("pages_starved_", BOUNDS, self._bounds()[~crawled & (self._weight > 0.0)])
         return ShardReport(
             self._shard,
             float(self._weight.sum()),
@@ -475,6 +467,12 @@ class ScheduledShard:
             float(self._value[self._is_new].sum()),
             self._floors,
         )
+
+    def _bounds(self) -> IntArray:
+        return bounds(self._allocation.limit, self._by_flag(), self._silence.wait_days > 0.0, self._is_new)
+
+    def _by_flag(self) -> BoolArray:
+        return self._flag("volatile") & (self._rate >= volatile.CAP_PER_DAY)
 
     def claims(self) -> tuple[FloatArray, FloatArray]:
         """Crawl rates of pages, and their weights where freshness is claimed of them: (n,) each."""
