@@ -131,7 +131,8 @@ def summary(folders: Sequence[Path], against: str = "recrawl") -> str:
                 for budget in c.budgets if c.weights == weights else ():
                     rules = [p for p in c.policies if p in ("uniform", *RULES)]
                     best = max(rules, key=lambda p, c=c, b=budget: c.cells[p, b].accuracy)
-                    texts = [_text(c, p, budget) for p in (against, best, "uncensored", "known-rates")]
+                    shown = (against, best, "uncensored", "known-rates")
+                    texts = [_text(c, p, budget) if p in c.policies else "" for p in shown]
                     texts[1] += f" ({best})"
                     lines.append(f"| {name}, {budget:g} | {weights} | " + " | ".join(texts) + " |")
     return "\n".join(lines)

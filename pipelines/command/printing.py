@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from pipelines.command.exit_codes import BY_SIGNAL
+from policies.numerics.errors import RecrawlError
 
 EXIT_UNREAD = BY_SIGNAL + signal.SIGPIPE
 """Of a command that stops since nobody reads on: 141, as shells know it of other tools."""
@@ -31,16 +32,19 @@ class _Outlet(io.FileIO):
         ------
         SystemExit
             The reader is gone, and the command has no other result.
-        OSError
+        RecrawlError
             Of a command that only prints: its output failed in another way, such as a full disk.
         """
         try:
             return super().write(data)
         except OSError as error:
-            if self._only_prints and not isinstance(error, BrokenPipeError):
-                raise
             # Also what is still in buffers, and what processes that start later print.
             _lead_nowhere(self.fileno())
+            if self._only_prints and not isinstance(error, BrokenPipeError):
+                raise RecrawlError(
+                    f"standard {('output', 'error')[self.fileno() - 1]} cannot be written: {error.strerror}; "
+                    "what is printed is not complete"
+                ) from None
             if self._only_prints:
                 raise SystemExit(EXIT_UNREAD) from None
             return memoryview(data).nbytes
@@ -88,6 +92,9 @@ def _replaced(name: str, only_prints: bool) -> Iterator[None]:
     finally:
         try:
             stream.flush()
+        except RecrawlError as error:  # in time for nobody else to tell it
+            print(f"recrawl: {error}", file=sys.__stderr__)
+            raise SystemExit(1) from None
         finally:
             setattr(sys, name, before)
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from transforms.batches.urls import canonical_host
+from transforms.finished.folders import told_from
 from transforms.finished.opened import OpenNight
 
 DESCRIPTION = """\
@@ -66,10 +67,11 @@ def run(parsed: argparse.Namespace) -> None:
         The night has no such page or host, or cannot be read.
     """
     night = OpenNight.open(parsed.night)
-    if "://" in parsed.what:
-        found = night.explain(parsed.what)
-    else:
-        found = night.explain_host(canonical_host(f"http://{parsed.what}/") or parsed.what)
+    with told_from(night.manifest, night.folder):
+        if "://" in parsed.what:
+            found = night.explain(parsed.what)
+        else:
+            found = night.explain_host(canonical_host(f"http://{parsed.what}/") or parsed.what)
     if parsed.json:
         print(json.dumps(found, indent=1, ensure_ascii=False, default=_plain), flush=True)
     else:
@@ -90,7 +92,7 @@ def page_lines(found: dict[str, Any]) -> list[str]:
     why = f"{_crawled(rate)}, because it is {_asked(found)} and {_changes(page)}"
     lines = [page["url"], f"  night of {found['as_of']}: {why}."]
     if crawls := found["crawls"]:
-        more = f", and {len(crawls) - 1} more tonight" if len(crawls) > 1 else ""
+        more = f", and {len(crawls) - 1:,} more tonight" if len(crawls) > 1 else ""
         reason = _REASONS.get(crawls[0]["reason"], crawls[0]["reason"])
         lines.append(_row("next crawl", f"{_plain(crawls[0]['due_at'])}: {reason}{more}"))
     else:
@@ -184,6 +186,8 @@ def _host_price(found: dict[str, Any]) -> float | None:
 
 def _never(found: dict[str, Any]) -> list[str]:
     page, price, first = found["page"], found["price"], found["first_crawl_a_day"]
+    if not found["budget_per_day"]:
+        return [_row("why", "the budget is 0 crawls a day"), _row("to change it", "--budget")]
     if page["limit"] == "new":
         return [
             _row("why", "it is new, and all crawls for new pages are given to others tonight"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import itertools
 import json
 import os
@@ -11,6 +12,7 @@ import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from pipelines.command import options_inputs
@@ -70,6 +72,11 @@ def run(parsed: argparse.Namespace) -> int:
     hows = options_inputs.hows(given, problems)
     if os.path.exists(parsed.output):
         problems.append(f"--output={parsed.output}: is there; remove it, or give another name")
+    problems += [
+        f"{folder}: a night of recrawl, and no log; give the logs of the crawler"
+        for folder in parsed.files
+        if os.path.isfile(os.path.join(folder, "manifest.json"))
+    ]
     if problems:
         raise OptionsError(problems)
     paths: dict[str, list[str]] = {}
@@ -96,7 +103,11 @@ def run(parsed: argparse.Namespace) -> int:
         with open(parsed.output, "x", encoding="utf-8") as out:
             out.write(text)
     except OSError as error:
-        raise OptionsError([f"--output={parsed.output}: cannot be written: {error.strerror}"]) from None
+        if error.errno == errno.ENOSPC:
+            Path(parsed.output).unlink(missing_ok=True)  # what there was room for
+        raise OptionsError(
+            [f"--output={parsed.output}: cannot be written: {error.strerror}; give a file that can"]
+        ) from None
     print(f"{parsed.output} is written. Read it, then, for every night:")
     print(f"  recrawl night --config {parsed.output}")
     last = max((a.last for a in found.get("observations", ()) if a.last), default=None)
@@ -136,7 +147,7 @@ def config(
     ]  # fmt: skip
     for kind, total in ((kind, sums[kind]) for kind in KINDS if kind in sums):
         lines += ["", *_said(_holds(kind, total, found[kind])), _set(kind, _patterns(kind, paths))]
-        lines += _odd(kind, total)
+        lines += _odd(kind, total, f"{kind}_timezone" in given)
     lines += [""] if given else []
     lines += [_set(name, value) for name, value in given.items()]
     lines += [
@@ -196,7 +207,7 @@ def _holds(kind: str, total: Account, accounts: Sequence[Account]) -> str:
     )
 
 
-def _odd(kind: str, total: Account) -> Iterator[str]:
+def _odd(kind: str, total: Account, zone_given: bool) -> Iterator[str]:
     """What a person should look at, as comments."""
     for name, counts in (("rejected", total.rejected), ("left out", total.left_out)):
         if counts:
@@ -207,7 +218,7 @@ def _odd(kind: str, total: Account) -> Iterator[str]:
         yield "# max_rejected_fraction = 0.01"
     if kind == "observations" and total.evidence["none"] > total.accepted / 2:
         yield from _said("Most rows cannot show a change: log a digest of each page, see docs/inputs.md.")
-    if kind in options_inputs.KINDS_WITH_FORMATS:
+    if kind in options_inputs.KINDS_WITH_FORMATS and not zone_given:
         yield from _said("Times that name no zone are taken as UTC. If they are local:")
         if total.noted["dates_hours_ahead"]:
             yield from _said("They seem to be: fetches are hours before the Last-Modified of their pages.")

@@ -16,6 +16,7 @@ from pipelines.webpage.rendering import rendered
 from transforms.files.replacing import REPORT
 from transforms.files.sinks import write_file
 from transforms.finished.figures import figures
+from transforms.finished.folders import told_from
 from transforms.finished.nights import Night
 from transforms.finished.opened import OpenNight, nights_of
 
@@ -53,11 +54,15 @@ def run(parsed: argparse.Namespace) -> None:
     file = parsed.output or os.path.join(parsed.night, REPORT)
     if "://" in file:
         raise OptionsError([f"{file}: not on this machine; give --output a file that is"])
-    text = page(night, nights_of(parsed.night))
+    with told_from(night.manifest, night.folder):
+        text = page(night, nights_of(parsed.night))
     try:
         write_file(os.path.dirname(file) or ".", os.path.basename(file), text.encode(), 1)
     except OSError as error:
-        raise OptionsError([f"--output={file}: cannot be written: {error}"]) from None
+        why = error.strerror or error
+        raise OptionsError(
+            [f"--output={file}: cannot be written: {why}; give --output a file that can"]
+        ) from None
     print(file, flush=True)
 
 

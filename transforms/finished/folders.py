@@ -2,11 +2,68 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
 from policies.numerics.errors import RecrawlError
+from policies.objectives import objectives
+
+_NEEDED: Final = {"options": dict, "files": list, "counters": dict}
 
 
 class NightError(RecrawlError):
     """The folder of a night cannot be read, or has no such page or host."""
+
+
+def check_manifest(manifest: Any, path: str) -> dict[str, Any]:
+    """The manifest if it is one of a night, as this version reads it.
+
+    Raises
+    ------
+    NightError
+        It is none, is damaged, or another version's.
+    """
+    found = manifest if isinstance(manifest, dict) else {}
+    missing = sorted({*_NEEDED, "multiplier", "budget_per_day"} - found.keys())
+    if missing:
+        raise NightError(
+            f"{path}: no {', '.join(missing)} in it, so it is not the manifest of a night. Give the --output "
+            "folder of a finished night"
+        )
+    for name, kind in _NEEDED.items():
+        if not isinstance(found[name], kind):
+            raise NightError(
+                f"{path}: damaged: {name} is {found[name]!r:.40}, and not a {kind.__name__}. Restore it, or "
+                "run that night again"
+            )
+    options = found["options"]
+    known = options.get("objective", "periodic") in objectives.NAMES
+    if not known or not {"num_shards", "as_of", "as_of_us"} <= options.keys():
+        raise NightError(
+            f"{path}: written by another version of recrawl ({found.get('recrawl_version')}): its options "
+            "num_shards, as_of and objective are not ones of this version. Read it with that version"
+        )
+    return found
+
+
+@contextmanager
+def told_from(manifest: dict[str, Any], folder: str) -> Iterator[None]:
+    """While a manifest is told: an entry that is missing or of another kind is the manifest's fault.
+
+    Raises
+    ------
+    NightError
+        It is such a one.
+    """
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError) as e:
+        raise NightError(
+            f"{folder}/manifest.json: damaged, or written by another version of recrawl "
+            f"({manifest.get('recrawl_version')}): {type(e).__name__}: {e}. Restore it, run that night "
+            "again, or read it with that version"
+        ) from e
 
 
 def shard_of(name: str) -> int:

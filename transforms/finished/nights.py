@@ -20,7 +20,7 @@ from policies.objectives import objectives
 from transforms.batches import schemas
 from transforms.files.sinks import read_json
 from transforms.files.unpacking import local_path, open_file
-from transforms.finished.folders import NightError, shard_of
+from transforms.finished.folders import NightError, check_manifest, shard_of
 from transforms.kept.statistics import pages_schema
 from transforms.shards.sharding import Layout
 
@@ -28,7 +28,6 @@ _AVRO_ROWS = 1 << 16
 _BLOCK_BYTES = 16 << 20
 _STREAMED_BYTES = 1 << 20
 _PIECE_BYTES = 1 << 16
-_NEEDED = {"options", "files", "multiplier", "budget_per_day", "counters"}
 
 
 @dataclass(frozen=True)
@@ -67,19 +66,7 @@ class Night:
                 f"{folder}: no manifest.json there, so that night is not committed: it failed, still runs, "
                 "or is elsewhere. Give the --output folder of a finished night, of a store its current"
             )
-        missing = sorted(_NEEDED - manifest.keys()) if isinstance(manifest, dict) else sorted(_NEEDED)
-        if missing:
-            raise NightError(
-                f"{path}: no {', '.join(missing)} in it, so it is not the manifest of a night. Give the "
-                "--output folder of a finished night"
-            )
-        options = manifest["options"]
-        if "num_shards" not in options or options.get("objective", "periodic") not in objectives.NAMES:
-            raise NightError(
-                f"{path}: written by another version of recrawl ({manifest.get('recrawl_version')}): its "
-                "options num_shards and objective are not ones of this version. Compare with that version"
-            )
-        return cls(folder, manifest)
+        return cls(folder, check_manifest(manifest, path))
 
     @property
     def options(self) -> dict[str, Any]:

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from policies.objectives import objectives
 from transforms.batches.hashing import stable_hash
 from transforms.batches.urls import canonical_host, hash_urls, other_forms
-from transforms.finished.folders import NightError, shard_of
+from transforms.finished.folders import NightError, check_manifest, shard_of
 from transforms.shards.sharding import Layout
 
 _NIGHT = re.compile(r"[0-9]{8}T[0-9]{6}Z")
@@ -79,11 +79,7 @@ class OpenNight:
             raise NightError(
                 f"{path}/manifest.json: damaged: {e}. Restore it, or run that night again"
             ) from None
-        if "files" not in manifest or "options" not in manifest:
-            raise NightError(
-                f"{path}/manifest.json: not the manifest of a night. Give the --output folder of a night"
-            )
-        return cls(str(path), manifest)
+        return cls(str(path), check_manifest(manifest, f"{path}/manifest.json"))
 
     @cached_property
     def layout(self) -> Layout:
@@ -150,8 +146,8 @@ class OpenNight:
             return file.read(None if columns is None else [c for c in columns if c in known])
         except (OSError, pa.ArrowException) as e:
             raise NightError(
-                f"{path}: the manifest lists it, but it cannot be read: {e}. Restore the file, or run that "
-                "night again"
+                f"{path}: the manifest lists it, but it cannot be read: {str(e).rstrip('.')}. Restore "
+                "the file, or run that night again"
             ) from None
 
     def explain(self, url: str) -> dict[str, Any]:
@@ -269,7 +265,10 @@ class OpenNight:
         """Pages of the night that a misspelt URL may mean."""
         known = self.pages(["url"], host=host)
         if not known.num_rows:
-            return f"The night has no page of {host}: is the host spelt right, and in the logs?"
+            other = host.removeprefix("www.") if host.startswith("www.") else f"www.{host}"
+            meant = f"it has {other}" if self.hosts(["host"], host=other).num_rows else ""
+            asked = meant or "is the host spelt right, and in the logs?"
+            return f"The night has no page of {host}: {asked}"
         urls = known.column("url")
         forms = set(other_forms(url))
         near = [u for u in urls.to_pylist() if u in forms or u.lower() == url.lower()]

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -84,10 +85,57 @@ def test_who_is_never_crawled_learns_why(night):
 
 def test_the_summary_counts_those_who_are_asked_for_and_get_no_crawl(night):
     pages = night.rows("pages")
-    starved = [row["weight"] for row in pages if row["crawl_rate_per_day"] == 0.0 and row["weight"] > 0.0]
+    starved = [row for row in pages if row["crawl_rate_per_day"] == 0.0 and row["weight"] > 0.0]
     said = night.manifest["starved"]
     assert said["pages"] == len(starved) > 0
-    assert said["weight_share"] == pytest.approx(sum(starved) / sum(row["weight"] for row in pages))
+    lost, asked = (sum(row["weight"] for row in rows) for rows in (starved, pages))
+    assert said["weight_share"] == pytest.approx(lost / asked)
+    assert said["by_limit"] == Counter(row["limit"] for row in starved)
+
+
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory) -> Night:
+    """A host at its limit, some of whose pages change too often for what they are asked."""
+    rows = [row for i in range(9) for row in crawls(f"{SHOP}/{i}", "ABCDEFGHIJ"[: 2 + i], every_days=0.5)]
+    asked = [{"url": f"{SHOP}/{i}", "day": at(2)[:10], "clicks": 200 // 3**i + 1} for i in range(9)]
+    hosts = [{"host": "shop.test", "max_per_day": 1}]
+    found = nightly(
+        tmp_path_factory.mktemp("crowded"), observations=rows, requests=asked, hosts=hosts, budget=50
+    )
+    assert found.code == 0, found.complaints
+    return found
+
+
+def test_pages_of_a_full_host_learn_its_price_and_which_option_changes_it(crowded):
+    held = [r["url"] for r in crowded.rows("pages") if r["crawl_rate_per_day"] == 0.0]
+    assert crowded.manifest["starved"]["by_limit"] == {"host": len(held)} and held
+    assert f"{len(held)} at the limit of their host" in crowded.printed
+    text = _explained(crowded, held[0])
+    (host,) = crowded.manifest["hosts_at_limit"]
+    price = crowded.manifest["multiplier"] + host["multiplier"]
+    assert f"the last crawl of its host keeps {number(price)}" in text
+    assert "max_per_day or min_gap_seconds of its host in --hosts" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("counters", None, "no counters in it"),
+        ("files", "all", "damaged: files is 'all', and not a list"),
+        ("options", {}, "written by another version"),
+        ("weight_by", None, "another version of recrawl (0"),
+        ("hosts_at_limit", 3, "damaged, or"),
+    ],
+)
+def test_a_manifest_of_another_make_costs_one_sentence(crowded, name, value, said, tmp_path):
+    folder = tmp_path / "night"
+    shutil.copytree(crowded.folder, folder)
+    manifest = {k: v for k, v in crowded.manifest.items() if k != name}
+    manifest |= {} if value is None else {name: value}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    for words in (["show"], ["report"]):
+        code, _, complaints = command(*words, str(folder))
+        assert code == 1 and said in complaints and complaints.count("\n") == 1
 
 
 def test_a_guess_is_called_one(night):
@@ -115,6 +163,7 @@ def test_a_near_miss_is_put_right(night, near):
 def test_what_cannot_be_explained(night, tmp_path):
     for what, expected, said in (
         ("https://nowhere.test/", 1, "no page of nowhere.test"),
+        ("https://www.shop.test/", 1, "no page of www.shop.test: it has shop.test"),
         ("nowhere.test", 1, "no page of it"),
         ("ftp://shop.test/", 2, "not an absolute http or https URL"),
         ("shop.test/offer/", 2, "neither a URL"),

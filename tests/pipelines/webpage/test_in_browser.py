@@ -32,6 +32,12 @@ const filter = hosts.parentElement.querySelector("input");
 filter.value = "H1";
 filter.dispatchEvent(new Event("input"));
 found.filtered = seen();
+found.status = filter.nextElementSibling.textContent;
+document.querySelectorAll("details").forEach(details => { details.open = true; });
+found.unmarked = [...document.querySelectorAll("th button, input, .scroll, summary, nav a")].filter(one => {
+  one.focus();
+  return document.activeElement !== one || getComputedStyle(one).outlineWidth !== "3px";
+}).length;
 found.wide = [document.documentElement.scrollWidth, innerWidth];
 document.body.dataset.found = JSON.stringify(found);
 </script>
@@ -82,4 +88,6 @@ def test_tables_sort_and_filter_and_the_browser_has_no_complaints(page, tmp_path
     assert found["down"] == ["descending", 1, by_pages[::-1]]
     assert found["host"] == ["ascending", 1, sorted(by_pages)]
     assert sorted(found["filtered"]) == ["h1.test", "h10.test", "h11.test"]
+    assert found["status"] == "3 of 12"
+    assert found["unmarked"] == 0, "who has no mouse cannot reach it, or not see where the keyboard is"
     assert found["wide"][0] <= found["wide"][1], "the page is wider than the window"

@@ -86,6 +86,7 @@ def test_its_tables_add_up_to_the_manifest(nights, page):
         rows = table(page, caption)
         assert sum(row["pages"] for row in rows) == counters["pages_known"]
         assert sum(row["crawls a day"] for row in rows) == pytest.approx(manifest["allocated_per_day"])
+        assert sum(row["asked for, no crawl"] for row in rows) == manifest["starved"]["pages"]
         assert sum(row["of all crawls"] for row in rows) == pytest.approx(1.0)
         weights = [row["of all clicks a day"] for row in rows]
         fresh = [row["expected freshness"] or 0.0 for row in rows if row["expected freshness"] != "–"]
@@ -279,6 +280,9 @@ def _brightness(colour: str) -> float:
 
 def test_all_text_stands_out_from_what_is_behind_it(page):
     style = page.all("style")[0].text
+    # On paper a dark page has the colours of a light one.
+    assert "@media screen and (prefers-color-scheme: dark)" in style
+    assert style.count("prefers-color-scheme") == 1
     themes = [dict(re.findall(r"--(\w+): (#\w{6})", part)) for part in style.split("@media")[:2]]
     assert all({"ground", "panel", "ink", "soft", "fresh", "found"} <= theme.keys() for theme in themes)
     for theme in themes:
