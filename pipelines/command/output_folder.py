@@ -21,6 +21,18 @@ TRIAL = ".recrawl-can-write"
 TRIAL_BYTES = 1 << 16
 
 
+def check_file(file: str) -> None:
+    """Refuse to put a file in the place of a folder, or of a device such as /dev/stdout.
+
+    Raises
+    ------
+    OptionsError
+    """
+    if os.path.exists(file) and not os.path.isfile(file):
+        what = "a folder" if os.path.isdir(file) else "a device"
+        raise OptionsError([f"--output={file}: is {what}; give the name of a file"])
+
+
 def check(folder: str) -> None:
     """Make the folder and write to it, before hours of work are for nothing.
 

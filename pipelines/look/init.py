@@ -10,6 +10,7 @@ import os
 import re
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -98,6 +99,13 @@ def run(parsed: argparse.Namespace) -> int:
         )
     if not found:
         raise InputError(f"{', '.join(parsed.files)}: nothing that a night reads; nothing is written")
+    if not any(account.accepted for accounts in found.values() for account in accounts):
+        why = sum((account.rejected for accounts in found.values() for account in accounts), Counter())
+        said = ", ".join(f"{n:,} {reason}" for reason, n in why.most_common()) or "there is none"
+        raise InputError(
+            f"{', '.join(parsed.files)}: no row that a night can use: {said}. Nothing is written; `recrawl "
+            "inspect` shows rows"
+        )
     text = config(paths, found, {n: v for n, v in given.items() if v and v != "auto"}, unread, parsed.output)
     try:
         with open(parsed.output, "x", encoding="utf-8") as out:

@@ -211,7 +211,7 @@ def _trust(source: dict[str, Any]) -> str:
             f" ({worst['host']}: {worst['signal_rate_per_day']:,.0f} of {source['signal_rate_per_day']:,.0f} "
             f"signals a day, {found}; others {_share(others)})"
         )
-    return f"{text}, {_share(source['signal_recall'])} of changes told"
+    return f"{text}, {_share(source.get('signal_recall'))} of changes told"
 
 
 def _sources(signals: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
+from pipelines.command import output_folder
 from pipelines.command.errors import OptionsError
 from pipelines.store import night
 from pipelines.store.night_metrics import family, of_night
@@ -67,6 +68,7 @@ def run(parsed: argparse.Namespace) -> None:
     if parsed.output is None:
         print(text, end="", flush=True)
         return
+    output_folder.check_file(parsed.output)
     # Collectors read whatever ends in .prom: what is half written must not.
     half = f"{parsed.output}.{os.getpid()}.tmp"
     try:

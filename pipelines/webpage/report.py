@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pipelines.command import output_folder
 from pipelines.command.errors import OptionsError
 from pipelines.command.version import __version__
 from pipelines.look import diff, diff_report
@@ -54,6 +55,7 @@ def run(parsed: argparse.Namespace) -> None:
     file = parsed.output or os.path.join(parsed.night, REPORT)
     if "://" in file:
         raise OptionsError([f"{file}: not on this machine; give --output a file that is"])
+    output_folder.check_file(file)
     with told_from(night.manifest, night.folder):
         text = page(night, nights_of(parsed.night))
     try:

@@ -208,7 +208,10 @@ def _hosts(manifest: Manifest) -> Section:
         columns = ("host", "source", "pages", "signals so far")
         tables.append(Table("Hosts whose signals stopped", columns, rows))
     flooding = [
-        (s["source"], h) for s in signals.get("sources", []) for h in s["most_false"] if h.get("floods")
+        (s["source"], h)
+        for s in signals.get("sources", [])
+        for h in s.get("most_false", [])
+        if h.get("floods")
     ]
     if flooding:
         rows = [

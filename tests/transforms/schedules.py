@@ -14,6 +14,22 @@ from transforms.finished.nights import Night
 
 START_US = 1_782_864_000_000_000  # 2026-07-01T00:00:00Z
 HOUR_US = 3_600_000_000
+# What every manifest of a night has.
+MANIFEST: dict[str, Any] = {
+    "status": "ok",
+    "multiplier": 0.1,
+    "budget_per_day": 1.0,
+    "allocated_per_day": 1.0,
+    "unspent_per_day": 0.0,
+    "expected_freshness": 0.5,
+    "expected_freshness_uniform": 0.5,
+    "weight_by": "clicks",
+    "search": {},
+    "counters": {},
+    "hosts_at_limit": [],
+    "warnings": [],
+    "options": {"as_of": "2026-07-01T00:00:00Z", "as_of_us": START_US, "objective": "periodic"},
+}
 Shards = Sequence[Sequence[dict[str, Any]]]
 
 
@@ -35,7 +51,6 @@ def write_night(folder: Path, shards: Shards, file_format: str = "parquet") -> N
             columns.append(pa.array(values, pa.int64() if f.name == "due_at" else f.type).cast(f.type))
         batch = pa.RecordBatch.from_arrays(columns, schema=schema)
         files.append(write_shard(str(folder), "schedule", shard, len(shards), batch, file_format).as_dict())
-    options = {"num_shards": len(shards), "objective": "periodic", "as_of": "2026-07-01T00:00:00Z"}
-    rest = {"multiplier": 0.1, "budget_per_day": 1.0, "counters": {}}
-    write_json(str(folder), "manifest.json", {"options": options, "files": files, **rest})
+    options = MANIFEST["options"] | {"num_shards": len(shards)}
+    write_json(str(folder), "manifest.json", MANIFEST | {"options": options, "files": files})
     return Night.open(str(folder))

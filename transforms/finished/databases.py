@@ -139,5 +139,5 @@ def _to_postgres(night: Night, where: str) -> int:
             cursor.execute(f"INSERT INTO {NIGHT} VALUES (%s, %s, %s)".encode(), (*_span(night), rows))
         return rows
     except psycopg.Error as error:
-        said = " ".join(str(error).split())
+        said = " ".join(str(error).split()).rstrip(" .?")
         raise DatabaseError(f"PostgreSQL: {said}. What the table held is as it was") from None

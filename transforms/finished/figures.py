@@ -153,13 +153,13 @@ def _hosts(night: OpenNight, sums: Sequence[pa.Table]) -> pa.Table:
     mine = _again(sums, "host")
     if not mine.num_rows:
         return mine
-    rows = pa.concat_tables(
-        night.tables(
-            "hosts",
-            ("host", "pages", "slots", "limit_per_day", "peak_hour", "peak_share", "half_age_hours"),
-        ),
-        promote_options="default",
-    )
+    names = ("host", "pages", "slots", "limit_per_day", "peak_hour", "peak_share", "half_age_hours")
+    tables = list(night.tables("hosts", names))
+    if not tables:  # of an older night
+        for name in ("slots", "limit_per_day"):
+            mine = mine.append_column(name, pa.nulls(mine.num_rows, pa.float64()))
+        return mine
+    rows = pa.concat_tables(tables, promote_options="default")
     # A host has a row a source, too, each with all of its part of the host.
     parts = pa.TableGroupBy(rows, ["host", "pages"], use_threads=False).aggregate(
         [(n, "min") for n in rows.schema.names if n not in ("host", "pages")]

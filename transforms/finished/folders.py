@@ -1,4 +1,4 @@
-"""What all who read the folder of a finished night share: its error, and the names of its files."""
+"""What all who read the folder of a finished night share: errors, its manifest, names of its files."""
 
 from __future__ import annotations
 
@@ -37,6 +37,8 @@ def check_manifest(manifest: Any, path: str) -> dict[str, Any]:
                 f"{path}: damaged: {name} is {found[name]!r:.40}, and not a {kind.__name__}. Restore it, or "
                 "run that night again"
             )
+    if not all(isinstance(f, dict) and {"path", "rows"} <= f.keys() for f in found["files"]):
+        raise NightError(f"{path}: damaged: files without path and rows. Restore it, or run that night again")
     options = found["options"]
     known = options.get("objective", "periodic") in objectives.NAMES
     if not known or not {"num_shards", "as_of", "as_of_us"} <= options.keys():
@@ -64,6 +66,26 @@ def told_from(manifest: dict[str, Any], folder: str) -> Iterator[None]:
             f"({manifest.get('recrawl_version')}): {type(e).__name__}: {e}. Restore it, run that night "
             "again, or read it with that version"
         ) from e
+
+
+def absent(folder: str) -> NightError:
+    """Of a folder without a night."""
+    return NightError(
+        f"{folder}: no manifest.json there and no store, so no finished night is there: it failed, still "
+        "runs, or is elsewhere. Give the --output folder of a finished night, or a store"
+    )
+
+
+def damaged(path: str, error: Exception) -> NightError:
+    """Of a manifest that is no JSON."""
+    return NightError(f"{path}: damaged: {error}. Restore it, or run that night again")
+
+
+def unreadable(path: str, error: Exception) -> NightError:
+    """Of a file that the manifest lists."""
+    said = " ".join(str(error).split()).rstrip(" .")
+    why = "it is not there" if isinstance(error, FileNotFoundError) else f"it cannot be read: {said}"
+    return NightError(f"{path}: the manifest lists it, but {why}. Restore the file, or run that night again")
 
 
 def shard_of(name: str) -> int:

@@ -20,7 +20,7 @@ from policies.objectives import objectives
 from transforms.batches import schemas
 from transforms.files.sinks import read_json
 from transforms.files.unpacking import local_path, open_file
-from transforms.finished.folders import NightError, check_manifest, shard_of
+from transforms.finished.folders import NightError, absent, check_manifest, damaged, shard_of, unreadable
 from transforms.kept.statistics import pages_schema
 from transforms.shards.sharding import Layout
 
@@ -46,7 +46,7 @@ class Night:
 
     @classmethod
     def open(cls, folder: str) -> Night:
-        """Read the manifest.
+        """Read the manifest; of a store, that of its newest night.
 
         Raises
         ------
@@ -60,12 +60,11 @@ class Night:
         except (OSError, BeamIOError) as e:
             raise NightError(f"{folder}: cannot be read: {e}") from None
         except ValueError as e:
-            raise NightError(f"{path}: damaged: {e}. Restore it, or run that night again") from None
+            raise damaged(path, e) from None
+        if manifest is None and (latest := read_json(FileSystems.join(folder, "latest.json"))):
+            return cls.open(FileSystems.join(folder, *latest["folder"].split("/")))
         if manifest is None:
-            raise NightError(
-                f"{folder}: no manifest.json there, so that night is not committed: it failed, still runs, "
-                "or is elsewhere. Give the --output folder of a finished night, of a store its current"
-            )
+            raise absent(folder)
         return cls(folder, check_manifest(manifest, path))
 
     @property
@@ -147,10 +146,7 @@ class Night:
             fields = [f for f in columns if f.name in found.schema.names]
             return pa.table([_as(found.column(f.name), f.type) for f in fields], schema=pa.schema(fields))
         except (OSError, BeamIOError, pa.ArrowException, ValueError, EOFError) as e:
-            raise NightError(
-                f"{path}: the manifest lists it, but it cannot be read: {e}. Restore the file, or run that "
-                "night again"
-            ) from None
+            raise unreadable(path, e) from None
 
 
 def read_table(folder: str, name: str, columns: Sequence[str] | None) -> pa.Table:
@@ -201,10 +197,7 @@ def stream(path: str, columns: pa.Schema, batch_rows: int) -> Iterator[pa.Record
                 typed = [_as(pa.chunked_array([batch.column(f.name)]), f.type) for f in columns]
                 yield from pa.table(typed, schema=columns).to_batches()
     except (OSError, BeamIOError, pa.ArrowException, ValueError, EOFError, KeyError) as e:
-        raise NightError(
-            f"{path}: the manifest lists it, but it cannot be read: {e}. Restore the file, or run that "
-            "night again"
-        ) from None
+        raise unreadable(path, e) from None
 
 
 def _batches(path: str, source: Any, columns: pa.Schema, batch_rows: int) -> Iterator[pa.RecordBatch]:

