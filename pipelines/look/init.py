@@ -6,6 +6,7 @@ import argparse
 import errno
 import itertools
 import json
+import math
 import os
 import re
 import sys
@@ -222,8 +223,9 @@ def _odd(kind: str, total: Account, zone_given: bool) -> Iterator[str]:
             reasons = ", ".join(f"{n:,} {LEFT_OUT.get(reason, reason)}" for reason, n in counts.most_common())
             yield from _said(f"Rows {name}: {reasons}. `recrawl inspect` shows some.")
     if total.rejected.total() > REJECTED_ENOUGH_TO_FAIL * max(total.rows, 1):
-        yield from _said("A night fails above one rejected row in a hundred; mend them, or allow more:")
-        yield "# max_rejected_fraction = 0.01"
+        share = math.ceil(100.0 * total.rejected.total() / total.rows) / 100.0
+        yield from _said("A night fails above one rejected row in a hundred; mend them, or allow as many:")
+        yield f"# max_rejected_fraction = {share:g}"
     if kind == "observations" and total.evidence["none"] > total.accepted / 2:
         yield from _said("Most rows cannot show a change: log a digest of each page, see docs/inputs.md.")
     if kind in options_inputs.KINDS_WITH_FORMATS and not zone_given:

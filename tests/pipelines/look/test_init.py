@@ -93,6 +93,14 @@ def test_what_could_not_be_read_is_named_and_what_is_missing_is_left_to_be_given
     assert "budget" not in said and "# budget = " in text
 
 
+def test_a_share_of_rejected_rows_is_proposed_that_lets_the_night_run(tmp_path):
+    (log,) = logs(tmp_path, days=1, an_hour=2)
+    with log.open("a") as out:
+        out.write('{"url": "relative", "fetched_at": "2026-06-01T00:00:00Z"}\n' * 2)
+    assert written(tmp_path, log)[0] == 0
+    assert "# max_rejected_fraction = 0.04\n" in (tmp_path / "recrawl.toml").read_text()
+
+
 def test_nothing_is_replaced_and_nothing_is_written_of_nothing(tmp_path):
     (log,) = logs(tmp_path, days=1)
     assert written(tmp_path, log)[0] == 0
