@@ -71,7 +71,7 @@ EXIT_HELP = (
     "exit codes: 0 done; 1 failed; 2 options or configuration wrong; 3 done, but the schedule is empty; "
     "4 too many rows rejected; 5 history shrunk; 6 another night is running on the store (night), or another "
     "run has taken --output over; 7 the schedule in force has run out (night --status); 130, 143 ended by "
-    "Ctrl-C, by SIGTERM (nightly and night: 1); 141 nobody read on what inspect, diff or night --status "
+    "Ctrl-C, by SIGTERM (nightly and night: 1); 141 nobody read on what a command that only prints "
     "printed, as in `| head`. Of the nightly job nothing is committed after 1, 2, 4, 5 and 6."
 )
 

@@ -29,6 +29,7 @@ _REASONS = {
     "hour": "this is the hour at which a crawl keeps most requests fresh",
     "discover": "it may bring new links",
 }
+_ASKED_FOR = ("clicks", "impressions")
 _ASKED = {
     "clicks": "clicked {n} times a day",
     "impressions": "shown {n} times a day",
@@ -101,7 +102,8 @@ def page_lines(found: dict[str, Any]) -> list[str]:
         lines.append(_row("last crawl", _plain(page["last_crawl_at"])))
     if rate > 0.0:
         guess = "" if page["n_intervals"] else "; a guess, as it was never seen twice"
-        share = f"{page['expected_freshness']:.0%} of its {_of(found)}, as expected{guess}"
+        of = f"of its {_of(found)}" if found["weight_by"] in _ASKED_FOR else "of the time"
+        share = f"{page['expected_freshness']:.0%} {of}, as expected{guess}"
         lines += [_row("kept fresh", share), _row("one more", _more(found))]
     else:
         lines += _never(found)
@@ -165,16 +167,21 @@ def _changes(page: dict[str, Any]) -> str:
 
 
 def _of(found: dict[str, Any]) -> str:
-    return {"clicks": "clicks", "impressions": "impressions"}.get(found["weight_by"], "requests")
+    """What pages weigh by, as a noun."""
+    return {"equal": "pages"}.get(found["weight_by"], str(found["weight_by"]))
+
+
+def _a_day(found: dict[str, Any]) -> str:
+    return f"{_of(found)} a day" if found["weight_by"] in _ASKED_FOR else _of(found)
 
 
 def _more(found: dict[str, Any]) -> str:
-    price, gain = f"{number(found['price'])} {_of(found)} a day", found["one_more_crawl_a_day"]
+    price, gain = f"{number(found['price'])} {_a_day(found)}", found["one_more_crawl_a_day"]
     if gain is None:
         return f"crawl a day: as much as elsewhere, at most {price}; its signals or its age decide when"
-    kept = f"crawl a day would keep {number(gain)} more {_of(found)} a day fresh"
+    kept = f"crawl a day would keep {number(gain)} more {_a_day(found)} fresh"
     if (of_host := _host_price(found)) is not None:
-        return f"{kept}; the last crawl of its host keeps {number(of_host)} {_of(found)} a day"
+        return f"{kept}; the last crawl of its host keeps {number(of_host)} {_a_day(found)}"
     return f"{kept}; the last crawl of the budget keeps {price}"
 
 
@@ -195,7 +202,7 @@ def _never(found: dict[str, Any]) -> list[str]:
         ]
     if page["weight"] <= 0.0:
         return [
-            _row("why", f"nobody asks for it: {_of(found)} 0"),
+            _row("why", f"nobody asks for it: no {_of(found)}"),
             _row("to change it", "--weight_by equal, or importance in --pages; or min_rate_per_day there"),
         ]
     if page["limit"] in ("none", "floor", "starved") and first < price:
@@ -251,9 +258,13 @@ def _limits(found: dict[str, Any]) -> list[str]:
     if page.get("soft_404"):
         lines.append(_row("looks like", "an error page with status 200 (soft_404)"))
     if host is not None:
-        crawls = f"{number(host['crawl_rate_per_day'])} crawls a day for {host['pages']:,} pages"
+        crawls = f"{number(host['crawl_rate_per_day'])} crawls a day for {_pages(host['pages'])}"
         lines.append(_row("its host", f"{crawls}; {_room(host)}"))
     return lines
+
+
+def _pages(n: int) -> str:
+    return "one page" if n == 1 else f"{n:,} pages"
 
 
 def _room(host: dict[str, Any]) -> str:
@@ -269,12 +280,13 @@ def _room(host: dict[str, Any]) -> str:
 def host_lines(found: dict[str, Any]) -> list[str]:
     """A host in words."""
     host = found["host"]
-    crawls = f"{number(host['crawl_rate_per_day'])} crawls a day for {found['pages']:,} pages"
+    crawls = f"{number(host['crawl_rate_per_day'])} crawls a day for {_pages(found['pages'])}"
     lines = [host["host"], f"  night of {found['as_of']}: {crawls}, {host['slots']:,} tonight."]
     lines.append(_row("limit", _room(host)))
     if never := found["pages_never_crawled"]:
         share = found["weight_never_crawled"] / found["weight"] if found["weight"] else 0.0
-        lines.append(_row("get no crawl", f"{never:,} of its pages, with {share:.1%} of its {_of(found)}"))
+        asked = "" if found["weight_by"] == "equal" else f", with {share:.1%} of its {_of(found)}"
+        lines.append(_row("get no crawl", f"{never:,} of its pages{asked}"))
     if host.get("peak_hour") is not None:
         around = f"{host['peak_share']:.0%} within three hours around it"
         lines.append(_row("changes at", f"{host['peak_hour']}:00 UTC, {around}"))

@@ -6,13 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from transforms.batches.tally import counted
-
-
-def weights_of(manifest: dict[str, Any]) -> str:
-    """What pages are weighted with; equal where no page has an importance of its own."""
-    weight_by = str(manifest["weight_by"])
-    alike = manifest.get("weights_alike") or not manifest["options"].get("pages")
-    return "equal" if weight_by == "importance" and alike else weight_by
+from transforms.finished.folders import weights_of
 
 
 def said_of_plan(manifest: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -13,8 +13,9 @@ from datetime import date
 from typing import Any, TextIO
 
 from pipelines.nightly.discovered import said_of
-from pipelines.nightly.expected import said_of_plan, weights_of
+from pipelines.nightly.expected import said_of_plan
 from transforms.batches.tally import counted
+from transforms.finished.folders import weights_of
 from transforms.intake.log_ages import days_old
 from transforms.kept.statistics import said as said_of_pages
 from transforms.night.request_share import said_of_share

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pipelines.nightly.expected import BESIDE, weights_of
+from pipelines.nightly.expected import BESIDE
 from pipelines.webpage.parts import Cell, Chart, Line, Section, Table, Tile, count, share, words
 from policies.numerics.special import HALF_95
 from transforms.batches.tally import counted
 from transforms.finished.figures import Figures
+from transforms.finished.folders import weights_of
 
 Manifest = dict[str, Any]
 

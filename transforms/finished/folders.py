@@ -91,3 +91,10 @@ def unreadable(path: str, error: Exception) -> NightError:
 def shard_of(name: str) -> int:
     """The shard of a night's file, by its path."""
     return int(name.rpartition("/")[2].removeprefix("shard-").split("-")[0])
+
+
+def weights_of(manifest: dict[str, Any]) -> str:
+    """What pages are weighted with; equal where no page has an importance of its own."""
+    weight_by = str(manifest.get("weight_by", "equal"))
+    alike = manifest.get("weights_alike") or not manifest["options"].get("pages")
+    return "equal" if weight_by == "importance" and alike else weight_by

@@ -21,7 +21,15 @@ import pyarrow.parquet as pq
 from policies.objectives import objectives
 from transforms.batches.hashing import stable_hash
 from transforms.batches.urls import canonical_host, hash_urls, other_forms
-from transforms.finished.folders import NightError, absent, check_manifest, damaged, shard_of, unreadable
+from transforms.finished.folders import (
+    NightError,
+    absent,
+    check_manifest,
+    damaged,
+    shard_of,
+    unreadable,
+    weights_of,
+)
 from transforms.shards.sharding import Layout
 
 _NIGHT = re.compile(r"[0-9]{8}T[0-9]{6}Z")
@@ -214,7 +222,7 @@ class OpenNight:
         return {
             "night": self.folder,
             "as_of": manifest["options"].get("as_of"),
-            "weight_by": manifest.get("weight_by", "equal"),
+            "weight_by": weights_of(manifest),
             "budget_per_day": manifest["budget_per_day"],
             "price": manifest["multiplier"],
         }

@@ -123,6 +123,16 @@ def test_a_night_from_before_there_were_hosts_says_so(night, tmp_path):
     assert command("report", str(old), "--output", str(tmp_path / "old.html"))[0] == 0
 
 
+def test_pages_that_nobody_counted_requests_of_are_spoken_of_as_pages(night):
+    texts = [
+        command(*words, str(night.folder), *more)[1]
+        for words, more in ((("show",), ()), (("explain",), (PAGE,)))
+    ]
+    for text in texts:
+        assert "more pages fresh" in text and "requests a day" not in text and "clicks" not in text
+    assert "as any other page" in texts[1] and "of the time, as expected" in texts[1]
+
+
 def test_a_store_stands_for_its_newest_night(night, tmp_path):
     folder = tmp_path / "store" / "nights" / "20260701T000000Z"
     shutil.copytree(night.folder, folder)
