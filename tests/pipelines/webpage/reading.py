@@ -86,6 +86,11 @@ def tiles(page: Element) -> dict[str, float]:
     return found
 
 
+def scrolled(page: Element) -> list[Element]:
+    """What is wider than a small window: it scrolls by keys where the focus can go there."""
+    return [e for e in page.all("div") if e.attributes.get("class") == "scroll"]
+
+
 def check_page(text: str) -> Element:
     """What holds of every page: it needs nothing from elsewhere, and tells machines what it is made of."""
     found = read(text)
@@ -117,6 +122,16 @@ def check_page(text: str) -> Element:
     for svg in found.all("svg"):
         assert svg.attributes["role"] == "img" and svg.all("title")[0].text
     assert all(label.text and label.all("input") for label in found.all("label"))
+    # Whoever has no mouse gets everywhere in the order of the page, and sees where that is.
+    for element in found.all():
+        assert element.attributes.get("tabindex", "0") == "0", element
+        assert not [name for name in element.attributes if name.startswith("on")], element
+    assert all(e.attributes["tabindex"] == "0" and e.attributes["aria-label"] for e in scrolled(found))
+    assert found.all("body")[0].all("a")[0].attributes == {"class": "skip", "href": "#main"}
+    style = found.all("style")[0].text
+    ringed = re.findall(r"([^{}]*)\{\s*outline: 3px", style)[0]
+    assert all(f"{what}:focus-visible" in ringed for what in (".scroll", "button", "input", "summary", "a"))
+    assert "outline: none" not in style and "outline: 0" not in style
     for landmark in ("header", "nav", "main", "footer"):
         assert len(found.all(landmark)) == 1
     assert found.all("html")[0].attributes["lang"] == "en"
