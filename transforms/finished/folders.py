@@ -95,6 +95,6 @@ def shard_of(name: str) -> int:
 
 def weights_of(manifest: dict[str, Any]) -> str:
     """What pages are weighted with; equal where no page has an importance of its own."""
-    weight_by = str(manifest.get("weight_by", "equal"))
+    weight_by = str(manifest["weight_by"])
     alike = manifest.get("weights_alike") or not manifest["options"].get("pages")
     return "equal" if weight_by == "importance" and alike else weight_by
