@@ -31,8 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = DESCRIPTION
     parser.epilog = EXIT_HELP
     add = parser.add_argument
-    add("before", metavar="NIGHT1", help="output folder of a night")
-    add("after", metavar="NIGHT2", help="output folder of another night, usually a later one")
+    add("before", metavar="NIGHT1", help="output folder of a night, or a store: its newest")
+    add("after", metavar="NIGHT2", help="the same of another night, usually a later one")
     add("--host", metavar="HOST", help="look at one host; reads only its shards")
     add("--url", metavar="URL", help="look at one page, spelt as in pages/; reads only its shards")
     add("--json", action="store_true", help="all numbers as one JSON document, for programs")

@@ -33,7 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = DESCRIPTION
     parser.epilog = EXIT_HELP
     add = parser.add_argument
-    add("night", metavar="NIGHT", help="output folder of a night, or the schedule/ in it")
+    add(
+        "night",
+        metavar="NIGHT",
+        help="output folder of a night, the schedule/ in it, or a store: its newest night",
+    )
     kinds = "; ".join(f"{f.name}: {f.what}" for f in FORMATS.values())
     kinds += "; sqlite and postgres: a table, of which the old night stays until the new one is whole"
     add("--to", choices=(*FORMATS, *databases.KINDS), metavar="FORMAT", help=f"required; {kinds}")
