@@ -31,6 +31,13 @@ def check_manifest(manifest: Any, path: str) -> dict[str, Any]:
             f"{path}: no {', '.join(missing)} in it, so it is not the manifest of a night. Give the --output "
             "folder of a finished night"
         )
+    options = found["options"]
+    known = isinstance(options, dict) and options.get("objective", "periodic") in objectives.NAMES
+    if isinstance(options, dict) and not (known and "num_shards" in options):
+        raise NightError(
+            f"{path}: written by another version of recrawl ({found.get('recrawl_version')}): its options "
+            "num_shards and objective are not ones of this version. Read it with that version"
+        )
     for name, kind in _NEEDED.items():
         if not isinstance(found[name], kind):
             raise NightError(
@@ -39,13 +46,6 @@ def check_manifest(manifest: Any, path: str) -> dict[str, Any]:
             )
     if not all(isinstance(f, dict) and {"path", "rows"} <= f.keys() for f in found["files"]):
         raise NightError(f"{path}: damaged: files without path and rows. Restore it, or run that night again")
-    options = found["options"]
-    known = options.get("objective", "periodic") in objectives.NAMES
-    if not known or not {"num_shards", "as_of", "as_of_us"} <= options.keys():
-        raise NightError(
-            f"{path}: written by another version of recrawl ({found.get('recrawl_version')}): its options "
-            "num_shards, as_of and objective are not ones of this version. Read it with that version"
-        )
     return found
 
 
