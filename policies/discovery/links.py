@@ -108,9 +108,13 @@ def follow(visits: Visited, row: IntArray, shown: Shown, n: int) -> tuple[Visits
     done = np.cumsum(visits.ok, dtype=np.int64)
     start = np.searchsorted(visits.source_hash, visits.source_hash)
     number = done - (done[start] - visits.ok[start]) if m else done
-    of_shown, of_visit = _codes(shown.source_hash, visits.source_hash)
+    of_old, of_new = _Runs(shown.source_hash), _Runs(visits.source_hash)
+    distinct = np.union1d(of_old.values, of_new.values)
     pair = np.concatenate(
-        [_pairs(of_shown, shown.target_hash), _pairs(of_visit[visits.visit], visits.target)]
+        [
+            _pairs(of_old.each(np.searchsorted(distinct, of_old.values)), shown.target_hash),
+            _pairs(of_new.each(np.searchsorted(distinct, of_new.values))[visits.visit], visits.target),
+        ]
     )
     old = len(shown.source_hash)
     visit = np.concatenate([np.full(old, -1), visits.visit])
@@ -120,15 +124,16 @@ def follow(visits: Visited, row: IntArray, shown: Shown, n: int) -> tuple[Visits
     pair, of, visit = pair[order], of[order], visit[order]
     same = np.append(False, pair[1:] == pair[:-1]) if len(pair) else np.zeros(0, np.bool_)
     before = np.append(-1, of[:-1]) if len(of) else of
-    once = ~(same & (of == before))
-    order, pair, of, visit, same = order[once], pair[once], of[once], visit[once], same[once]
-    before = np.append(-1, of[:-1]) if len(of) else of
+    twice = same & (of == before)
+    if twice.any():
+        order, of, visit, same = (x[~twice] for x in (order, of, visit, same))
+        before = np.append(-1, of[:-1])
     stays = same & (of == before + 1)
-    fresh = np.where(visit >= 0, ~stays, came[order])
-    if m:
-        fresh &= (visit < 0) | ~visits.partial[visit]
-    kept_rows = np.flatnonzero(stays & np.append(False, fresh[:-1])) if len(of) else np.zeros(0, np.int64)
     real = visit >= 0
+    fresh = np.where(real, ~stays, came[order])
+    if visits.partial.any():
+        fresh &= ~real | ~visits.partial[visit]
+    kept_rows = np.flatnonzero(stays[1:] & fresh[:-1]) + 1
     links = np.bincount(visit[real], minlength=m)
     young = np.bincount(visit[real & fresh], minlength=m)
     kept = np.bincount(visit[kept_rows], minlength=m)
@@ -138,12 +143,11 @@ def follow(visits: Visited, row: IntArray, shown: Shown, n: int) -> tuple[Visits
     seen = visits.source_hash[ends & (number > 0)]
     lasting = np.zeros(m, np.bool_)
     lasting[:] = number == (number[np.flatnonzero(ends)[np.cumsum(ends) - ends]] if m else number)
-    gone = _in_sorted(shown.source_hash, seen)
+    gone = of_old.each(np.isin(of_old.values, seen))
+    keep = np.concatenate([~gone, lasting[visits.visit]])[order]
+    order, fresh = order[keep], fresh[keep]
     source = np.concatenate([shown.source_hash, visits.source_hash[visits.visit]])[order]
     target = np.concatenate([shown.target_hash, visits.target])[order]
-    keep = np.where(real, lasting[visit] if m else False, True)
-    keep[~real] = ~gone[order[~real]]
-    source, target, fresh = source[keep], target[keep], fresh[keep]
     by_row = np.lexsort((visits.at_s, row))
     made = Visits(
         row[by_row], visits.at_s[by_row], visits.ok[by_row], links[by_row], visits.new[by_row], held[by_row],
@@ -162,22 +166,21 @@ def _of_visit_before(visits: Visited, number: IntArray, young: IntArray, shown: 
     return made
 
 
-def _codes(shown: UIntArray, visits: UIntArray) -> tuple[UIntArray, UIntArray]:
-    """Numbers of sources in the order of their hashes; both are sorted."""
-    starts = [x[np.append(True, x[1:] != x[:-1])] if len(x) else x for x in (shown, visits)]
-    distinct = np.union1d(*starts)
-    first, second = (np.searchsorted(distinct, x).astype(np.uint64) for x in (shown, visits))
-    return first, second
+class _Runs:
+    """Equal values that stand together: the distinct ones, and how often each."""
+
+    def __init__(self, values: UIntArray) -> None:
+        starts = (
+            np.flatnonzero(np.append(True, values[1:] != values[:-1])) if len(values) else np.zeros(0, int)
+        )
+        self.values = values[starts]
+        self._many = np.diff(np.append(starts, len(values)))
+
+    def each(self, of_run: np.ndarray) -> np.ndarray:
+        """What belongs to each run, for all of its values."""
+        return np.repeat(of_run, self._many)
 
 
-def _pairs(source: UIntArray, target: UIntArray) -> UIntArray:
+def _pairs(source: IntArray, target: UIntArray) -> UIntArray:
     """Keys of links, in the order of sources. Of a target 40 bits tell it from others of the source."""
-    return (source << np.uint64(40)) | (target & np.uint64((1 << 40) - 1))
-
-
-def _in_sorted(values: UIntArray, known: UIntArray) -> BoolArray:
-    if not len(known):
-        return np.zeros(len(values), np.bool_)
-    at = np.minimum(np.searchsorted(known, values), len(known) - 1)
-    found: BoolArray = known[at] == values
-    return found
+    return (source.astype(np.uint64) << np.uint64(40)) | (target & np.uint64((1 << 40) - 1))

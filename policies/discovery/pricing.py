@@ -164,16 +164,17 @@ class Waiting:
             made[rows] = self._invert(self.curves[rows], price[rows])
         return made
 
-    def _invert(self, curve: FloatArray, price: FloatArray) -> FloatArray:
-        bits = np.packbits(curve < price[:, None], axis=1).view(np.uint64)[:, 0]
-        above = np.bitwise_count(bits).astype(np.int64)
-        high = np.clip(above, 1, len(_GRID_HOURS) - 1)
-        every = np.arange(len(curve))
-        y0, y1 = (np.log(np.maximum(curve[every, at], 1e-300)) for at in (high - 1, high))
-        x0, x1 = _LOG_HOURS[high - 1], _LOG_HOURS[high]
-        part = np.clip((np.log(price) - y0) / np.maximum(y1 - y0, 1e-12), 0.0, 1.0)
+    def _invert(self, curve: FloatArray, price: FloatArray | float) -> FloatArray:
+        """Hours at which curves reach prices, or one price."""
+        price, points = np.asarray(price), len(_GRID_HOURS)
+        above = np.bitwise_count(np.packbits(curve < price[..., None], axis=1).view(np.uint64)[:, 0])
+        high = np.minimum(np.maximum(above, 1), points - 1).astype(np.int64)
+        at = high + points * np.arange(len(curve))
+        y0, y1 = (np.log(np.maximum(curve.ravel().take(i), 1e-300)) for i in (at - 1, at))
+        x0, x1 = _LOG_HOURS.take(high - 1), _LOG_HOURS.take(high)
+        part = np.minimum(np.maximum((np.log(price) - y0) / np.maximum(y1 - y0, 1e-12), 0.0), 1.0)
         hours = np.maximum(np.exp(x0 + part * (x1 - x0)), self.least_hours)
-        return np.where(above < len(_GRID_HOURS), hours, np.inf)
+        return np.where(above < points, hours, np.inf)
 
     def waits(self, distance: FloatArray) -> FloatArray:
         """Hours of the clock until the first refresh: (n,) float64."""
@@ -209,15 +210,27 @@ class Waiting:
         for rows in _slices(len(self)):
             curve, some = self.curves[rows], self.take(np.arange(rows.start, rows.stop))
             for i in (0, len(prices) - 1):
-                count[i, rows] = some.counts(some._invert(curve, np.full(len(curve), prices[i])))
-            # Where both ends agree all between do: in late rounds nearly everywhere.
-            moves = np.flatnonzero(count[0, rows] != count[-1, rows])
-            count[1:-1, rows] = count[0, rows]
-            curve, some = curve[moves], some.take(moves)
-            for i in range(1, len(prices) - 1):
-                of = some.counts(some._invert(curve, np.full(len(curve), prices[i])))
-                count[i, rows.start + moves] = of
+                count[i, rows] = some.counts(some._invert(curve, prices[i]))
+            some._between(curve, prices, count[:, rows])
         return within(count, host_start, most)
+
+    def _between(self, curve: FloatArray, prices: FloatArray, count: IntArray) -> None:
+        """Fill in counts, (p, n), of which the first and the last are known."""
+        if len(prices) < 3:
+            return
+        # Where both ends agree all between do: in late rounds nearly everywhere.
+        moves = np.flatnonzero(count[0] != count[-1])
+        if 2 * len(moves) < len(self):
+            count[1:-1] = count[0]
+            if len(moves):
+                part = count[:, moves]
+                self.take(moves)._between(curve[moves], prices, part)
+                count[:, moves] = part
+            return
+        middle = len(prices) // 2
+        count[middle] = self.counts(self._invert(curve, prices[middle]))
+        self._between(curve, prices[: middle + 1], count[: middle + 1])
+        self._between(curve, prices[middle:], count[middle:])
 
     @property
     def worth_now(self) -> FloatArray:

@@ -30,6 +30,9 @@ CHUNK_BYTES = 1 << 22
 LONG_BYTES = 8192
 BLOCK_BYTES = 4096
 
+# What is hashed of texts besides their authorities.
+_WHOLE, _PAGE, _NONE = range(3)
+
 _ONES = np.uint64(0x0101010101010101)
 _HIGH = np.uint64(0x8080808080808080)
 _ALL = np.uint64(_MASK)
@@ -250,11 +253,24 @@ def hash_texts_and_prefixes(texts: Texts) -> tuple[Hashes, Hashes]:
     return _hash(texts, True)
 
 
-def _hash(texts: Texts, authorities: bool) -> tuple[Hashes, Hashes]:
+def hash_prefixes(texts: Texts) -> tuple[Hashes, Hashes]:
+    """As `hash_texts_and_prefixes`, but zeros for the first: most rows are read to their authority's end."""
+    return _hash(texts, True, _NONE)
+
+
+def hash_pages(texts: Texts) -> tuple[Hashes, Hashes]:
+    """As `hash_texts_and_prefixes`, but the first is of what follows `https://`.
+
+    It is 0 where a URL does not begin so, in lower case, or has nothing behind its authority.
+    """
+    return _hash(texts, True, _PAGE)
+
+
+def _hash(texts: Texts, authorities: bool, of: int = _WHOLE) -> tuple[Hashes, Hashes]:
     n = len(texts)
-    out = np.empty(n, np.uint64)
+    out = np.zeros(n, np.uint64)
     prefix = np.empty(n if authorities else 0, np.uint64)
-    chunk = _Chunk(min(n, CHUNK_ROWS), authorities)
+    chunk = _Chunk(min(n, CHUNK_ROWS), authorities, of)
     for a, b in texts.chunks():
         rows = slice(a, b)
         size = texts.size[rows]
@@ -270,9 +286,11 @@ def _hash(texts: Texts, authorities: bool) -> tuple[Hashes, Hashes]:
         at = texts.start[rows] - base if base else texts.start[rows]
         chunk.hash(words, at, size, out[rows], prefix[rows])
         if len(long):
-            out[a + long] = _hash_long(texts, a + long)
+            hashes = _hash_long(texts, a + long)
+            if of == _WHOLE:
+                out[a + long] = hashes
             if authorities:
-                prefix[a + long] = out[a + long]
+                prefix[a + long] = hashes
     return out, prefix
 
 
@@ -296,10 +314,10 @@ def _hash_long(texts: Texts, rows: NDArray[np.int64]) -> Hashes:
 class _Chunk:
     """Hashes chunks of rows, in arrays that are made once: fresh ones would cost more than the arithmetic."""
 
-    def __init__(self, rows: int, authorities: bool) -> None:
-        self.wide = [np.empty(rows, np.uint64) for _ in range(14)]
+    def __init__(self, rows: int, authorities: bool, of: int) -> None:
+        self.wide = [np.empty(rows, np.uint64) for _ in range(15)]
         self.index = [np.empty(rows, np.int64) for _ in range(4)]
-        self.authorities = authorities
+        self.authorities, self.of = authorities, of
 
     def hash_matrix(self, lanes: Hashes) -> Hashes:
         """Hash rows of one size, a multiple of 8 bytes: uint64 (n, size / 8) to (n,), a scratch array."""
@@ -316,7 +334,7 @@ class _Chunk:
     ) -> None:
         """Hash `len(at)` rows of at most `LONG_BYTES` into `out` and, where asked for, `prefix`."""
         n = len(at)
-        right, left, tail, state, lane, spare, head, following, *more = (a[:n] for a in self.wide)
+        right, left, tail, state, page, lane, spare, head, following, *more = (a[:n] for a in self.wide)
         index, bits, starts, sizes = (a[:n] for a in self.index)
         np.add(size, 7, out=index)
         index >>= 3
@@ -340,6 +358,7 @@ class _Chunk:
         np.right_shift(starts, 3, out=index)
         words.take(index, mode="clip", out=following)
         state.fill(_P5)
+        page.fill(_P5)
         authority = _Authorities(more, state) if self.authorities else None
         for k in range(last):
             m, done = active[k], active[k + 1]
@@ -355,10 +374,20 @@ class _Chunk:
             x[done:] &= tail[done:m]
             if authority is not None and not authority.closed:
                 authority.see(k, x, s)
-            _round(s, x, t)
+            ended = authority is not None and authority.closed and authority.all_ended
+            if ended and self.of == _NONE:
+                break
+            np.multiply(x, _P2, out=x)
+            if not ended or self.of == _WHOLE:
+                _mix(s, x, t)
+            if k and self.of == _PAGE:
+                _mix(page[:m], x, t)
         if authority is not None:
             prefix[order] = authority.finish(state, sizes)
-        out[order] = _finish(state, sizes)
+        if self.of == _WHOLE:
+            out[order] = _finish(state, sizes)
+        elif self.of == _PAGE and authority is not None:
+            out[order] = np.where(authority.usual, _finish(page, sizes - 8), np.uint64(0))
 
 
 class _Authorities:
@@ -367,8 +396,9 @@ class _Authorities:
     def __init__(self, scratch: list[Hashes], state: Hashes) -> None:
         self.one, self.two, self.three, self.four, self.five, self.six = scratch
         self.closed = False
+        self.all_ended = True  # once closed: no row needs the hash of more than its authority
         self.open = np.empty(0, np.intp)
-        self.secure = np.zeros(len(state), np.bool_)
+        self.secure, self.usual = (np.zeros(len(state), np.bool_) for _ in range(2))
         self.rows: list[NDArray[np.intp]] = []
         self.states: list[Hashes] = []
         self.sizes: list[NDArray[np.int64]] = []
@@ -423,6 +453,7 @@ class _Authorities:
             bad = (end & np.uint64(0x80)).astype(np.bool_)
             bad &= self.secure.take(rows)
             if bad.any():
+                self.all_ended = False
                 rows, end, part, before = rows[~bad], end[~bad], part[~bad], before[~bad]
                 h = len(rows)
         # All bytes below the first terminator.
@@ -441,6 +472,7 @@ class _Authorities:
     def _begin(self, lane: Hashes) -> None:
         """Rows that begin with https://, or with http:// and an eighth byte of an authority."""
         n = len(lane)
+        np.equal(lane, _HTTPS, out=self.usual[:n])
         low = np.bitwise_or(lane, _LOWER, out=self.one[:n])
         secure = self.secure[:n]
         np.equal(low, _HTTPS, out=secure)
@@ -451,12 +483,14 @@ class _Authorities:
         good &= eighth != np.uint64(ord("?"))
         good |= secure
         self.open = good.nonzero()[0]
+        self.all_ended = len(self.open) == n
 
     def finish(self, state: Hashes, size: NDArray[np.int64]) -> Hashes:
         """The hashes of the prefixes; whole texts where no authority ended."""
-        out, sizes = self.one[: len(state)], size.copy()
+        out, sizes, ended = self.one[: len(state)], size.copy(), np.zeros(len(state), np.bool_)
         np.copyto(out, state)
         for rows, some, those in zip(self.rows, self.states, self.sizes, strict=True):
             out[rows] = some
-            sizes[rows] = those
+            sizes[rows], ended[rows] = those, True
+        self.usual &= ended
         return _finish(out, sizes)

@@ -20,6 +20,7 @@ class Kind:
     optional : columns that a file may have
     key : the column with the URL (or host)
     times : columns that hold times
+    repeats : whether a key stands in many rows, one after the other
     """
 
     name: str
@@ -28,6 +29,7 @@ class Kind:
     optional: tuple[str, ...] = ()
     key: str = "url"
     times: tuple[str, ...] = ()
+    repeats: bool = False
 
     @property
     def known(self) -> list[str]:
@@ -122,6 +124,7 @@ LINKS_SEEN = Kind(
     ("status", "partial"),
     key="source",
     times=("seen_at",),
+    repeats=True,
 )
 SOURCES = Kind("sources", schemas.SOURCES, (("url",),))
 REPLAYED = KINDS | {kind.name: kind for kind in (CHANGES, LINKS, SNAPSHOTS, REFRESHES, LINKS_SEEN, SOURCES)}

@@ -8,6 +8,7 @@ library; all others find their host by the hash of the text up to the end of the
 
 import re
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -270,7 +271,11 @@ def _with_controls(texts: Texts) -> NDArray[np.intp]:
     return np.unique(row[at < texts.start[row] + texts.size[row]])
 
 
-def locate(urls: pa.Array, table: HostTable | None = None) -> Located:
+def locate(
+    urls: pa.Array,
+    table: HostTable | None = None,
+    hashes: Callable[[Texts], tuple[Hashes, Hashes]] = hash_texts_and_prefixes,
+) -> Located:
     """Find the page and host keys of a column of URLs.
 
     Parameters
@@ -278,6 +283,8 @@ def locate(urls: pa.Array, table: HostTable | None = None) -> Located:
     urls : pa.Array of n string, large_string, binary or large_binary values
     table : HostTable, optional
         The cache to use; one shared by the process if None.
+    hashes : callable
+        What `url_hash` is, and the hashes of prefixes, as `hash_texts_and_prefixes` tells them.
 
     Returns
     -------
@@ -300,7 +307,7 @@ def locate(urls: pa.Array, table: HostTable | None = None) -> Located:
     if long.any():
         reason[long] = URL_TOO_LONG
         texts.size[long] = 0
-    url_hash, authority_hash = hash_texts_and_prefixes(texts)
+    url_hash, authority_hash = hashes(texts)
     host_hash = table.find(authority_hash, texts)
     host_hash[_with_controls(texts)] = 0
     bad = host_hash == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,11 +14,14 @@ from transforms.files.unpacking import local_path, open_file
 from transforms.rows.normalise import columns_to_read, rejected_file
 
 
-def open_parquet(path: str) -> pq.ParquetFile:
-    """A Parquet file of any file system, with times that no year makes wrap."""
+def open_parquet(path: str, repeated: Sequence[str] = ()) -> pq.ParquetFile:
+    """A Parquet file of any file system, with times that no year makes wrap.
+
+    Columns of texts that are repeated may be named: they are read as dictionaries.
+    """
     local = local_path(path)
     # INT96 has nanoseconds, which cannot hold the years 1 and 9999: they would wrap to plausible ones.
-    options = {"coerce_int96_timestamp_unit": "us"}
+    options: dict[str, Any] = {"read_dictionary": list(repeated), "coerce_int96_timestamp_unit": "us"}
     if local is not None:
         return pq.ParquetFile(local, memory_map=True, **options)
     return pq.ParquetFile(open_file(path), pre_buffer=True, **options)
@@ -69,7 +73,7 @@ def _unlisted(meta: pq.FileMetaData) -> str:
 
 
 def read_parquet(split: Split, kind: Kind, metadata: Sequence[str] | None) -> Iterator[Block]:
-    file = open_parquet(split.path)
+    file = open_parquet(split.path, [kind.key] if kind.repeats else ())
     wanted = columns_to_read(kind, file.schema_arrow, split.path, metadata)
     row = split.row
     for groups, n in _runs(file, split.groups):

@@ -20,6 +20,7 @@ from policies.numerics.typing_ import BoolArray, IntArray, UIntArray
 from policies.sequencing.host_shares import host_slot_limits
 from transforms.batches import schemas
 from transforms.batches.coders import ShardTables
+from transforms.batches.hashing import hash_prefixes
 from transforms.batches.steps import Step
 from transforms.batches.tally import Counts
 from transforms.batches.urls import HostTable, locate
@@ -140,7 +141,7 @@ class FoldSources(Step):
         order = np.lexsort((spelled, visits.source_hash))
         source = order[np.searchsorted(visits.source_hash[order], new.column("source_hash").to_numpy())]
         at = pc.multiply(new.column("at_s"), 1_000_000).cast(schemas.TIME)
-        hosts = locate(new.column("url"), self._table).host_texts()
+        hosts = locate(new.column("url"), self._table, hash_prefixes).host_texts()
         return pa.RecordBatch.from_arrays(
             [new.column("url"), hosts, visits.url.take(pa.array(source)), at, at], schema=tables.TARGETS_OUT
         )
@@ -211,7 +212,7 @@ class _Known:
 
     @classmethod
     def of_state(cls, batch: pa.RecordBatch, table: HostTable) -> _Known:
-        host = locate(batch.column("url"), table).host_hash
+        host = locate(batch.column("url"), table, hash_prefixes).host_hash
         last = [
             batch.column(n).cast(pa.int64()).fill_null(NEVER_S).to_numpy(zero_copy_only=False)
             for n in ("seen_s", "asked_s")
@@ -265,7 +266,7 @@ class _Known:
         ).take(pa.array(np.where(old >= 0, old, self.batch.num_rows)))
         batch = rows.set_column(0, "url", url.take(pa.array(chosen)))
         batch = batch.set_column(1, "listed", pa.array(named))
-        names = locate(batch.column("url"), self.table)
+        names = locate(batch.column("url"), self.table, hash_prefixes)
         assert (names.host_hash == host_hash[chosen]).all()
         never = np.full(len(found), NEVER_S)
         return _Known(batch, found, host_hash[chosen], never, never, self.table)

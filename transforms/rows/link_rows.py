@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from policies.numerics.typing_ import IntArray
 from transforms.batches import columns, schemas, times
-from transforms.batches.hashing import Hashes, Texts, hash_of, hash_texts
+from transforms.batches.hashing import Hashes, hash_pages, hash_texts
 from transforms.batches.urls import NO_URL, REASONS, HostTable, Located, locate, site
 from transforms.rows.joining import page_urls
 from transforms.rows.raw_rows import Made, Mask, RawRows, read, read_time
@@ -111,24 +111,25 @@ def _distinct(block: RawRows, name: str, table: HostTable | None) -> _Urls:
     ).as_py():  # what most logs have costs less
         web = ~np.asarray(pc.fill_null(pc.match_substring_regex(texts, _OTHER_SCHEME), False))
         texts = with_scheme(texts)
-    found = locate(page_urls(texts, block.tracking), table)
+    found = locate(page_urls(texts, block.tracking), table, hash_pages)
     urls = pc.if_else(pa.array(found.valid), found.urls, None)
-    text_hash = page_hashes(urls)
+    text_hash = page_hashes(urls, found.url_hash)
     if broken is not None:
         block.reject(np.append(broken, False)[code], "bad_utf8", name)
     return _Urls(urls, code, text_hash, found.host_hash, sites(found), found.reason, web)
 
 
-def page_hashes(urls: pa.Array) -> Hashes:
-    """The hashes of `page_texts`, mostly without making the texts: uint64 (n,)."""
-    usual = pc.and_(pc.starts_with(urls, _HTTPS), pc.greater_equal(pc.count_substring(urls, "/"), 3))
-    rows = np.asarray(pc.fill_null(usual, False))
-    texts = Texts(urls)
-    texts.start = texts.start + len(_HTTPS) * rows
-    texts.size = np.where(rows, texts.size - len(_HTTPS), 0)
-    made = hash_of(texts)
-    if not rows.all():
-        made[~rows] = page_texts(urls.filter(pa.array(~rows)))[1]
+def page_hashes(urls: pa.Array, known: Hashes) -> Hashes:
+    """The hashes of `page_texts`, mostly without making the texts: uint64 (n,).
+
+    Parameters
+    ----------
+    urls : pa.Array (n,) string
+    known : (n,) uint64
+        Of `hash_pages`.
+    """
+    odd, made = known == 0, known.copy()
+    made[odd] = page_texts(urls.filter(pa.array(odd)))[1]
     return made
 
 

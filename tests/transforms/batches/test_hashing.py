@@ -13,6 +13,8 @@ from transforms.batches.hashing import (
     BLOCK_BYTES,
     LONG_BYTES,
     Texts,
+    hash_pages,
+    hash_prefixes,
     hash_texts,
     hash_texts_and_prefixes,
     stable_hash,
@@ -50,7 +52,10 @@ def test_vector_equals_scalar_for_any_cut(values, kind, start, length):
     assert hash_texts(part).tolist() == expected[start : start + length]
     whole, prefix = hash_texts_and_prefixes(Texts(part))
     assert whole.tolist() == expected[start : start + length]
-    assert prefix.tolist() == [stable_hash(_prefix(v)) for v in values[start : start + length]]
+    expected = [stable_hash(_prefix(v)) for v in values[start : start + length]]
+    assert prefix.tolist() == expected
+    for hashes in (hash_prefixes, hash_pages):
+        assert hashes(Texts(part))[1].tolist() == expected
 
 
 def _prefix(raw: bytes) -> bytes:
