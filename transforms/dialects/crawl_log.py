@@ -16,10 +16,10 @@ from transforms.files.blocks import Block, RawBlock
 from transforms.rows.normalise import rejected_rows
 
 FIELDS = 12
-_LOGGED, _STATUS, _URI, _PATH, _STARTED, _DIGEST, _NOTES = 0, 1, 3, 4, 8, 9, 11
+_LOGGED, _STATUS, _URI, _PATH, _THREAD, _STARTED, _DIGEST, _NOTES = 0, 1, 3, 4, 7, 8, 9, 11
 _USED = [_LOGGED, _STATUS, _URI, _PATH, _STARTED, _DIGEST, _NOTES]
 _FIRST = re.compile(
-    rb"\s*\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z?\s+-?\d+\s+(\d+|-)\s+[a-z][a-z0-9+.-]*:\S+\s+(-|[A-Z.]*)\s+\S+\s+\S+\s+#\d+\s",
+    rb"\s*\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z?\s+-?\d+\s+(\d+|-)\s+[a-z][a-z0-9+.-]*:\S+\s+(-|(\d+\+)?[A-Z.]*)\s+\S+\s+\S+\s+#\d+\s",
 )
 # Of pages that a crawler fetches for itself: robots.txt and host names, the last step of whose path is P.
 _OWN = r"P\.?$"
@@ -49,17 +49,22 @@ def read(source: Source) -> Iterator[Block]:
 
 
 def whole_fields(block: bytes, line: int, use: list[int]) -> Fields:
-    """Fields of the lines of a block, in order; a thirteenth one is JSON, may have blanks, and is cut off."""
+    """Fields of the lines of a block, in order.
+
+    A thirteenth one is JSON, may have blanks, and is cut off. Before Heritrix wrote a dash the twelfth was
+    empty where there is nothing to note.
+    """
     fields = split_fields(_packed(block), line, " ", FIELDS, use)
-    longer = [(number, text) for number, text in fields.wrong if _has_more(text)]
-    if not longer:
+    others = [(number, _mended(text)) for number, text in fields.wrong]
+    mended = [(number, text) for number, text in others if text]
+    if not mended:
         return fields
-    cut = "\n".join(" ".join(text.split(" ", FIELDS)[:FIELDS]) for _, text in longer)
-    more = split_fields(cut.encode("utf-8", "replace"), 0, " ", FIELDS, use)
-    numbers = np.append(fields.line, np.array([number for number, _ in longer], np.int64)[more.line])
+    texts = "\n".join(text for _, text in mended)
+    more = split_fields(texts.encode("utf-8", "surrogateescape"), 0, " ", FIELDS, use)
+    numbers = np.append(fields.line, np.array([number for number, _ in mended], np.int64)[more.line])
     order = np.argsort(numbers, kind="stable")
     table = pa.concat_tables([fields.table, more.table]).take(pa.array(order))
-    return Fields(table, numbers[order], [(n, text) for n, text in fields.wrong if not _has_more(text)])
+    return Fields(table, numbers[order], [(n, text) for n, text in fields.wrong if not _mended(text)])
 
 
 def odd_rows(path: str, fields: Fields) -> pa.RecordBatch:
@@ -83,10 +88,13 @@ def _packed(block: bytes) -> bytes:
     return block.replace(b" \n", b"\n").replace(b"\n ", b"\n").strip(b" ")
 
 
-def _has_more(text: str) -> bool:
-    """Whether a line has an object of JSON behind its fields: anything else is of another line."""
+def _mended(text: str) -> str:
+    """A line of all fields and no more, made of one with JSON behind them or none to note; else nothing."""
     fields = text.split(" ", FIELDS)
-    return len(fields) > FIELDS and fields[FIELDS].startswith("{")
+    if len(fields) == FIELDS - 1 and fields[_THREAD].startswith("#"):
+        return f"{text} -"
+    more = len(fields) > FIELDS and fields[FIELDS].startswith("{")
+    return " ".join(fields[:FIELDS]) if more else ""
 
 
 def _rows(source: Source, fields: Fields) -> Iterator[Block]:

@@ -17,10 +17,12 @@ from apache_beam.io.filesystems import FileSystems
 
 from transforms.batches.errors import InputError
 from transforms.batches.kinds import Kind
+from transforms.batches.urls import trim
 from transforms.dialects import Dialect, Source
 from transforms.dialects.json_rows import parse
 from transforms.dialects.sitemaps import read_sitemap
 from transforms.dialects.textformats import line_blocks, read_csv
+from transforms.dialects.wat import resolved
 from transforms.files.blocks import Block, RawBlock
 from transforms.files.unpacking import heads, is_gzip
 from transforms.rows.normalise import rejected_rows
@@ -76,7 +78,7 @@ def _lists(source: Source) -> Iterator[Block]:
 
 def _fetch(source: Source, fetch: dict[str, Any], number: int) -> Iterator[Block]:
     targets: list[pa.Array] = []
-    whole, status = True, str(fetch.get("status") or 200)
+    whole, clean, status = True, True, str(fetch.get("status") or 200)
     if status.startswith("2"):
         if not fetch["file"]:
             yield rejected_rows(source.path, [number], "no_file", [str(fetch["source"])])
@@ -90,14 +92,18 @@ def _fetch(source: Source, fetch: dict[str, Any], number: int) -> Iterator[Block
             return
         for item in read_sitemap(path, packed, source.notes):
             if isinstance(item, pa.RecordBatch):
-                whole = False
+                clean = False
+                # An entry without an address is one less; what breaks off lacks nobody knows how many.
+                whole &= item.column("reason")[0].as_py() == "no_loc"
                 yield item
             else:
                 targets.append(item.batch.column("url"))
-        if not whole and not targets:
+        if not clean and not targets:
             return
     target = pa.concat_arrays(targets) if targets else pa.nulls(1, pa.string())
     n = len(target)
+    if targets:  # feeds have addresses from the root of their site
+        target = resolved(pa.array([fetch["source"]] * n, pa.string()), trim(target))
     given = {name: pa.array([fetch.get(name)] * n, pa.string()) for name in ("source", "seen_at", "status")}
     batch = pa.RecordBatch.from_pydict(
         {

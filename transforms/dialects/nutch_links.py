@@ -97,7 +97,11 @@ def _rows(source: Source, block: bytes, line: int) -> Iterator[Block]:
     when[record[rows]] = utc_dates(time.take(pa.array(rows)), source.path)
     parsed = np.zeros(count, np.bool_)
     parsed[record[section == _PARSED]] = True
-    link = _in(texts, section == _PARSED, r"^\s*outlink: toUrl: (?P<url>.+?) anchor:", "url")
+    # As bytes: one that is not UTF-8 is rejected where targets are read.
+    link = _in(
+        texts.view(pa.binary()), section == _PARSED, r"^\s*outlink: toUrl: (?P<url>.+?) anchor:", "url"
+    )
+    link = link.view(pa.string())
     fetched = np.zeros(count, np.bool_)
     fetched[record[at]] = True
     has_links = np.zeros(count, np.bool_)
@@ -142,7 +146,7 @@ def _sections(texts: pa.Array, begins: BoolArray) -> tuple[IntArray, IntArray]:
 
 
 def _in(texts: pa.Array, rows: BoolArray, pattern: str, name: str) -> pa.Array:
-    """What a pattern finds in some lines, null in others: (n,) string."""
+    """What a pattern finds in some lines, null in others: (n,), of the type of the lines."""
     at = np.flatnonzero(rows)
     found = pc.struct_field(pc.extract_regex(texts.take(pa.array(at)), pattern), name)
     back = np.full(len(rows), -1)

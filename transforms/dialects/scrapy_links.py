@@ -3,46 +3,54 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from transforms.batches.urls import trim
 from transforms.dialects import Dialect, Source
 from transforms.dialects.json_rows import parse
 from transforms.dialects.scrapy import TIMES
 from transforms.dialects.textformats import line_blocks
+from transforms.dialects.wat import resolved
 from transforms.files.blocks import Block, RawBlock
 from transforms.files.unpacking import head_of
 
 _TIMES = ("seen_at", *TIMES)
 LINKS = ("links", "outlinks")
+_MOST = 100
+"""Items that are looked at for one with links: fetches that failed may have none."""
+_LISTED = re.compile(rb'"(?:out)?links"\s*:\s*\[')
+_FIRST = re.compile(rb'"(?:out)?links"\s*:\s*\[\s*(["{])')
 
 
 def looks_like(path: str, text: bytes) -> bool:
-    return _names(text) is not None
-
-
-def _names(text: bytes) -> tuple[str, str] | None:
-    """Names of the links and of the time in the first item; None if it has none."""
-    first = text.removeprefix(b"\xef\xbb\xbf").lstrip(b"[, \r\n").partition(b"\n")[0]
-    try:
-        record = json.loads(first.strip().removesuffix(b","))
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(record, dict) or "url" not in record:
-        return None
-    links = next((name for name in LINKS if isinstance(record.get(name), list)), None)
-    time = next((name for name in _TIMES if name in record), None)
-    return None if links is None or time is None else (links, time)
+    for line in text.removeprefix(b"\xef\xbb\xbf").split(b"\n", _MOST)[:_MOST]:
+        item = line.lstrip(b"[, \r")
+        if not item:
+            continue
+        try:
+            record, _ = json.JSONDecoder().raw_decode(item.decode("utf-8", "replace"))
+        except (ValueError, RecursionError):
+            # An item of many links is longer than what is looked at.
+            return item.startswith(b"{") and text.endswith(line) and _LISTED.search(item) is not None
+        if not isinstance(record, dict) or "url" not in record:
+            return False
+        if any(isinstance(record.get(name), list) for name in LINKS):
+            return any(name in record for name in _TIMES)
+    return False
 
 
 def read(source: Source) -> Iterator[Block]:
-    """A row a link; one without a target for an item that has none."""
-    links, time = _names(head_of(source.path)) or (LINKS[0], _TIMES[0])
+    """A row a link; one without a target for an item that has none. Links are as pages have them."""
+    link, first = pa.string(), _FIRST.search(head_of(source.path))
+    if first is not None and first[1] == b"{":  # as Scrapy's own `Link` is written
+        link = pa.struct([("url", link)])
     schema = pa.schema(
-        [("url", pa.string()), (links, pa.list_(pa.string())), (time, pa.string()), ("status", pa.string())]
+        [(n, pa.string()) for n in ("url", "status", *_TIMES)] + [(n, pa.list_(link)) for n in LINKS]
     )
     for item in line_blocks(source.path, source.gzip):
         if isinstance(item, pa.RecordBatch):
@@ -52,19 +60,24 @@ def read(source: Source) -> Iterator[Block]:
         if found.rejected is not None:
             yield found.rejected
         columns = {name: found.table.column(name).combine_chunks() for name in schema.names}
-        lists = columns[links]
+        lists = pc.coalesce(*(columns[n] for n in LINKS))
         number = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
         rows = np.repeat(np.arange(len(number)), np.maximum(number, 1))
         first = np.cumsum(np.maximum(number, 1)) - np.maximum(number, 1)
         at = np.full(len(rows), -1)
         at[np.isin(np.arange(len(rows)), first[number == 0], invert=True)] = np.arange(int(number.sum()))
-        targets = pc.list_flatten(lists).take(pa.array(at, mask=at < 0))
-        of = pa.array(rows)
+        targets, of = pc.list_flatten(lists), pa.array(rows)
+        if pa.types.is_struct(targets.type):
+            targets = pc.struct_field(targets, "url")
+        targets = trim(targets.take(pa.array(at, mask=at < 0)))
+        # A mark within the page leads to itself, as does nothing.
+        none = pc.match_substring_regex(targets, "^(?:#|$)")
+        targets = resolved(columns["url"].take(of), pc.if_else(none, None, targets))
         batch = pa.RecordBatch.from_pydict(
             {
                 "source": columns["url"].take(of),
                 "target": targets,
-                "seen_at": columns[time].take(of),
+                "seen_at": pc.coalesce(*(columns[n] for n in _TIMES)).take(of),
                 "status": columns["status"].take(of),
             }
         )

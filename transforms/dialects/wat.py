@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from policies.numerics.typing_ import IntArray
+from transforms.batches.urls import trim
 from transforms.dialects import Dialect, Source
 from transforms.dialects.json_rows import parse
 from transforms.dialects.textformats import line_blocks
@@ -111,7 +112,7 @@ def _rows(source: Source, envelope: pa.Array, line: IntArray) -> Iterator[Block]
     of = pc.list_parent_indices(lists).to_numpy()
     links = pc.list_flatten(lists)
     leads = np.asarray(pc.fill_null(pc.match_substring_regex(_field(links, "path"), _LEADS), False))
-    url = pc.utf8_trim_whitespace(_field(links, "url"))
+    url = trim(_field(links, "url"))
     # A mark within the page leads to itself.
     leads &= ~np.asarray(pc.fill_null(pc.starts_with(url, "#"), True))
     of, url = of[leads], url.filter(pa.array(leads))
@@ -159,18 +160,22 @@ def resolved(base: pa.Array, url: pa.Array) -> pa.Array:
     left = np.flatnonzero(np.asarray(pc.and_(made.is_null(), pc.and_(url.is_valid(), base.is_valid()))))
     if not len(left):
         return made
-    pairs = zip(base.take(pa.array(left)).to_pylist(), url.take(pa.array(left)).to_pylist(), strict=True)
+    bases, urls = (_strings(texts.take(pa.array(left))) for texts in (base, url))
+    joined = [_joined(b, u).encode("utf-8", "surrogateescape") for b, u in zip(bases, urls, strict=True)]
     mask = np.zeros(len(made), np.bool_)
     mask[left] = True
-    return pc.replace_with_mask(
-        made, pa.array(mask), pa.array([_joined(b, u) for b, u in pairs], pa.string())
-    )
+    return pc.replace_with_mask(made, pa.array(mask), pa.array(joined, pa.binary()).view(pa.string()))
+
+
+def _strings(texts: pa.Array) -> list[str]:
+    """Texts that need not be UTF-8: those that are not are rejected where targets are read."""
+    return [raw.decode("utf-8", "surrogateescape") for raw in texts.cast(pa.binary()).to_pylist()]
 
 
 def _joined(base: str, url: str) -> str:
     try:
         return urljoin(base, url)
-    except ValueError:  # such as a bracket that is no address: rejected where targets are read
+    except ValueError:  # such as a bracket that is no address: rejected, too
         return url
 
 

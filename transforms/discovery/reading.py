@@ -111,6 +111,10 @@ def link_batches(
         Whether links to other sites are targets.
     counts : Counts
     """
+    same = batch.column("ok").null_count
+    counts.add("links_not_modified", same)
+    if same:  # such a fetch does not say what was there
+        batch = batch.filter(batch.column("ok").is_valid())
     at_us = batch.column("seen_at").cast(pa.int64()).to_numpy()
     later = at_us > as_of_us
     counts.add("links_after_as_of", int(later.sum()))

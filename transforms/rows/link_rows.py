@@ -23,6 +23,7 @@ from transforms.rows.joining import page_urls
 from transforms.rows.raw_rows import Made, Mask, RawRows, read, read_time
 
 _HTTPS = "https://"
+_NOT_MODIFIED = 304
 _OTHER_SCHEME = r"^\s*(?i:mailto|javascript|tel|data|ftp|about|sms|whatsapp|blob|file):"
 _NO_SCHEME = r"^(?i:https?)://"
 
@@ -141,10 +142,12 @@ def _source(block: RawRows, table: HostTable | None, name: str = "source") -> _U
     return found
 
 
-def _ok(block: RawRows) -> pa.Array:
-    """Whether fetches did not fail, as far as their status says."""
+def _ok(block: RawRows, unchanged: bool | None) -> pa.Array:
+    """Whether fetches did not fail, as far as their status says; `unchanged` for what was not modified."""
     status = read(block, "status", columns.status, pa.int16())
-    return pc.fill_null(pc.and_(pc.greater_equal(status, 200), pc.less(status, 300)), True)
+    good = pc.fill_null(pc.and_(pc.greater_equal(status, 200), pc.less(status, 300)), True)
+    same = pc.fill_null(pc.equal(status, _NOT_MODIFIED), False)
+    return pc.if_else(same, pa.scalar(unchanged, pa.bool_()), good)
 
 
 def links(block: RawRows, table: HostTable | None) -> Made:
@@ -180,7 +183,7 @@ def snapshots(block: RawRows, table: HostTable | None) -> Made:
     return {
         "source": page_texts(source.urls)[0].take(of),
         "seen_at": read_time(block, "seen_at"),
-        "ok": _ok(block),
+        "ok": _ok(block, True),
         "domain": source.site.take(of),
     }, source.keys()
 
@@ -200,7 +203,7 @@ def links_seen(block: RawRows, table: HostTable | None) -> Made:
         "source": source.column(),
         "target": target.column(none),
         "seen_at": seconds.cast(seen_at.type),
-        "ok": _ok(block),
+        "ok": _ok(block, None),
         "target_hash": pa.array(target.rows(target.text_hash)),
         "partial": pc.fill_null(read(block, "partial", columns.flag, pa.bool_()), False),
         "off_site": pa.array(~none & other),

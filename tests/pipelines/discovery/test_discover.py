@@ -272,12 +272,16 @@ def test_listed_sources_are_planned_before_they_were_seen_and_others_are_not(tmp
     assert any(r["url"].startswith("https://b.test/") for r in read(night, "targets"))
 
 
-def test_an_empty_row_is_a_visit_that_showed_nothing(tmp_path: Path) -> None:
+def test_an_empty_row_is_a_visit_that_showed_nothing_and_what_is_not_modified_is_none(tmp_path: Path) -> None:
     rows = steady("https://a.test/", range(0, 24, 2))
     empty: list[Row] = [("https://a.test/", "", at(h), 200) for h in range(24, 47)]
+    same: list[Row] = [("https://a.test/", "", at(h), 304) for h in range(24, 47)]
     less = {r["url"]: r for r in read(small(tmp_path, rows + empty), "sources")}["https://a.test/"]
-    more = {r["url"]: r for r in read(small(tmp_path, rows, name="more"), "sources")}["https://a.test/"]
+    night = small(tmp_path, rows + same, name="more")
+    more = {r["url"]: r for r in read(night, "sources")}["https://a.test/"]
     assert less["links"] == 0 and less["new_links_per_day"] < 0.7 * more["new_links_per_day"]
+    assert more["failures"] == 0 and more["last_seen_at"].timestamp() == at(22)
+    assert manifest(night)["counters"]["links_not_modified"] == len(same)
 
 
 def test_targets_are_pages_for_the_nightly_job(night: Path, log: pa.Table, tmp_path: Path) -> None:

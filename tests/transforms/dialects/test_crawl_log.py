@@ -30,6 +30,15 @@ def at(*civil: int) -> datetime:
     return datetime(*civil, tzinfo=UTC)
 
 
+def test_older_versions_leave_empty_what_has_no_note(tmp_path):
+    text = LOG.splitlines()[0].removesuffix("-")
+    found = read(
+        write(tmp_path, text.replace("/p/1 L ", f"/p/2 12+{'L' * 50} ") + f"\n{text}\n", "crawl.log")
+    )
+    assert found.forms == ["heritrix"] and not found.rejected
+    assert found.seen("url", "status") == [("https://shop.test/p/2", 200), ("https://shop.test/p/1", 200)]
+
+
 def test_a_log_as_heritrix_writes_it(tmp_path):
     found = read(write(tmp_path, LOG, "crawl.log"))
     assert found.forms == ["heritrix"]

@@ -59,6 +59,16 @@ def test_an_entry_is_a_link_of_the_file_that_was_fetched(tmp_path, form):
     ]
 
 
+def test_an_entry_without_an_address_costs_itself(tmp_path):
+    items = "<item><title>x</title></item><item><link>/news/1</link></item>"
+    (tmp_path / "feed").write_text(f'<rss version="2.0"><channel>{items}</channel></rss>')
+    path = tmp_path / "fetched.csv"
+    path.write_text("source,seen_at,file\nhttps://b.test/feed,2026-07-01T02:00:00Z,feed\n")
+    found = read(path)
+    assert found.rows == [("https://b.test/feed", "https://b.test/news/1", "02:00:00", True)]
+    assert found.partial == {False} and [reason for _, reason in found.rejected] == ["no_loc"]
+
+
 def test_links_of_our_own_are_not_taken_for_a_list(tmp_path):
     path = tmp_path / "links.csv"
     path.write_text("source,target,seen_at,file\nhttps://a.test/,https://a.test/1,2026-07-01,x\n")

@@ -79,6 +79,14 @@ def test_outlinks_are_seen_at_the_fetch_of_their_page(tmp_path):
     assert found.left_out == {"never_fetched": 1, "not_modified": 1, "not_parsed": 1}
 
 
+def test_a_link_that_is_not_utf_8_is_refused(tmp_path):
+    path = tmp_path / "dump"
+    path.write_bytes(FRONT.encode().replace(b"toUrl: https://a.test/1", b"toUrl: https://a.test/\xe9"))
+    found = read(path)
+    assert [r[1] for r in found.rows] == ["https://a.test/2"]
+    assert [reason for _, reason in found.rejected] == ["bad_utf8"]
+
+
 def test_records_may_be_cut_by_any_block(tmp_path, monkeypatch):
     path = tmp_path / "dump"
     path.write_text(DUMP)

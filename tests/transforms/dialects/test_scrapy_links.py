@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.transforms.dialects.seen_links import read as read_links
 from transforms.batches.kinds import REPLAYED
 from transforms.dialects.scrapy_links import looks_like
 from transforms.intake.sources import ROWS, plan_files, read_split
@@ -39,6 +40,38 @@ def test_a_row_a_link_and_one_for_none(tmp_path: Path, form: str) -> None:
         ("https://a.test/", "https://a.test/2", 3600, True),
     ]
     assert [r["reason"] for r in rejected] == ([] if form == "array" else ["bad_json"])
+
+
+def links_of(path: Path, *items: dict[str, object], one_line: bool = False) -> list[tuple[str, str | None]]:
+    path.write_text(json.dumps(items) if one_line else "".join(json.dumps(item) + "\n" for item in items))
+    found = read_links(path)
+    assert found.form == "scrapy" and not found.rejected
+    return [(source, target) for source, target, *_ in found.rows]
+
+
+def test_links_are_as_the_page_has_them(tmp_path: Path) -> None:
+    page = {"url": "https://a.test/x/y", "crawled_at": 1767225600}
+    links = ["/1", "2", " ?p=3", "//b.test/4", "#top", "", None, "https://a.test/5"]
+    assert [target for _, target in links_of(tmp_path / "a.jl", page | {"links": links})] == [
+        "https://a.test/1", "https://a.test/x/2", "https://a.test/x/y?p=3", "https://b.test/4", None, None, None,
+        "https://a.test/5",
+    ]  # fmt: skip
+    as_scrapy_has_them = [{"url": "/1", "text": "one", "fragment": "", "nofollow": False}, {"url": "/2"}]
+    found = links_of(tmp_path / "b.jl", page | {"outlinks": as_scrapy_has_them})
+    assert [target for _, target in found] == ["https://a.test/1", "https://a.test/2"]
+
+
+def test_the_first_item_need_not_have_links(tmp_path: Path) -> None:
+    failed = {"url": "https://a.test/", "links": None, "crawled_at": 1767225600, "status": 503}
+    expected = [("https://a.test/", None), ("https://a.test/", "https://a.test/1")]
+    assert links_of(tmp_path / "a.jl", failed, ITEMS[0] | {"links": ["/1"]}) == expected
+    assert (
+        links_of(tmp_path / "b.json", ITEMS[0] | {"links": ["/1"]}, failed, one_line=True) == expected[::-1]
+    )
+    # Longer than what is looked at, and with its time behind the links.
+    many = [f"https://a.test/{n}" for n in range(5000)]
+    item = {"url": "https://a.test/", "links": many, "timestamp": 1767225600}
+    assert len(links_of(tmp_path / "c.jl", item)) == 5000
 
 
 def test_canonical_files_are_not_taken_for_it() -> None:

@@ -87,6 +87,14 @@ def test_links_of_answers_are_read_and_resolved(tmp_path, packed):
     assert found.left_out == {"not_an_answer": 1}
 
 
+def test_a_link_that_is_not_utf_8_costs_itself(tmp_path):
+    path = tmp_path / "a.warc.wat"
+    text = record(json.dumps(answer("https://a.test/x", LINKS))).encode()
+    path.write_bytes(text.replace(b"3.html", b"\xe9.html"))
+    found = read(path)
+    assert [reason for _, reason in found.rejected] == ["bad_utf8"] and len(found.rows) == 4
+
+
 def test_a_folder_of_them_is_read(tmp_path):
     (tmp_path / "a.warc.wat").write_text(record(RECORDS[0]))
     assert len(read(tmp_path).rows) == 5
