@@ -63,6 +63,11 @@ EXIT_HELP = (
 KINDS = {"links": "links_seen", "sources": "sources", "hosts": "hosts"}
 # A state is not cut anew: it may grow from the few shards of small inputs, and stay there.
 SHARDS, FEW_SHARDS = 16, 4
+BACKTESTED = {
+    "pham": "pham learns from hour to hour how to divide the budget, and a schedule is made a day ahead: it "
+    "is in recrawl backtest-discovery only",
+    "oracle": "oracle knows what sources will show: it is in recrawl backtest-discovery only",
+}
 STEPS = (
     ("Read", "reading the links"),
     ("FindTargets", "finding new targets"),
@@ -171,6 +176,8 @@ class Settings:
     """Of the night that the budget is shared with at one price."""
     why: str = ""
     """What decided the budget."""
+    host_share: float = 1.0
+    """Of the slots of a limited host that refreshes may take; a night has crawls there, too."""
 
     @classmethod
     def of(cls, parsed: argparse.Namespace) -> Settings:
@@ -200,7 +207,9 @@ class Settings:
         shards = None if parsed.num_shards is None else check.number("num_shards", 1, 99_999, "shards")
         output = parsed.output.rstrip("/") or parsed.output[:1]
         if parsed.policy not in POLICIES:
-            check.problems.append(f"--policy={parsed.policy}: expected one of {', '.join(POLICIES)}")
+            other = f". {why}" if (why := BACKTESTED.get(parsed.policy)) else ""
+            expected = ", ".join(POLICIES)
+            check.problems.append(f"--policy={parsed.policy}: expected one of {expected}{other}")
         made = cls(
             tuple(inputs),
             parsed.state,
@@ -266,7 +275,7 @@ class Settings:
                 for name in (
                     "budget_per_day", "horizon_us", "host_max_per_day", "host_min_gap_seconds", "least_hours",
                     "host_groups", "capacity", "off_site", "max_rejected_fraction", "policy", "forget_days",
-                    "why",
+                    "why", "host_share",
                 )
             },
         }  # fmt: skip
@@ -313,7 +322,9 @@ def build_pipeline(
     )
     gap = settings.host_min_gap_seconds
     hosts = HostDefaults(settings.host_max_per_day, gap, settings.horizon_us, settings.host_groups)
-    limits = Limits(settings.as_of_us, hosts, only_listed, settings.forget_days, settings.policy)
+    limits = Limits(
+        settings.as_of_us, hosts, only_listed, settings.forget_days, settings.policy, settings.host_share
+    )
     start = pipeline | "Once" >> beam.Impulse()
     read = pipeline | "ReadLinks" >> ReadLinks(
         settings.inputs, previous.files, shards, settings.as_of_us, settings.off_site, settings.rows_per_batch

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from policies.discovery.pricing import LEAST_PRICE
+
 
 def summary(manifest: dict[str, Any], output: str, seconds: float) -> str:
     """The numbers of a night, as lines."""
@@ -12,6 +14,9 @@ def summary(manifest: dict[str, Any], output: str, seconds: float) -> str:
     def n(name: str) -> int:
         return int(counters.get(name, 0))
 
+    worth = f"each worth {manifest['price']:.3g} new links or more"
+    if manifest["price"] <= LEAST_PRICE:
+        worth = "as many as limits allow"
     rejected = f", {n('links_seen_rejected'):,} rejected" if n("links_seen_rejected") else ""
     lines = [
         f"links      {n('links_seen_accepted'):,} rows{rejected}; {n('links_shown'):,} links, "
@@ -22,8 +27,8 @@ def summary(manifest: dict[str, Any], output: str, seconds: float) -> str:
         f"sources    {n('sources_known'):,}, {n('sources_never_seen'):,} never seen, "
         f"{n('sources_failing'):,} do not answer, {n('sources_forgotten'):,} forgotten; "
         f"about {manifest['new_links_per_day']:,.0f} new links a day",
-        f"refreshes  {n('refreshes'):,} of {n('sources_refreshed'):,} sources, each worth "
-        f"{manifest['price']:.3g} new links or more; {n('hosts_at_limit'):,} hosts at their limit",
+        f"refreshes  {n('refreshes'):,} of {n('sources_refreshed'):,} sources, {worth}; "
+        f"{n('hosts_at_limit'):,} hosts at their limit",
         f"wrote      {output} in {seconds:.1f} s",
     ]
     if manifest["status"] != "ok":

@@ -186,8 +186,13 @@ class WriteDiscovery(Step):
         self, _: Any, played: list[list[Result]], history: LinkHistory, counts: list[dict[str, int]]
     ) -> Iterator[FileInfo]:
         settings, output = self._settings, self._settings.output
+        total: dict[str, int] = {}
+        for some in counts:
+            for name, n in some.items():
+                total[name] = total.get(name, 0) + n
         if history.problem:
-            yield write_json(output, PROBLEM, {"problem": history.problem})
+            said = ". ".join(filter(None, (history.problem, discovery_report.rejected(total))))
+            yield write_json(output, PROBLEM, {"problem": said})
             return
         output_folder.clear(output, OWN)
         order = {name: at for at, name in enumerate(POLICIES)}
@@ -200,10 +205,6 @@ class WriteDiscovery(Step):
             output, "over_time.parquet", discovery_report.over_time_table(rows, step_hours, warm)
         )
         yield write_table(output, "summary.parquet", discovery_report.summary_table(rows, history))
-        total: dict[str, int] = {}
-        for some in counts:
-            for name, n in some.items():
-                total[name] = total.get(name, 0) + n
         about = {
             "recrawl": __version__,
             "facts": {

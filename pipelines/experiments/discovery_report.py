@@ -160,6 +160,12 @@ def _mean(values: FloatArray, errors: bool = False) -> float:
     return float(np.sqrt((values**2).sum()) / len(values)) if errors else float(values.mean())
 
 
+def rejected(rows: dict[str, int]) -> str:
+    """How many rows were rejected and why; nothing if none was."""
+    bad = {k.replace("_rejected_", ": "): n for k, n in sorted(rows.items()) if "_rejected_" in k}
+    return "Rejected rows: " + ", ".join(f"{k} {n:,}" for k, n in bad.items()) if bad else ""
+
+
 def report(folder: str) -> str:
     """Tables for a terminal."""
     about = read_json(FileSystems.join(folder, "results.json"))
@@ -174,9 +180,8 @@ def report(folder: str) -> str:
     ]
     if facts["sources_without_polls"]:
         parts.append(f"Left out: {facts['sources_without_polls']:,} sources without a poll in --snapshots.")
-    bad = {k.replace("_rejected_", ": "): n for k, n in rows.items() if "_rejected_" in k}
-    if bad:
-        parts.append("Rejected rows: " + ", ".join(f"{k} {n:,}" for k, n in bad.items()) + ".")
+    if bad := rejected(rows):
+        parts.append(f"{bad}.")
     table = read_table(folder, "summary.parquet").to_pylist()
     for (budget, k), some in groupby(table, lambda r: (r["budget"], r["k"])):
         parts.append(_table(budget, k, list(some)))

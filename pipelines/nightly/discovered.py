@@ -9,6 +9,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from pipelines.command.errors import OptionsError
 from pipelines.nightly.options import Settings
+from policies.discovery.pricing import LEAST_PRICE
 from transforms.batches.tally import counted
 from transforms.discovery.previous import JOB
 from transforms.files.replacing import MANIFEST
@@ -86,7 +87,9 @@ def said_of(manifest: dict[str, Any]) -> str:
         f"{found['new_links_per_day']:,.0f} new links a day; "
         f"{counted(counters.get('targets_new', 0), 'new page')}"
     )
-    if (worth := found["worth_of_last_refresh"]) is not None:
+    if counters.get("refreshes", 0) and found["price"] <= LEAST_PRICE:
+        text += ". Sources are refreshed as often as their hosts' limits allow"
+    elif (worth := found["worth_of_last_refresh"]) is not None and found["price"] > LEAST_PRICE:
         text += (
             f". The last refresh finds {found['price']:.3g} links more, each worth "
             f"{found['new_page_worth']:.3g}: {worth:.3g}; the last crawl of a page is worth "

@@ -24,6 +24,8 @@ from transforms.files.replacing import MANIFEST
 FOLDER = "discovery"
 FIRST_SHARE = 0.1
 """Of `auto`, where no night has told prices yet."""
+HOST_SHARE = 0.5
+"""Of the slots of a limited host that refreshes may take: what they find is there to be crawled."""
 _SHARED = (
     "hosts", "host_max_per_day", "host_min_gap_seconds", "host_groups", "tracking_parameters",
     "max_rejected_fraction", "rows_per_batch", "num_shards",
@@ -131,7 +133,8 @@ class Finding:
         if recrawling is not None and made.policy == IN_TURN:
             raise OptionsError([f"--policy={IN_TURN} has no price: give --discover_share a part, not auto"])
         inputs = tuple(replace(i, how=night.how["hosts"]) if i.kind == "hosts" else i for i in made.inputs)
-        return replace(made, inputs=inputs, recrawling=recrawling, why=why), beam
+        host_share = max(self.share or 0.0, HOST_SHARE)
+        return replace(made, inputs=inputs, recrawling=recrawling, why=why, host_share=host_share), beam
 
     def _budget(self, night: Settings, last: dict[str, Any]) -> tuple[float, Recrawling | None, str]:
         """Refreshes a day, or crawls of both kinds where one price decides; what decides; and why."""

@@ -46,6 +46,8 @@ class Limits:
         After which sources that nobody lists and no visit has seen are forgotten.
     policy : str
         Of `policies.discovery.pricing.POLICIES`.
+    host_share : float
+        Of the slots of a limited host, rounded up, that refreshes may take.
     """
 
     as_of_us: int
@@ -53,6 +55,7 @@ class Limits:
     only_listed: bool
     forget_days: float
     policy: str
+    host_share: float = 1.0
 
 
 class FoldSources(Step):
@@ -189,7 +192,7 @@ class FoldSources(Step):
         last = slots.column("last_slot_at").cast(pa.int64()).to_numpy()
         np.maximum.at(free, place, slots_before(last, gap_us[place], as_of_us) + gap_us[place])
         most = host_slot_limits(most, gap_us, free - as_of_us, 0, horizon_us - 1, horizon_us)
-        most = np.minimum(most, MOST_REFRESHES)
+        most = np.ceil(limits.host_share * np.minimum(most, MOST_REFRESHES)).astype(np.int64)
         columns = [names, host_hash, np.unique(known.host_hash, return_counts=True)[1], most, gap_us, free]
         columns += [shared.host_new, shared.host_exposure]
         columns += [np.zeros(h, np.uint64) if unit_hash is None else unit_hash]

@@ -131,6 +131,11 @@ def build(batches: Iterable[pa.RecordBatch], settings: LinkSettings) -> LinkHist
     seen = (poll_us >= start) & (poll_us < end)
     linked = np.bincount(source, minlength=len(names)) > 0
     kept = np.flatnonzero(np.bincount(poll_source[seen], minlength=len(names)) > 0)
+    if polls is not None and not (linked & polled).any():
+        raise ReplayError(
+            "no source of --snapshots has a link in --links: name sources alike in both, or leave out "
+            "--snapshots"
+        )
     if not inside.any() or not len(kept):
         raise ReplayError("no source shows a link in the window: give another --start or --end")
     made = _Rows(

@@ -107,4 +107,5 @@ def test_yields_by_hour_are_kept_from_night_to_night_by_thompson_alone(
 
 def test_an_unknown_policy_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert discover(tmp_path, "--links=x.csv", "--as_of=2026-01-01", "--budget=1", "--policy=pham") == 2
-    assert "--policy=pham: expected one of recrawl, waiting" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "--policy=pham: expected one of recrawl, waiting" in said and "backtest-discovery only" in said

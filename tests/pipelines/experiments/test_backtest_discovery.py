@@ -219,6 +219,22 @@ def test_what_cannot_be_is_said(
     assert said in capsys.readouterr().err
 
 
+def test_inputs_that_leave_nothing_say_why(
+    results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    back = tmp_path / "back.csv"
+    back.write_text(
+        "source,target,appeared_at,gone_at\nhttps://a.test/,https://a.test/1,2026-01-02,2026-01-01\n"
+    )
+    assert run(f"--links={back}", "--workers=1", f"--output={tmp_path / 'o'}") == 2
+    assert "Rejected rows: links: gone_before_appeared 1" in capsys.readouterr().err
+    polls = tmp_path / "polls.csv"
+    polls.write_text("source,seen_at\nhttps://other.test/,2026-01-01\nhttps://other.test/,2026-01-04\n")
+    words = f"--links={results / 'links.csv'}", f"--snapshots={polls}", "--workers=1"
+    assert run(*words, f"--output={tmp_path / 'o'}") == 2
+    assert "no source of --snapshots has a link in --links" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 @pytest.mark.shared_data
 @pytest.mark.skipif(

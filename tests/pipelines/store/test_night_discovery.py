@@ -110,9 +110,11 @@ def test_limits_of_hosts_count_once_for_both(tmp_path):
         done = other.run(midnight(day), discover_share=0.3, hosts=hosts)
         rows = done.rows("schedule")
         count = Counter(r["host"] for r in rows)
-        assert count["www.site0.test"] == 9 and count["www.site1.test"] <= 24 * 3600 // 5000
+        assert 8 <= count["www.site0.test"] <= 9 and count["www.site1.test"] <= 24 * 3600 // 5000
         assert apart([r for r in rows if r["host"] == "www.site1.test"]) >= timedelta(seconds=5000)
-        assert {r["host"] for r in discovered(done)} >= {"www.site0.test", "www.site1.test"}
+        refreshed = Counter(r["host"] for r in discovered(done))
+        # What they find is crawled: half of a host's slots are left to pages.
+        assert 0 < refreshed["www.site0.test"] <= 5 and 0 < refreshed["www.site1.test"] <= 9
         assert done.table("schedule").num_rows + done.counters.get("slots_empty", 0) == 240
 
 
@@ -123,7 +125,7 @@ def test_a_group_of_hosts_has_one_limit_for_both(tmp_path):
     for day in (1, 2):
         done = store.run(midnight(day), "--host_groups", discover_share=0.2, hosts=listed)
         rows = [r for r in done.rows("schedule") if r["host"] != "www.site3.test"]
-        assert 8 < len(rows) <= 15 and "discover" in {r["reason"] for r in rows}
+        assert 8 < len(rows) <= 15 and 0 < sum(r["reason"] == "discover" for r in rows) <= 8
 
 
 def test_a_gap_for_all_hosts_holds_between_refreshes_and_crawls(tmp_path):
