@@ -24,7 +24,7 @@ from transforms.dialects.sitemaps import read_sitemap
 from transforms.dialects.textformats import line_blocks, read_csv
 from transforms.dialects.wat import resolved
 from transforms.files.blocks import Block, RawBlock
-from transforms.files.unpacking import heads, is_gzip
+from transforms.files.unpacking import heads, is_gzip, local_path
 from transforms.rows.normalise import rejected_rows
 
 NAMES = ("source", "seen_at", "file", "status")
@@ -54,10 +54,18 @@ def read(source: Source) -> Iterator[Block]:
         if isinstance(item, pa.RecordBatch):
             yield item
             continue
-        columns = {n: item.batch.column(n).to_pylist() for n in NAMES if n in item.batch.schema.names}
+        names = [n for n in NAMES if n in item.batch.schema.names]
+        columns = [item.batch.column(n).cast(pa.binary()).to_pylist() for n in names]
         numbers = item.row() if callable(item.row) else item.row + np.arange(item.batch.num_rows)
         for row, number in enumerate(numbers.tolist()):
-            yield from _fetch(source, {n: values[row] for n, values in columns.items()}, number)
+            raw = [values[row] or b"" for values in columns]
+            try:
+                fetch = {n: text.decode() for n, text in zip(names, raw, strict=True)}
+            except UnicodeDecodeError:
+                sample = raw[0].decode("utf-8", "replace")
+                yield rejected_rows(source.path, [number], "bad_utf8", [sample])
+            else:
+                yield from _fetch(source, fetch, number)
 
 
 def _lists(source: Source) -> Iterator[Block]:
@@ -76,18 +84,19 @@ def _lists(source: Source) -> Iterator[Block]:
             yield RawBlock(batch, lambda line=found.line: line)  # type: ignore[misc]
 
 
-def _fetch(source: Source, fetch: dict[str, Any], number: int) -> Iterator[Block]:
+def _fetch(source: Source, fetch: dict[str, str], number: int) -> Iterator[Block]:
     targets: list[pa.Array] = []
     whole, clean, status = True, True, str(fetch.get("status") or 200)
     if status.startswith("2"):
         if not fetch["file"]:
-            yield rejected_rows(source.path, [number], "no_file", [str(fetch["source"])])
+            yield rejected_rows(source.path, [number], "no_file", [fetch["source"]])
             return
         folder = FileSystems.split(source.path)[0]
-        path = fetch["file"] if "://" in fetch["file"] else FileSystems.join(folder, fetch["file"])
+        path = local_path(fetch["file"])
+        path = fetch["file"] if path is None else FileSystems.join(folder, path)
         try:
             packed = is_gzip(heads(path)[0])
-        except InputError as error:
+        except (InputError, ValueError) as error:  # of no file system that is known
             yield rejected_rows(source.path, [number], "no_file", [str(error)])
             return
         for item in read_sitemap(path, packed, source.notes):

@@ -1,8 +1,9 @@
 """Links of Heritrix' crawl.log: what was found where, by the field `via` and the path of discovery.
 
-A line whose path ends in L is a link from the page before it to this URL. Of a link the log has no time of
-its own; it was seen when that page was fetched, the last time before. Heritrix asks for no URL twice that it
-has in its frontier, so the log has the links that were new to it, and says nothing of how long others stay.
+A line whose path ends in L is a link from the page before it to this URL, and where it ends in M, from a
+sitemap. Of a link the log has no time of its own; it was seen when that page was fetched, the last time
+before. Heritrix asks for no URL twice that it has in its frontier, so the log has the links that were new to
+it, and says nothing of how long others stay.
 """
 
 from __future__ import annotations
@@ -76,7 +77,10 @@ def _rows(source: Source, fetches: _Fetches, given: list[pa.Array], line: np.nda
     at_us = pc.fill_null(seen_at.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
     code = pc.fill_null(columns.status(status)[0], 0).to_numpy(zero_copy_only=False)
     good = web & (code >= 200) & (code < 300) & (at_us >= 0)
-    links = web & np.asarray(pc.match_substring_regex(path, r"L$")) & np.asarray(pc.not_equal(via, "-"))
+    # Where sitemaps are is told by robots.txt, which is no page.
+    robots = np.asarray(pc.match_substring_regex(via, r"^[^?#]*//[^/?#]*/robots\.txt$"))
+    links = np.asarray(pc.match_substring_regex(path, r"[LM]$")) & np.asarray(pc.not_equal(via, "-"))
+    links &= web & ~robots
     found = np.flatnonzero(links)
     url_hash = hash_texts(uri)
     rows = pa.array(found)

@@ -38,7 +38,8 @@ def parse(block: bytes, line: int, schema: pa.Schema, path: str) -> Records:
     ----------
     schema : pa.Schema
         Fields that are wanted, nested as they are in the records; leaves are text. A number where a text is
-        wanted is its text, one value where a list is wanted a list of one, what is missing null.
+        wanted is its text, one value where a list is wanted a list of one and the other way round, what
+        is missing null.
     """
     if b"null" in block and _NULL_RECORD.search(block) is not None:
         return _parse_slowly(block, line, schema, path)
@@ -116,6 +117,8 @@ def _as(value: Any, kind: pa.DataType) -> Any:
     if pa.types.is_list(kind):
         values = value if isinstance(value, list) else [value]
         return [_as(v, kind.value_type) for v in values]
+    if isinstance(value, list) and len(value) == 1:  # as Scrapy's item loaders wrap values
+        (value,) = value
     if isinstance(value, dict | list):
         return None
     return text_of(value)

@@ -95,8 +95,14 @@ def _rows(source: Source, block: bytes, line: int) -> Iterator[Block]:
     when = np.full(count, np.nan)
     rows = np.flatnonzero(of_fetch)
     when[record[rows]] = utc_dates(time.take(pa.array(rows)), source.path)
-    parsed = np.zeros(count, np.bool_)
-    parsed[record[section == _PARSED]] = True
+    # Of a page that could not be parsed there are data, too, without links.
+    result = _in(texts, section == _PARSED, r"^Status: (?P<name>\w+)\(", "name")
+    said = _in(texts, section == _PARSED, r"^Outlinks: (?P<number>\d{1,9})", "number")
+    rows = np.flatnonzero(np.asarray(said.is_valid()))
+    number = np.full(count, -1)
+    number[record[rows]] = said.take(pa.array(rows)).cast(pa.int64()).to_numpy()
+    number[record[np.asarray(pc.fill_null(pc.not_equal(result, "success"), False))]] = -1
+    parsed = number >= 0
     # As bytes: one that is not UTF-8 is rejected where targets are read.
     link = _in(
         texts.view(pa.binary()), section == _PARSED, r"^\s*outlink: toUrl: (?P<url>.+?) anchor:", "url"
@@ -104,8 +110,8 @@ def _rows(source: Source, block: bytes, line: int) -> Iterator[Block]:
     link = link.view(pa.string())
     fetched = np.zeros(count, np.bool_)
     fetched[record[at]] = True
-    has_links = np.zeros(count, np.bool_)
-    has_links[record[np.asarray(link.is_valid())]] = True
+    links = np.bincount(record[np.asarray(link.is_valid())], minlength=count)
+    has_links = links > 0
     good = fetched & np.isfinite(when) & (outcome >= 0) & np.asarray(url.is_valid())
     odd = (fetched | has_links) & ~good
     if odd.any():
@@ -132,6 +138,8 @@ def _rows(source: Source, block: bytes, line: int) -> Iterator[Block]:
             "target": target.take(pa.array(order)),
             "seen_at": pa.array((when[of] * 1e6).astype(np.int64)),
             "status": pa.array(codes[outcome[of]]),
+            # A dump that ends in the middle of them has fewer links than it says.
+            "partial": pa.array((succeeded & (links < number))[of]),
         }
     )
     if len(place):

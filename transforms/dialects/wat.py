@@ -116,7 +116,8 @@ def _rows(source: Source, envelope: pa.Array, line: IntArray) -> Iterator[Block]
     # A mark within the page leads to itself.
     leads &= ~np.asarray(pc.fill_null(pc.starts_with(url, "#"), True))
     of, url = of[leads], url.filter(pa.array(leads))
-    base = pc.coalesce(_absolute(_field(html, "Head", "Base")), page)
+    # It may be relative to the page.
+    base = pc.coalesce(_absolute(resolved(page, trim(_field(html, "Head", "Base")))), page)
     none = np.flatnonzero(np.bincount(of, minlength=len(line)) == 0)
     row = np.concatenate([of, none])
     order = np.argsort(row, kind="stable")

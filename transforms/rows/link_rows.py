@@ -111,7 +111,7 @@ def _distinct(block: RawRows, name: str, table: HostTable | None) -> _Urls:
         pc.or_(pc.starts_with(texts, _HTTPS), pc.starts_with(texts, "http://"))
     ).as_py():  # what most logs have costs less
         web = ~np.asarray(pc.fill_null(pc.match_substring_regex(texts, _OTHER_SCHEME), False))
-        texts = with_scheme(texts)
+        texts = pc.if_else(pa.array(web), with_scheme(texts), texts)  # tel:80 is no host with a port
     found = locate(page_urls(texts, block.tracking), table, hash_pages)
     urls = pc.if_else(pa.array(found.valid), found.urls, None)
     text_hash = page_hashes(urls, found.url_hash)

@@ -21,6 +21,8 @@ FETCHES = [
     ("https://c.test/feed", "2026-07-01T06:01:00Z", "", 200),
     ("https://c.test/feed", "2026-07-01T07:01:00Z", "c/cut", 200),
     ("https://c.test/feed", "2026-07-01T08:01:00Z", "c/page", 200),
+    ("https://c.test/feed", "2026-07-01T08:01:00Z", "none://page", 200),
+    ("https://c.test/\udcff", "2026-07-01T08:01:00Z", "c/page", 200),
 ]
 
 
@@ -37,9 +39,11 @@ def test_an_entry_is_a_link_of_the_file_that_was_fetched(tmp_path, form):
     path = tmp_path / f"fetched.{form}"
     names = ("source", "seen_at", "file", "status")
     if form == "csv":
-        path.write_text("\n".join(",".join(map(str, row)) for row in (names, *FETCHES)))
+        text = "\n".join(",".join(map(str, row)) for row in (names, *FETCHES))
     else:
-        path.write_text("\n".join(json.dumps(dict(zip(names, row, strict=True))) for row in FETCHES))
+        items = (dict(zip(names, row, strict=True)) for row in FETCHES)
+        text = "\n".join(json.dumps(item, ensure_ascii=False) for item in items)
+    path.write_text(text, errors="surrogateescape")
     found = read(path)
     assert found.form == "files"
     assert found.rows == [
@@ -56,6 +60,8 @@ def test_an_entry_is_a_link_of_the_file_that_was_fetched(tmp_path, form):
         "no_file",
         "truncated_file",
         "not_a_sitemap",
+        "no_file",
+        "bad_utf8",
     ]
 
 

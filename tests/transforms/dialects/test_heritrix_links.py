@@ -15,6 +15,8 @@ LOG = f"""\
 2026-01-01T08:00:05.010Z   404       5120 https://a.test/2 L https://a.test/ text/html #012 20260101080004500+310 sha1:{A} - -
 2026-01-01T08:00:06.010Z   200       5120 https://a.test/3 LL https://a.test/1 text/html #012 20260101080005500+310 sha1:{A} - -
 2026-01-01T08:00:07.010Z   200       5120 https://a.test/4 LLL https://b.test/ text/html #012 20260101080006500+310 sha1:{A} - -
+2026-01-01T08:00:07.110Z   200       5120 https://a.test/s.xml M https://a.test/robots.txt text/xml #012 20260101080006600+10 sha1:{A} - -
+2026-01-01T08:00:08.110Z   200       5120 https://a.test/5 MM https://a.test/s.xml text/html #012 20260101080007600+10 sha1:{A} - -
 2026-01-01T08:00:08.010Z   200  cut
 """
 
@@ -32,8 +34,10 @@ def test_a_link_is_seen_when_the_page_before_it_was_fetched(tmp_path: Path) -> N
         # A link is one whatever became of its fetch, and belongs to the last fetch of its page.
         ("https://a.test/", "https://a.test/2", "08:00:00"),
         ("https://a.test/1", "https://a.test/3", "02:00:04"),
+        # An entry of a sitemap, but not where that is.
+        ("https://a.test/s.xml", "https://a.test/5", "08:00:06"),
     }
     fetches = {(r["source"], f"{r['seen_at']:%H:%M:%S}", r["ok"]) for r in found if not r["target"]}
     assert {("https://a.test/", "02:00:00", True), ("https://a.test/2", "08:00:04", False)} <= fetches
-    assert len(fetches) == 7 and all(r["partial"] for r in found)
-    assert [(r["row"], r["reason"]) for r in rejected] == [(9, "column_count")]
+    assert len(fetches) == 9 and all(r["partial"] for r in found)
+    assert [(r["row"], r["reason"]) for r in rejected] == [(11, "column_count")]

@@ -54,6 +54,12 @@ DUMP = (
     + record(4, "https://d.test/", datum("36 (fetch_redir_perm)"), parsed("https://d.test/en"))
     + record(5, "https://e.test/", datum("38 (fetch_notmodified)"))
     + record(6, "https://f.test/", datum("33 (fetch_success)"))
+    + record(
+        10,
+        "https://i.test/",
+        datum("33 (fetch_success)"),
+        parsed().replace("success(1,0)", "failed(2,200): x"),
+    )
     + record(7, "https://g.test/", parsed("https://g.test/1"))
     + record(8, "https://h.test/", datum("33 (fetch_success)", "Foo Bar"), parsed("https://h.test/1"))
     + "\nRecno:: 9\nURL:: \n"
@@ -76,7 +82,7 @@ def test_outlinks_are_seen_at_the_fetch_of_their_page(tmp_path):
     ]
     first = [1 + DUMP[: DUMP.index(f"Recno:: {n}")].count("\n") for n in (7, 8, 9)]
     assert found.rejected == [(line, "not_nutch") for line in first]
-    assert found.left_out == {"never_fetched": 1, "not_modified": 1, "not_parsed": 1}
+    assert found.left_out == {"never_fetched": 1, "not_modified": 1, "not_parsed": 2}
 
 
 def test_a_link_that_is_not_utf_8_is_refused(tmp_path):
@@ -93,6 +99,17 @@ def test_records_may_be_cut_by_any_block(tmp_path, monkeypatch):
     whole = read(path)
     monkeypatch.setattr("transforms.files.unpacking.CHUNK_BYTES", 200)
     assert read(path) == whole
+
+
+def test_a_record_that_lacks_links_is_partial(tmp_path):
+    path = tmp_path / "dump"
+    text = record(
+        0, "https://a.test/", datum("33 (fetch_success)"), parsed("https://a.test/1", "https://a.test/2")
+    )
+    for end, links, partial in ((len(text), 2, {False}), (text.index("https://a.test/2") + 5, 1, {True})):
+        path.write_text(text[:end])
+        found = read(path)
+        assert len(found.rows) == links and found.partial == partial
 
 
 @pytest.mark.parametrize(

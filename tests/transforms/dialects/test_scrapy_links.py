@@ -61,6 +61,12 @@ def test_links_are_as_the_page_has_them(tmp_path: Path) -> None:
     assert [target for _, target in found] == ["https://a.test/1", "https://a.test/2"]
 
 
+def test_values_may_be_lists_of_one_and_a_number_is_no_port(tmp_path: Path) -> None:
+    """As Scrapy's item loaders write them."""
+    item = {"url": ["https://a.test/"], "links": ["tel:80", "/1"], "crawled_at": ["2026-01-01T00:00:00Z"]}
+    assert [target for _, target in links_of(tmp_path / "a.jl", item)] == [None, "https://a.test/1"]
+
+
 def test_the_first_item_need_not_have_links(tmp_path: Path) -> None:
     failed = {"url": "https://a.test/", "links": None, "crawled_at": 1767225600, "status": 503}
     expected = [("https://a.test/", None), ("https://a.test/", "https://a.test/1")]

@@ -59,7 +59,7 @@ RECORDS = [
     json.dumps({"Envelope": {"WARC-Header-Metadata": {"WARC-Type": "request"}}}),
     json.dumps(answer("https://c.test/", [], status=503)),
     json.dumps(answer("https://d.test/x.pdf", None)),
-    json.dumps(answer("https://e.test/", LINKS[2:4], head={"Base": "https://e.test/base/"})),
+    json.dumps(answer("https://e.test/", LINKS[2:4], head={"Base": "/base/"})),
     '{"Container": {"cut',
 ]
 
