@@ -151,6 +151,7 @@ class Settings:
             round(warm * US_PER_HOUR),
             not parsed.pooled,
             not parsed.no_pooled,
+            any(i.kind == "snapshots" for i in inputs),
         )
         seeds = tuple(range(seed, seed + runs))
         output = parsed.output.rstrip("/") or parsed.output

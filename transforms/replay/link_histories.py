@@ -32,6 +32,8 @@ class LinkSettings:
     warm_up_us : int
     pooled, by_domain : bool
         Whether one budget is tried for all sources, and one for each domain.
+    given_polls : bool
+        Whether there are files that say when sources were seen.
     """
 
     start_us: int | None
@@ -40,6 +42,7 @@ class LinkSettings:
     warm_up_us: int
     by_domain: bool
     pooled: bool
+    given_polls: bool = False
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,8 @@ def build(batches: Iterable[pa.RecordBatch], settings: LinkSettings) -> LinkHist
         _us(links, "gone_at"),
     )
     failed = 0
+    if polls is None and settings.given_polls:
+        raise ReplayError("no usable row of --snapshots: leave it out, or give others")
     if polls is None:
         start, steps = _window(settings, appeared, np.where(gone == NEVER, appeared, gone))
         poll_source, poll_us = _made_polls(source, appeared, len(names), start, settings.step_us, steps)

@@ -233,6 +233,9 @@ def test_inputs_that_leave_nothing_say_why(
     words = f"--links={results / 'links.csv'}", f"--snapshots={polls}", "--workers=1"
     assert run(*words, f"--output={tmp_path / 'o'}") == 2
     assert "no source of --snapshots has a link in --links" in capsys.readouterr().err
+    polls.write_text("source,seen_at\n")  # is not to go without
+    assert run(*words, f"--output={tmp_path / 'o'}") == 2
+    assert "no usable row of --snapshots" in capsys.readouterr().err
 
 
 @pytest.mark.slow
