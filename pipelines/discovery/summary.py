@@ -18,6 +18,7 @@ def summary(manifest: dict[str, Any], output: str, seconds: float) -> str:
     if manifest["price"] <= LEAST_PRICE:
         worth = "as many as limits allow"
     rejected = f", {n('links_seen_rejected'):,} rejected" if n("links_seen_rejected") else ""
+    rejected += f", {n('links_after_as_of'):,} later than --as_of" if n("links_after_as_of") else ""
     lines = [
         f"links      {n('links_seen_accepted'):,} rows{rejected}; {n('links_shown'):,} links, "
         f"{n('links_off_site'):,} off the site",

@@ -13,12 +13,11 @@ from typing import Any
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines.command.errors import OptionsError
 from pipelines.discovery import discover
 from pipelines.nightly.options import AUTO, DAY_MICROSECONDS, MOST_SHARE, NightlyOptions, Settings
 from pipelines.store.night_options import FOR_DISCOVERY
 from pipelines.store.store import Night
-from policies.discovery.pricing import IN_TURN, Recrawling
+from policies.discovery.pricing import CHANCE, IN_TURN, Recrawling
 from transforms.files.replacing import MANIFEST
 
 FOLDER = "discovery"
@@ -59,6 +58,8 @@ class Finding:
                 )
             return None
         share = None
+        if text == AUTO and values.policy in (IN_TURN, CHANCE):
+            problems.append(f"--policy={values.policy} has no price: give --discover_share a part, not auto")
         if text != AUTO:
             try:
                 share = float(text)
@@ -130,8 +131,6 @@ class Finding:
         made = discover.Settings.of(
             own.parse_args([*words, f"--output={_folder(night.output)}", "--overwrite"])
         )
-        if recrawling is not None and made.policy == IN_TURN:
-            raise OptionsError([f"--policy={IN_TURN} has no price: give --discover_share a part, not auto"])
         inputs = tuple(replace(i, how=night.how["hosts"]) if i.kind == "hosts" else i for i in made.inputs)
         host_share = max(self.share or 0.0, HOST_SHARE)
         return replace(made, inputs=inputs, recrawling=recrawling, why=why, host_share=host_share), beam

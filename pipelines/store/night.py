@@ -313,6 +313,9 @@ def _run_due(options: NightOptions, last: Night | None, say: Callable[[str], Non
         if options.finding is not None:
             found_in = options.finding.run(arguments, logs.get("links"), store.nights())
             arguments += [f"--discovery={found_in}"] if found_in else []
+            if not found_in:
+                given = options.logs["links"]
+                warnings.append(f"--links={given}: no file, and no source is known: all crawls are of pages")
         nightly.run(arguments)
     tonight = Night(options.name, folder, options.as_of_us)
     if not FileSystems.exists(FileSystems.join(folder, "manifest.json")):

@@ -78,7 +78,7 @@ class WriteManifest(Step):
             ),
             "prior": asdict(learned.prior) | {"early_per_root": learned.common.early},
             "counters": counters,
-            "warnings": list(_warnings(counters)),
+            "warnings": list(_warnings(counters, "sources" in said.options["inputs"])),
             "carry": said.carry,
             "recrawl_version": said.version,
             "options": said.options,
@@ -102,12 +102,18 @@ def _status(counters: dict[str, int], said: Said) -> tuple[str, str]:
     return "ok", ""
 
 
-def _warnings(counters: dict[str, int]) -> Iterator[str]:
+def _warnings(counters: dict[str, int], listed: bool) -> Iterator[str]:
     shown, off = counters.get("links_shown", 0), counters.get("links_off_site", 0)
     if off > shown:
         yield f"{off:,} links lead to other sites and {shown:,} do not; --off_site takes them as targets, too"
     if (late := counters.get("visits_late", 0)) > counters.get("visits", 0):
         yield f"{counted(late, 'visit')} are not later than the last one that is known: given twice?"
     failed, visits = counters.get("visits_failed", 0), counters.get("visits", 0)
+    others = counters.get("visits_of_no_source", 0)
+    if listed and others and not visits:
+        found = counted(others, "visit")
+        yield f"no page of --sources was visited, {found} are of other pages: compare the URLs"
+    if bad := counters.get("sources_rejected", 0):
+        yield f"{counted(bad, 'row')} of --sources rejected: see rejected/"
     if visits and failed > visits / 2:
         yield f"{failed:,} of {counted(visits, 'visit')} failed: look whether the crawler is blocked"

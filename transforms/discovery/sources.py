@@ -172,8 +172,10 @@ class FoldSources(Step):
         last = np.where(at >= 0, np.append(known.last_s, NEVER_S)[at], NEVER_S)
         named = np.isin(visits.source_hash, listed.column("url_hash").to_numpy())
         if self._limits.only_listed:
-            visits = visits.take(named | (at >= 0))
-            last, at, named = (x[named | (at >= 0)] for x in (last, at, named))
+            some = named | (at >= 0)
+            counts.add("visits_of_no_source", int((~some).sum()))
+            visits = visits.take(some)
+            last, at, named = (x[some] for x in (last, at, named))
         keep, late = sources_only(visits, last, named | (at >= 0))
         counts.add("visits_late", int(late.sum()))
         counts.add("visits_of_no_source", int((~keep & ~late).sum()))

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from policies.discovery.pricing import CHANCE, IN_TURN
 from policies.history.page_state import NO_TIME
 from policies.numerics.typing_ import FloatArray, IntArray
 from policies.sequencing.fixed_crawls import firsts, slots_for, with_fixed
@@ -182,10 +183,14 @@ def discovery_of(
     """
     if planned is None:
         return None
+    # Prices of some policies are no links.
+    worth_of_last = None if worth is None else planned["price"] * worth
+    if planned["options"].get("policy") in (IN_TURN, CHANCE):
+        worth_of_last = None
     used, slots = (manifest["counters"].get(f"slots_{name}", 0) for name in ("discover", "used"))
     return planned | {
         "share_of_slots": used / slots if slots else 0.0,
         "new_page_worth": worth,
-        "worth_of_last_refresh": None if worth is None else planned["price"] * worth,
+        "worth_of_last_refresh": worth_of_last,
         "worth_of_last_crawl": manifest["multiplier"],
     }

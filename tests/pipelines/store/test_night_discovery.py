@@ -211,6 +211,7 @@ def test_a_night_with_discovery_has_the_same_bytes_however_it_is_cut(tmp_path, s
         ({"discover_share": 0.95}, "--discover_share=0.95: expected auto"),
         ({"discover_share": None}, "need --discover_share"),
         ({"discover_share": 0.1, "links": None}, "--discover_share needs --links"),
+        ({"discover_share": "auto", "policy": "round-robin"}, "--policy=round-robin has no price"),
     ],
 )
 def test_wrong_options_are_told(tmp_path, options, said):
@@ -251,7 +252,24 @@ def test_a_first_night_without_any_link_has_no_discovery(tmp_path):
         path.unlink()
     done = store.run(midnight(1), discover_share="auto")
     assert done.code == 0 and done.manifest["discovery"] is None
+    assert "no file, and no source is known" in done.complaints
     assert done.table("schedule").num_rows + done.counters.get("slots_empty", 0) == 240
+
+
+def test_what_sources_cannot_use_is_told(tmp_path):
+    """Listed pages that nobody visits, and a budget that sources cannot use."""
+    store = world(tmp_path)
+    listed = store.log("sources.jsonl", [{"url": "https://www.site0.test/other"}, {"url": "::"}])
+    done = store.run(midnight(1), discover_share=0.9, budget=1000, sources=listed)
+    assert len(discovered(done)) == 96
+    assert "no page of --sources was visited, 48 visits are of other pages" in done.complaints
+    assert "1 row of --sources rejected" in done.complaints
+
+
+def test_a_price_that_is_no_links_is_not_told_as_such(tmp_path):
+    done = world(tmp_path).run(midnight(1), discover_share=0.1, policy="round-robin")
+    assert len(discovered(done)) == 24 and done.manifest["discovery"]["worth_of_last_refresh"] is None
+    assert "The last refresh finds" not in done.printed
 
 
 def test_results_of_another_instant_are_refused(tmp_path):
