@@ -20,7 +20,7 @@ class FolderError(InputError):
 
 
 class NotLinesError(UnreadableError):
-    """A file of JSON that does not have one object a line."""
+    """A file of JSON that has one object on many lines."""
 
 
 class NoSiteError(InputError):

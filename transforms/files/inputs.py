@@ -60,8 +60,6 @@ _PACKERS = (
 )
 # An object that goes on behind the line it begins on.
 _SPREAD_JSON = re.compile(rb'[\s\[]*\{[ \t]*\r?\n\s*"')
-# Scrapy ends the line behind the bracket, others do not.
-_JSON_ARRAY = re.compile(rb"\s*\[[ \t]*\{")
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,7 +358,7 @@ def sniff(path: str, head: bytes, text: bytes) -> str:
     raise InputError(f"{path}: not Parquet, Avro, JSON Lines or CSV by its name or its first bytes")
 
 
-def check_lines(path: str, text: bytes, feed: bool = False) -> None:
+def check_lines(path: str, text: bytes) -> None:
     """Refuse JSON that is laid out for people: each of its lines would be rejected.
 
     Parameters
@@ -368,20 +366,13 @@ def check_lines(path: str, text: bytes, feed: bool = False) -> None:
     path : str
     text : bytes
         The first bytes, unpacked.
-    feed : bool
-        Refuse an array, too, which other programs write in place of a feed.
 
     Raises
     ------
     NotLinesError
     """
-    text = text.removeprefix(_BOM)
-    if feed and _JSON_ARRAY.match(text) and not _SPREAD_JSON.match(text):
-        raise NotLinesError(
-            f"{path}: one JSON array, expected one object a line. Rewrite it: jq -c '.[]' FILE"
-        )
-    if _SPREAD_JSON.match(text):
-        array = text.lstrip().startswith(b"[")
+    if _SPREAD_JSON.match(text.removeprefix(_BOM)):
+        array = text.removeprefix(_BOM).lstrip().startswith(b"[")
         what = ".[]" if array else ".hits.hits[]" if b'"hits"' in text else "."
         raise NotLinesError(
             f"{path}: one JSON object on many lines, expected one a line. Rewrite it: jq -c '{what}' FILE"

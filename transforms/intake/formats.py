@@ -18,7 +18,6 @@ from transforms.files.unpacking import heads, is_gzip
 from transforms.rows.normalise import Kind, rejected_file
 
 JSON_LINES = ("jsonl", "scrapy", "nutch", "stormcrawler", "urlfrontier")
-FEEDS = ("jsonl", "scrapy")
 
 
 def plan(file: InputFile, kind: str = "", how: How | None = None) -> list[Split]:
@@ -52,7 +51,7 @@ def plan(file: InputFile, kind: str = "", how: How | None = None) -> list[Split]
                     raise InputError(f"{file.path}: this is {found}; give it to --{other}") from None
             raise
     if form in JSON_LINES:
-        check_lines(file.path, text, form in FEEDS)
+        check_lines(file.path, text)
     dialect = dialects.dialects().get((kind, form))
     if form == "parquet" or (dialect is not None and dialect.by_groups):
         splits = plan_parquet(file.path)

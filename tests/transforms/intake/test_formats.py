@@ -41,22 +41,6 @@ def test_the_name_does_not_matter_where_the_bytes_tell(tmp_path, name):
     assert read_file(other)[0] == read_file(path)[0]
 
 
-@pytest.mark.parametrize(
-    ("text", "what"),
-    [
-        ('[{"url": "https://a.test/", "fetched_at": "2026-06-01"}]', "one JSON array"),
-        ('\ufeff [ {"url": "https://a.test/", "fetched_at": "2026-06-01"},\n{}]', "one JSON array"),
-        ('[{\n  "url": "https://a.test/"}]', "on many lines"),
-    ],
-)
-@pytest.mark.parametrize("kind", ["observations", "hosts"])
-def test_an_array_is_not_taken_for_lines_without_rows(kind, text, what, tmp_path):
-    path = tmp_path / "feed.json"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match=rf"{what}.*jq -c '\.\[\]' FILE"):
-        formats.plan(InputFile(str(path), path.stat().st_size), kind)
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_a_missing_column_is_an_error_that_names_what_there_is(tmp_path, name):
     records = [{"url": r["url"], "when": r["fetched_at"]} for r in OBSERVATIONS]
