@@ -12,15 +12,31 @@ import numpy as np
 from policies.clocks.kept import LONGEST_US, Kept
 from policies.clocks.learning import CERTAIN, log_probability
 from policies.clocks.profile import US_PER_DAY, US_PER_HOUR, Profiles
+from policies.clocks.worth import INSTANTS
 from policies.numerics.typing_ import FloatArray, IntArray
 
-LOOKED_FOR_US = 7 * US_PER_DAY
-"""After clocks were put forward or back somewhere."""
+PROBED_US, LOOKED_FOR_US = 3 * US_PER_DAY, 7 * US_PER_DAY
+"""For how long after clocks were put forward or back somewhere pages are probed, and moves looked for."""
 
 PROBED = 1.0 / 24.0
 """Share of the pages that follow hours, crawled when it tells the old clock from the new one, where summer
 time has begun or ended somewhere. Crawls that all keep their hour find a batch that has moved, too, but an
 hour late or a day: whole days say nothing of hours."""
+
+
+def telling(best: IntArray, last: IntArray, hours: int) -> IntArray:
+    """At which instants of a day crawls tell whether hours have moved by `hours`: (k,) int64.
+
+    Parameters
+    ----------
+    best, last : (k,) int64, of `policies.clocks.worth.INSTANTS`
+        Where crawls would be best, and where those of the day before were.
+    hours : int
+    """
+    if hours < 0:
+        return np.maximum(best - 1, 0)
+    # Who was crawled later would have missed nothing; who was not is crawled later first.
+    return np.where(last > best, best, np.minimum(best + 1, INSTANTS - 1))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from policies.clocks import exploring
 from policies.clocks.instants import keep_gaps, place, splitting, spread
-from policies.clocks.moving import PROBED
+from policies.clocks.moving import PROBED, PROBED_US, telling
 from policies.clocks.profile import AGE_EDGES_HOURS, NO_TIME, US_PER_DAY
 from policies.clocks.worth import INSTANTS, best_instants, fresh_in_turn, kept_in_turn, survival
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
@@ -30,9 +30,6 @@ from transforms.night.night_clocks import Tonight
 STAYING, SPLITTING = 1.0 / 24.0, 1.0 / 72.0
 """Shares of the crawls of pages that follow a clock that learn it. The first stay where they fall; the others
 split the hours in which pages are thought to change, so that these become fewer."""
-
-PROBED_NIGHTS = 3
-"""After clocks were put forward somewhere, see `policies.clocks.moving`."""
 
 STAYING_UNKNOWN = 1.0 / 6.0
 """Of pages that go by the hours of requests alone."""
@@ -367,18 +364,14 @@ class ClockHours:
             Fresh days with the first of them at each instant.
         """
         tonight, clocks = self.tonight, self.tonight.clocks
-        moves = 0
+        hours = 0
         if tonight.horizon_us == US_PER_DAY:
-            moves = summer_time(tonight.as_of_us, PROBED_NIGHTS * US_PER_DAY)
+            hours = summer_time(tonight.as_of_us, PROBED_US)
         share = (drawn - STAYING - SPLITTING) / PROBED
         by_day = clocks.by_hour_of_day[clocks.group[rows]]
-        some = np.flatnonzero((share >= 0.0) & (share < 1.0) & by_day & (count == 1) & (moves != 0))
-        at = kept[some].argmax(axis=1)
-        if moves < 0:
-            return some, np.maximum(at - 1, 0)
-        # Who was crawled later would have missed nothing; who was not is crawled later first.
+        some = np.flatnonzero((share >= 0.0) & (share < 1.0) & by_day & (count == 1) & (hours != 0))
         last = (self.last_us[rows[some]] - tonight.as_of_us) % US_PER_DAY * INSTANTS // US_PER_DAY
-        return some, np.where(last > at, at, np.minimum(at + 1, INSTANTS - 1))
+        return some, telling(kept[some].argmax(axis=1), last, hours)
 
     @cached_property
     def by_requests(self) -> BoolArray:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from policies.clocks.kept import Kept
-from policies.clocks.moving import LOOKED_FOR_US, moves
+from policies.clocks.moving import LOOKED_FOR_US, moves, telling
 from policies.clocks.profile import NO_TIME, US_PER_DAY, US_PER_HOUR, WEEK_HOURS, Profiles
 from policies.numerics.typing_ import FloatArray
 
@@ -86,3 +86,10 @@ def test_flat_clocks_and_old_intervals_say_nothing() -> None:
     other = Profiles(np.array([7]), flat, np.ones((1, 11)))
     np.testing.assert_array_equal(found.of_profiles(other).hour, flat)
     assert (kept.to_us - found.of_kept(kept).to_us <= US_PER_HOUR).all()
+
+
+def test_crawls_tell_old_hours_from_new_ones() -> None:
+    """By a batch in the hour before the best one: one clock has had it by then, the other one not."""
+    best, last = np.array([14, 14, 0, 23, 23]), np.array([14, 17, 5, 23, 2])
+    np.testing.assert_array_equal(telling(best, last, -1), [13, 13, 0, 22, 22])
+    np.testing.assert_array_equal(telling(best, last, 1), [15, 14, 0, 23, 23])
