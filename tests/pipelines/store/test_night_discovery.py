@@ -110,7 +110,9 @@ def test_limits_of_hosts_count_once_for_both(tmp_path):
         done = other.run(midnight(day), discover_share=0.3, hosts=hosts)
         rows = done.rows("schedule")
         count = Counter(r["host"] for r in rows)
-        assert 8 <= count["www.site0.test"] <= 9 and count["www.site1.test"] <= 24 * 3600 // 5000
+        # Pages take turns over nights: from the second one on some of a full host's slots may be left.
+        assert (9 if day == 1 else 8) <= count["www.site0.test"] <= 9
+        assert count["www.site1.test"] <= 24 * 3600 // 5000
         assert apart([r for r in rows if r["host"] == "www.site1.test"]) >= timedelta(seconds=5000)
         refreshed = Counter(r["host"] for r in discovered(done))
         # What they find is crawled: half of a host's slots are left to pages.
