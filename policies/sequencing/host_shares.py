@@ -1,5 +1,6 @@
 """How tonight's slots divide among hosts and between known and new pages, before anything is put in order."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ from policies.sequencing.shard_pages import ShardPages
 
 BUSY_FRACTION = 0.05
 """A host that uses more than this part of its limit is scheduled as a whole."""
+_ROUNDING = 1e-6
 
 
 def host_slot_limits(
@@ -115,12 +117,14 @@ def divide(
     limit: IntArray,
     new_rows: IntArray,
     new_host: IntArray,
+    come_due: Callable[[FloatArray], FloatArray] | None = None,
 ) -> Division:
     """Divide the slots of a shard among its hosts.
 
     New pages get at most half of the slots of the shard, and of each host, but at least one, while known
     pages can use the rest; what known pages cannot use is theirs. The rest is shared in proportion to the
-    rates, no host above its limit; what a host cannot take goes to the others.
+    rates, no host above its limit; what a host cannot take goes to the others. Where new pages can fill a
+    host's limit, they do: of part of a slot that known pages have of it, these take a whole one in turn.
 
     Parameters
     ----------
@@ -132,6 +136,9 @@ def divide(
         Most crawls of each host tonight.
     new_rows, new_host : (k,) int64
         New pages and their hosts, most urgent first.
+    come_due : callable, optional
+        Of factors of the rates of each host, (h,) float64: crawls of its known pages that come due tonight.
+        Without it limits are not filled.
     """
     limit = np.minimum(limit, slots)
     has_known = (rate_per_day > 0.0) & (limit > 0)
@@ -146,9 +153,28 @@ def divide(
     order = np.argsort(new_host, kind="stable")
     place = np.empty(new_host.size, np.int64)
     place[order] = np.arange(new_host.size) - np.repeat(np.cumsum(waiting) - waiting, waiting)
-    chosen = np.flatnonzero(place < per_host[new_host])[:most]
-    new = np.bincount(new_host[chosen], minlength=limit.size).astype(np.int64)
-    known, cut = _fill_up(float(slots - chosen.size), np.where(has_known, rate_per_day, 0.0), limit - new)
+    rate = np.where(has_known, rate_per_day, 0.0)
+
+    def choose() -> tuple[IntArray, IntArray]:
+        chosen = np.flatnonzero(place < per_host[new_host])[:most]
+        return chosen, np.bincount(new_host[chosen], minlength=limit.size).astype(np.int64)
+
+    chosen, new = choose()
+    known, cut = _fill_up(float(slots - chosen.size), rate, limit - new)
+    if come_due is None or not new.any():
+        return Division(known, new, new_rows[chosen], cut)
+    # New pages took slots that known ones were thought to use.
+    least = np.floor(known + _ROUNDING)
+    whole = np.clip(come_due(known / np.where(has_known, rate_per_day, 1.0)), least, least + 1.0)
+    more = limit - new - whole.astype(np.int64)
+    full = has_known & (limit < slots) & (known + new < limit - _ROUNDING) & (waiting >= new + more)
+    if full.any():
+        per_host = np.where(full, new + more, per_host)
+        chosen, new = choose()
+        full &= new == per_host
+        rest = slots - int(new[~full].sum()) - int(limit[full].sum())
+        others, cut = _fill_up(float(max(rest, 0)), np.where(full, 0.0, rate), limit - new)
+        known = np.where(full, limit - new, others)
     return Division(known, new, new_rows[chosen], cut)
 
 

@@ -111,7 +111,16 @@ def sequence(pages: ShardPages, slot_offset_us: IntArray, horizon_us: int) -> Se
     new_rows = np.flatnonzero(pages.is_new)
     new_rows = new_rows[np.argsort(priority[new_rows])]
     host_rate = _sums(hosts.of_page, rate, hosts.limit.size)
-    division = divide(slots, host_rate, hosts.limit, new_rows, hosts.of_page[new_rows])
+
+    def come_due(factor: FloatArray) -> FloatArray:
+        rows = np.flatnonzero(rate > 0.0)
+        tonight = rate[rows] * factor[hosts.of_page[rows]]
+        since = pages.days_since_last[rows] * (US_PER_DAY / horizon_us)
+        with np.errstate(invalid="ignore", over="ignore"):
+            debt = np.clip(np.nan_to_num(tonight * since, nan=0.0, posinf=1.0), 0.0, 1.0)
+        return _sums(hosts.of_page[rows], np.floor(debt + tonight), hosts.limit.size)
+
+    division = divide(slots, host_rate, hosts.limit, new_rows, hosts.of_page[new_rows], come_due)
 
     with np.errstate(invalid="ignore", over="ignore"):
         debt = np.clip(np.nan_to_num(rate * pages.days_since_last, nan=0.0, posinf=1.0), 0.0, 1.0)

@@ -178,3 +178,32 @@ def test_half_of_the_pages_new_and_a_gap_on_every_host():
     assert record.empty == 0 and record.crawls.sum() == record.slots
     assert record.off < 2 + 1e-6
     assert_nobody_starves(pages, record)
+
+
+@pytest.mark.parametrize("known_rate", [0.4, 1.3, 2.1])
+def test_new_pages_fill_the_limit_of_a_host_and_known_ones_keep_their_turns(known_rate):
+    """What known pages use is no whole number: of its part they have a whole slot in turn."""
+    most, sizes = 6, [8, 400, 100]  # known pages of the host, new ones of it, another host
+    rate = np.concatenate([np.full(8, known_rate / 8), np.zeros(400), np.full(100, 0.3)])
+    is_new = np.repeat([False, True, False], sizes)
+    last = np.full(rate.size, np.nan)
+    last[:8], last[408:] = -np.linspace(0.0, 8 / known_rate, 8), -np.linspace(0.0, 3.0, 100)
+    crawls = np.zeros(rate.size)
+    for now in range(NIGHTS):
+        tie = np.arange(rate.size, dtype=np.uint64)
+        result = sequence(
+            ShardPages(
+                rate, now - last, is_new, -rate, tie, np.array([0, 408, 508]), np.array([most, 10**9])
+            ),
+            slot_offsets_us([45], 0, DAY_US),
+            DAY_US,
+        )
+        assert result.counters["empty"] == 0
+        assert (result.page < 408).sum() == most, now
+        last[result.page] = now + result.due_offset_us / DAY_US
+        crawls += np.bincount(result.page, minlength=rate.size)
+        is_new &= crawls == 0
+    # Slots go to all known pages by their rates, those of the host among them.
+    part = known_rate / rate.sum()
+    assert crawls[:8].sum() == pytest.approx(NIGHTS * part * (45 - most) / (1.0 - part), rel=0.08)
+    assert np.ptp(crawls[:8]) <= 2
