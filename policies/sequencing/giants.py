@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies.numerics.typing_ import FloatArray, IntArray
-from policies.sequencing.quotas import shard_quotas, slot_ranks
+from policies.sequencing.quotas import all_slot_ranks, shard_quotas, slot_ranks
 from policies.sequencing.sequencing import Sequence
 
 
@@ -39,6 +39,11 @@ class HostSlots:
     def offsets_us(self, part: int) -> IntArray:
         """Slots of one part, microseconds after the start of the night, rising: (quota[part],) int64."""
         return self.start_us + slot_ranks(self.quota, part) * self.step_us
+
+    def all_offsets_us(self) -> list[IntArray]:
+        """`offsets_us` of all parts."""
+        offsets = self.start_us + all_slot_ranks(self.quota) * self.step_us
+        return np.split(offsets, np.cumsum(self.quota)[:-1])
 
 
 def most_slots(max_slots: int, gap_us: int, free_at_us: int, horizon_us: int) -> int:

@@ -19,6 +19,7 @@ _EXACT_SHARDS = 16
 _SLOTS_PER_SHARD_AND_BIN = 5
 _GOLDEN = 0.6180339887498949
 _MAX_RANKED_SLOTS = 1_500_000_000
+_MAX_ROUNDED_SLOTS = 1 << 25
 
 
 def total_slots(rate_per_day: float, horizon_hours: float, carried: float = 0.0) -> tuple[int, float]:
@@ -166,6 +167,29 @@ def slot_ranks(slots: ArrayLike, shard: int) -> IntArray:
         values, times = np.unique(others[others > 0], return_counts=True)
         for value, number in zip(values.tolist(), times.tolist(), strict=True):
             rank += number * ((odd * value + add) // (2 * own))
+    return rank
+
+
+def all_slot_ranks(slots: ArrayLike) -> IntArray:
+    """`slot_ranks` of all shards, one after the other, at once: (B,) int64.
+
+    Parameters
+    ----------
+    slots : (S,) int
+        Slots per shard.
+
+    Notes
+    -----
+    O(B log B), whatever the number of shards. Ideal places of two shards are the same or differ by
+    1 / (2 slots[s] slots[t]) or more, so below 2**25 slots a shard none are rounded to another order.
+    """
+    quota = np.asarray(slots, dtype=np.int64)
+    if quota.max(initial=0) > _MAX_ROUNDED_SLOTS:
+        return np.concatenate([slot_ranks(quota, shard) for shard in range(quota.size)])
+    own = np.repeat(quota, quota)
+    place = (2 * (np.arange(own.size) - np.repeat(np.cumsum(quota) - quota, quota)) + 1) / (2 * own)
+    rank = np.empty(own.size, np.int64)
+    rank[np.argsort(place, kind="stable")] = np.arange(own.size)
     return rank
 
 

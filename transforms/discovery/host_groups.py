@@ -54,10 +54,13 @@ class Shares:
         made = due_us.copy()
         order = np.lexsort((due_us, host))
         start = np.searchsorted(host[order], np.arange(len(host_hash) + 1))
+        offsets: dict[int, list[IntArray]] = {}
         for h in np.flatnonzero([key in self.grid for key in host_hash.tolist()]).tolist():
             slots, part = self.grid[int(host_hash[h])]
             rows = order[start[h] : start[h + 1]]
-            offset = slots.offsets_us(part)
+            if id(slots) not in offsets:
+                offsets[id(slots)] = slots.all_offsets_us()
+            offset = offsets[id(slots)][part]
             made[rows] = as_of_us + offset[slots_for(offset, due_us[rows] - as_of_us)]
         return made
 

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.sequencing.quotas import BIN_US, shard_quotas, slot_offsets_us, slot_ranks, total_slots
+from policies.sequencing import quotas
+from policies.sequencing.quotas import (
+    BIN_US,
+    all_slot_ranks,
+    shard_quotas,
+    slot_offsets_us,
+    slot_ranks,
+    total_slots,
+)
 
 DAY_US = 86_400_000_000
 
@@ -138,3 +146,13 @@ def test_offsets_reject():
         slot_offsets_us([1, -2], 0, DAY_US)
     with pytest.raises(ValueError, match="more shards"):
         slot_offsets_us([2_000_000_000], 0, DAY_US)
+
+
+@pytest.mark.parametrize("most", [1, 4, 60])
+def test_ranks_of_all_shards_at_once_are_those_of_each(most, monkeypatch):
+    slots = np.random.default_rng(most).integers(0, most + 1, 300)
+    each = np.concatenate([slot_ranks(slots, shard) for shard in range(len(slots))])
+    assert np.array_equal(all_slot_ranks(slots), each)
+    assert np.array_equal(np.sort(each), np.arange(slots.sum()))
+    monkeypatch.setattr(quotas, "_MAX_ROUNDED_SLOTS", 0)  # as where places may be rounded
+    assert np.array_equal(all_slot_ranks(slots), each)
