@@ -75,7 +75,10 @@ class Discovered:
         if self.manifest is None:
             return None
         names = ("price", "refreshes", "new_links_per_day", "options", "counters", "warnings")
-        return {name: self.manifest[name] for name in names}
+        said = {name: self.manifest[name] for name in names}
+        if self.manifest["status"] == "no_input":
+            said["warnings"] = [*said["warnings"], self.manifest["status_reason"]]
+        return said
 
 
 def said_of(manifest: dict[str, Any]) -> str:

@@ -63,7 +63,9 @@ class Answers:
         self.failed_hours[first] = now_hours
         self.asked_hours[asked] = now_hours
 
-    def _usual(self) -> FloatArray:
+    @property
+    def usual(self) -> FloatArray:
+        """Share of the asks that sources answer which are alive: (n,) float64."""
         return np.minimum((self.answered + PRIOR) / (self.asked + PRIOR), _MOST_USUAL)
 
     def _alive(self, usual: FloatArray) -> FloatArray:
@@ -72,7 +74,7 @@ class Answers:
 
     def worth(self, now_hours: float) -> FloatArray:
         """Of asking now, over that of a source that always answers: (n,) float64."""
-        usual = self._usual()
+        usual = self.usual
         alive = self._alive(usual)
         hours, down = now_hours - self.asked_hours, self.asked_hours - self.failed_hours
         back = np.where(np.isnan(down), 1.0, hours / np.maximum(hours + down, _LEAST))

@@ -103,7 +103,7 @@ class Waiting:
         Hours of the clock since the last visit; inf where there was none.
     at_least : (n,) float64
         Hours of the clock until the next refresh may be.
-    least_hours : float
+    least_hours : (n,) float64
         Between two refreshes of a source.
     span : float
         Hours of the clock that are planned.
@@ -115,7 +115,7 @@ class Waiting:
     share: FloatArray
     since: FloatArray
     at_least: FloatArray
-    least_hours: float
+    least_hours: FloatArray
     span: float
     policy: str = POLICIES[0]
 
@@ -125,7 +125,7 @@ class Waiting:
     def take(self, rows: IntArray) -> Waiting:
         """Some of them."""
         some = (self.per_hour[rows], self.share[rows], self.since[rows], self.at_least[rows])
-        return Waiting(*some, self.least_hours, self.span, self.policy)
+        return Waiting(*some, self.least_hours[rows], self.span, self.policy)
 
     @cached_property
     def curves(self) -> FloatArray:
@@ -161,11 +161,12 @@ class Waiting:
         """
         made = np.empty(len(self))
         for rows in _slices(len(self)):
-            made[rows] = self._invert(self.curves[rows], price[rows])
+            made[rows] = self._invert(self.curves[rows], price[rows], self.least_hours[rows])
         return made
 
-    def _invert(self, curve: FloatArray, price: FloatArray | float) -> FloatArray:
-        """Hours at which curves reach prices, or one price."""
+    @staticmethod
+    def _invert(curve: FloatArray, price: FloatArray | float, least_hours: FloatArray) -> FloatArray:
+        """Hours at which curves reach prices, or one price, and the least ones."""
         price, points = np.asarray(price), len(_GRID_HOURS)
         above = np.bitwise_count(np.packbits(curve < price[..., None], axis=1).view(np.uint64)[:, 0])
         high = np.minimum(np.maximum(above, 1), points - 1).astype(np.int64)
@@ -173,7 +174,7 @@ class Waiting:
         y0, y1 = (np.log(np.maximum(curve.ravel().take(i), 1e-300)) for i in (at - 1, at))
         x0, x1 = _LOG_HOURS.take(high - 1), _LOG_HOURS.take(high)
         part = np.minimum(np.maximum((np.log(price) - y0) / np.maximum(y1 - y0, 1e-12), 0.0), 1.0)
-        hours = np.maximum(np.exp(x0 + part * (x1 - x0)), self.least_hours)
+        hours = np.maximum(np.exp(x0 + part * (x1 - x0)), least_hours)
         return np.where(above < points, hours, np.inf)
 
     def waits(self, distance: FloatArray) -> FloatArray:
@@ -210,7 +211,7 @@ class Waiting:
         for rows in _slices(len(self)):
             curve, some = self.curves[rows], self.take(np.arange(rows.start, rows.stop))
             for i in (0, len(prices) - 1):
-                count[i, rows] = some.counts(some._invert(curve, prices[i]))
+                count[i, rows] = some.counts(self._invert(curve, prices[i], some.least_hours))
             some._between(curve, prices, count[:, rows])
         return within(count, host_start, most)
 
@@ -228,7 +229,7 @@ class Waiting:
                 count[:, moves] = part
             return
         middle = len(prices) // 2
-        count[middle] = self.counts(self._invert(curve, prices[middle]))
+        count[middle] = self.counts(self._invert(curve, prices[middle], self.least_hours))
         self._between(curve, prices[: middle + 1], count[: middle + 1])
         self._between(curve, prices[middle:], count[middle:])
 

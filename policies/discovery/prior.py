@@ -138,8 +138,8 @@ def early_rates(host_new: IntArray, host_exposure: IntArray, common: Common) -> 
     return np.asarray((host_new + RETURNS) / (host_exposure * UNIT + RETURNS / common.early), np.float64)
 
 
-def answering(sums: Sums, at_hours: float) -> FloatArray:
-    """What asking is worth, over asking one that always answers: (n,) float64."""
+def answering(sums: Sums, at_hours: float) -> tuple[FloatArray, FloatArray]:
+    """How often sources answer as a rule, and what failures since make of that: (n,) float64 each."""
     n = len(sums)
     every = np.zeros(n, np.int64)
     made = Answers(Items(np.zeros(n, np.uint64), np.zeros(n, np.uint64), every, np.ones(1, np.int64)))
@@ -150,18 +150,28 @@ def answering(sums: Sums, at_hours: float) -> FloatArray:
     made.failed_hours = np.where(failing, sums.failed_s / 3600.0, np.nan)
     last = np.where(failing, sums.asked_s, sums.seen_s)
     made.asked_hours = np.where(last == NEVER_S, np.nan, last / 3600.0)
-    return made.worth(at_hours)
+    return made.usual, made.worth(at_hours) / made.usual
 
 
-def until_asked_again(sums: Sums, now_hours: float, least_hours: float) -> FloatArray:
-    """Hours until sources that did not answer are asked again, at ever longer distances: (n,) float64.
+def asked_again(sums: Sums, now_hours: float, least_hours: float) -> tuple[FloatArray, FloatArray]:
+    """When sources that did not answer are asked again: (n,) float64 each.
 
-    As long after the last failure as that came after the first one.
+    As long after the last failure as that came after the first one, and again so long after that, if it fails
+    as well: distances double, from `least_hours` on. Such a source is due as it would be if it had answered:
+    by the odds of an answer one that is seldom refreshed would wait for days, though it may be back already.
+
+    Returns
+    -------
+    wait_hours
+        Until they may be asked again.
+    apart_hours
+        From then on between two refreshes; `least_hours` for all others.
     """
     failing = sums.failures > 0
-    down = np.maximum((sums.asked_s - sums.failed_s) / 3600.0, least_hours)
-    asked = now_hours - sums.asked_s / 3600.0
-    return np.asarray(np.where(failing, np.maximum(down - asked, 0.0), 0.0), np.float64)
+    failed, asked = (x / 3600.0 for x in (sums.failed_s, sums.asked_s))
+    down = np.where(failing, asked - failed, 0.0)
+    wait = np.where(failing, np.maximum(asked + np.maximum(down, least_hours) - now_hours, 0.0), 0.0)
+    return wait, np.maximum(2.0 * down, least_hours)
 
 
 def _roots(sums: Sums) -> FloatArray:

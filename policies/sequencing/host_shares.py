@@ -173,8 +173,8 @@ def divide(
         chosen, new = choose()
         full &= new == per_host
         rest = slots - int(new[~full].sum()) - int(limit[full].sum())
-        others, cut = _fill_up(float(max(rest, 0)), np.where(full, 0.0, rate), limit - new)
-        known = np.where(full, limit - new, others)
+        shared_out, cut = _fill_up(float(max(rest, 0)), np.where(full, 0.0, rate), limit - new)
+        known = np.where(full, limit - new, shared_out)
     return Division(known, new, new_rows[chosen], cut)
 
 

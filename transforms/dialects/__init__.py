@@ -1,8 +1,8 @@
 """Formats that crawlers, archives and web servers write, each read as one kind of input.
 
-A dialect is a module with a `DIALECT`, and with `PAGES` if its files list pages as well. It yields raw blocks
-with recrawl's own columns (or some of them), as `transforms.intake.formats` does of canonical files;
-`transforms.rows.normalise` then checks values, whoever read them.
+A dialect is a module with a `DIALECT`, and with `PAGES` or `SOURCES` if its files list these as well. It
+yields raw blocks with recrawl's own columns (or some of them), as `transforms.intake.formats` does of
+canonical files; `transforms.rows.normalise` then checks values, whoever read them.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Dialect:
     name : str
         As in `--observations_format`.
     kind : str
-        Of input: observations, requests, hosts, pages.
+        Of input: observations, requests, hosts, pages, links_seen, sources.
     what : str
         For people: whose it is.
     looks_like : function of (path, text)
@@ -111,7 +111,7 @@ class Dialect:
 def dialects() -> dict[tuple[str, str], Dialect]:
     """All dialects by kind of input and name; a dump of a store may be read as two kinds."""
     modules = [importlib.import_module(f"transforms.dialects.{name}") for name in _MODULES]
-    found = [getattr(module, name, None) for module in modules for name in ("DIALECT", "PAGES")]
+    found = [getattr(module, name, None) for module in modules for name in ("DIALECT", "PAGES", "SOURCES")]
     return {(dialect.kind, dialect.name): dialect for dialect in found if dialect is not None}
 
 

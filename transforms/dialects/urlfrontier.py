@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -144,3 +145,4 @@ def _rows(source: Source, block: bytes, line: int) -> Iterator[Block]:
 
 DIALECT = Dialect("urlfrontier", "observations", "dump of URLFrontier, JSON Lines", looks_like, read)
 PAGES = Dialect("urlfrontier", "pages", "all URLs of a dump of URLFrontier", _looks_like_pages, read_pages)
+SOURCES = replace(PAGES, kind="sources")

@@ -17,6 +17,9 @@ from transforms.files.replacing import MANIFEST, finish, is_done, sweep
 from transforms.files.sinks import FileInfo, write_json
 from transforms.night.commit import check_share
 
+KINDS = {"links_seen": "--links", "sources": "--sources"}
+"""Inputs, and their options."""
+
 
 @dataclass(frozen=True)
 class Said:
@@ -93,7 +96,18 @@ class WriteManifest(Step):
 
 def _status(counters: dict[str, int], said: Said) -> tuple[str, str]:
     if not counters.get("sources_known", 0):
-        return "no_input", "no source is known: no page of --links has brought a new link, and none is listed"
+        accepted, later = (counters.get(f"links_{n}", 0) for n in ("seen_accepted", "after_as_of"))
+        if "sources" in said.options["inputs"]:
+            why = "--sources has no usable row"
+        elif later and later == accepted:
+            why = f"all {counted(later, 'usable row')} of --links are later than --as_of"
+        elif not accepted and (bad := counters.get("links_seen_rejected", 0)):
+            why = f"no row of --links could be used, {bad:,} rejected: rejected/ says why"
+        elif not accepted and counters.get("links_seen_files", 0):
+            why = "--links has no row, and no source is listed"
+        else:
+            why = "no page of --links has brought a new link, and none is listed"
+        return "no_input", f"no source is known: {why}"
     if not counters.get("refreshes", 0):
         return (
             "empty_schedule",
@@ -103,6 +117,9 @@ def _status(counters: dict[str, int], said: Said) -> tuple[str, str]:
 
 
 def _warnings(counters: dict[str, int], listed: bool) -> Iterator[str]:
+    for kind, option in KINDS.items():
+        if damaged := sum(counters.get(f"{kind}_files_{what}", 0) for what in ("truncated", "unreadable")):
+            yield f"{counted(damaged, 'file')} of {option} damaged, and read up to there: see rejected/"
     shown, off = counters.get("links_shown", 0), counters.get("links_off_site", 0)
     if off > shown:
         yield f"{off:,} links lead to other sites and {shown:,} do not; --off_site takes them as targets, too"

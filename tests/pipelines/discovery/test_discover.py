@@ -211,6 +211,25 @@ def test_what_does_not_answer_is_asked_less_and_less(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(("failed_days_ago", "asked"), [((2, 1), 1), ((3, 2, 1), 0), ((5, 4, 3), 1)])
+def test_what_is_seldom_refreshed_and_fails_is_tried_again_at_distances_that_double(
+    tmp_path: Path, failed_days_ago: tuple[int, ...], asked: int
+) -> None:
+    """By the odds of an answer it would wait for a better price, and come days after it is back."""
+    days = 24
+    rows = steady("https://a.test/", range(0, 24 * days, 3))
+    for name in "bcd":
+        base = f"https://{name}.test/"
+        seen = range(0, days - 5, 3)
+        rows += [(base, f"{base}{day}-{i}", at(24 * day + 5), 200) for day in seen for i in range(12)]
+    rows += [("https://b.test/", "", at(24 * (days - ago) + 5), 503) for ago in failed_days_ago]
+    night = small(tmp_path, rows, "--budget=6", end=24 * days)
+    by_url = {r["url"]: r for r in read(night, "sources")}
+    assert [by_url[f"https://{name}.test/"]["refreshes_per_day"] for name in "bcd"] == [asked, 1, 1]
+    # It is known that it may not answer.
+    assert by_url["https://b.test/"]["worth"] < by_url["https://c.test/"]["worth"]
+
+
 def test_variants_of_a_url_are_one_and_other_sites_are_no_targets(tmp_path: Path) -> None:
     variants = [
         "http://a.test/1",

@@ -254,15 +254,18 @@ def test_on_hourly_news_sections(tmp_path: Path) -> None:
     chosen = ("--policies", "recrawl,oracle,thompson", "--repetitions=3", "--workers=1", "--no_plots")
     assert run(*words, *chosen, "--k", "1,2,5,20", f"--output={tmp_path}") == 0
     rows = pq.read_table(tmp_path / "summary.parquet").to_pylist()
-    at = {(r["budget"], r["policy"], r["k"]): (r["coverage"], r["found_within_3h"]) for r in rows}
+    at = {(r["budget"], r["policy"], r["k"]): r for r in rows}
     for k, oracle, thompson, ours, soon in (
         (1, 0.938, 0.79, 0.90, 0.82),
-        (2, 0.985, 0.91, 0.96, 0.92),
+        (2, 0.985, 0.91, 0.96, 0.93),
         (5, 1.0, 0.98, 0.995, 0.99),
     ):
-        assert at["each", "oracle", k][0] == pytest.approx(oracle, abs=0.002)
-        assert at["each", "thompson", k][0] == pytest.approx(thompson, abs=0.02)
-        assert at["each", "recrawl", k] > (ours, soon) and at["each", "recrawl", k][1] > soon
+        assert at["each", "oracle", k]["coverage"] == pytest.approx(oracle, abs=0.002)
+        assert at["each", "thompson", k]["coverage"] == pytest.approx(thompson, abs=0.02)
+        for name, asked in (("coverage", ours), ("found_within_3h", soon)):
+            found = at["each", "recrawl", k]
+            assert found[name] - found[f"{name}_standard_error"] >= asked, (k, name)
     for k, oracle, ours in ((5, 0.85, 0.77), (20, 0.996, 0.97)):
-        assert at["all", "oracle", k][0] == pytest.approx(oracle, abs=0.003)
-        assert at["all", "recrawl", k][0] >= ours
+        assert at["all", "oracle", k]["coverage"] == pytest.approx(oracle, abs=0.003)
+        found = at["all", "recrawl", k]
+        assert found["coverage"] - found["coverage_standard_error"] >= ours

@@ -18,7 +18,7 @@ def waiting(n: int = 400, seed: int = 0) -> tuple[Waiting, np.ndarray, np.ndarra
     share = rng.dirichlet(np.ones(len(CLASS_HOURS)), n)
     since = np.where(rng.random(n) < 0.2, np.inf, rng.exponential(12.0, n))
     at_least = np.where(rng.random(n) < 0.1, rng.random(n) * 30.0, 0.0)
-    made = Waiting(rng.pareto(1.2, n), share, since, at_least, 0.5, 24.0)
+    made = Waiting(rng.pareto(1.2, n), share, since, at_least, np.full(n, 0.5), 24.0)
     start = np.append(0, np.sort(rng.choice(np.arange(1, n), HOSTS - 1, replace=False)))
     most = np.where(rng.random(HOSTS) < 0.5, rng.integers(0, 12, HOSTS), 1 << 40)
     return made, rng.integers(1, 2**63, n).astype(np.uint64), np.append(start, n), most
