@@ -161,13 +161,14 @@ def divide(
 
     chosen, new = choose()
     known, cut = _fill_up(float(slots - chosen.size), rate, limit - new)
-    if come_due is None or not new.any():
-        return Division(known, new, new_rows[chosen], cut)
     # New pages took slots that known ones were thought to use.
+    full = has_known & (limit < slots) & (known + new < limit - _ROUNDING) & (waiting > new)
+    if come_due is None or not full.any():
+        return Division(known, new, new_rows[chosen], cut)
     least = np.floor(known + _ROUNDING)
     whole = np.clip(come_due(known / np.where(has_known, rate_per_day, 1.0)), least, least + 1.0)
     more = limit - new - whole.astype(np.int64)
-    full = has_known & (limit < slots) & (known + new < limit - _ROUNDING) & (waiting >= new + more)
+    full &= waiting >= new + more
     if full.any():
         per_host = np.where(full, new + more, per_host)
         chosen, new = choose()
