@@ -19,7 +19,6 @@ from policies.discovery.drawing import Drawn
 from policies.discovery.hours import HOURS
 from policies.discovery.lifetimes import CLASS_HOURS
 from policies.discovery.pricing import (
-    CHANCE,
     DRAWN,
     IN_TURN,
     POLICIES,
@@ -153,8 +152,6 @@ class Ready:
     waiting: Waiting | Drawn
     mean_per_hour: FloatArray
     share: FloatArray
-    odds: FloatArray
-    """Of an answer, over those where the last fetch did not fail."""
     host: IntArray
     host_start: IntArray
     most: IntArray
@@ -179,9 +176,6 @@ def ready(shard: ShardTables, plan: Plan, learned: Learned) -> Ready:
     )
     now, end = (np.array([us / HOUR_US]) for us in (plan.as_of_us, plan.as_of_us + plan.horizon_us))
     start = clock.reading(now)[0]
-    usual, odds = priors.answering(sums, float(now[0] + end[0]) / 2.0)
-    if plan.policy in (IN_TURN, CHANCE):
-        odds = np.ones(len(sums))
     if plan.policy == IN_TURN:
         thought = np.ones(len(sums))
     else:
@@ -189,7 +183,7 @@ def ready(shard: ShardTables, plan: Plan, learned: Learned) -> Ready:
             thought = priors.drawn(sums, learned.prior, mean, keys(shard), plan.as_of_us)
         elif plan.policy != POLICIES[0]:
             thought = mean
-        thought = thought * usual
+        thought = thought * priors.answering(sums, float(now[0] + end[0]) / 2.0)
     planned = listed_only(batch, plan.only_listed)
     thought[~planned] = 0.0
     since = np.where(sums.seen_s >= 0, start - clock.reading(sums.seen_s / 3600.0), np.inf)
@@ -205,7 +199,7 @@ def ready(shard: ShardTables, plan: Plan, learned: Learned) -> Ready:
         span = float(clock.reading(end)[0] - start)
         waiting = Waiting(thought, share, since, at_least, apart, span, plan.policy)
     starts = np.append(0, np.cumsum(count))
-    return Ready(sums, waiting, mean, share, odds, host, starts, hosts.column("most").to_numpy())
+    return Ready(sums, waiting, mean, share, host, starts, hosts.column("most").to_numpy())
 
 
 def _clock(plan: Plan, learned: Learned) -> Clock:
@@ -333,8 +327,7 @@ class ScheduleSources(Step):
             names = shard.tables["hosts"].column("host_hash").to_numpy()
             due_us = shares.place(names, made.host[refreshes.row], due_us, plan.as_of_us)
         order = np.lexsort((key[refreshes.row], due_us))
-        row, due_us = refreshes.row[order], due_us[order]
-        worth = refreshes.worth[order] * made.odds[row]
+        row, due_us, worth = refreshes.row[order], due_us[order], refreshes.worth[order]
         files = {
             "schedule": _schedule(shard, row, due_us, made, worth),
             "sources": _sources(shard, made, chosen, plan),
@@ -425,7 +418,7 @@ def _sources(shard: ShardTables, made: Ready, chosen: Chosen, plan: Plan) -> pa.
             seen,
             pa.array(sums.failures.astype(np.int64)),
             pa.array(chosen.count * (DAY_US / plan.horizon_us)),
-            pa.array(made.waiting.worth_now * made.odds),
+            pa.array(made.waiting.worth_now),
             pa.array(why.tolist(), pa.string()),
         ],
         schema=tables.SOURCES_OUT,

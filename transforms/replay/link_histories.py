@@ -268,10 +268,11 @@ def _window(settings: LinkSettings, first_us: IntArray, last_us: IntArray) -> tu
     start = settings.start_us if settings.start_us is not None else int(first_us.min()) // step * step
     end = settings.end_us if settings.end_us is not None else int(last_us.max()) + 1
     steps = -(-(end - start) // step)
-    if steps * step <= settings.warm_up_us:
+    if steps <= -(-settings.warm_up_us // step):
         raise ReplayError(
             f"the window has {max(end - start, 0) / US_PER_HOUR:.1f} hours, and the warm-up "
-            f"{settings.warm_up_us / US_PER_HOUR:g}: give links of a longer time, or a shorter --warmup_hours"
+            f"{settings.warm_up_us / US_PER_HOUR:g}, in steps of {step / US_PER_HOUR:g}: give links of a "
+            "longer time, or a shorter --warmup_hours or --step_hours"
         )
     if steps > MAX_STEPS:
         raise ReplayError(

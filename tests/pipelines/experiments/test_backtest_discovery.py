@@ -207,6 +207,10 @@ def test_a_column_may_say_the_domain_and_columns_may_have_other_names(tmp_path: 
         (("--pooled", "--no_pooled"), "give one of them"),
         (("--links_columns=sorce=a",), "OURS one of source, target, appeared_at, gone_at, domain"),
         (("--warmup_hours=1000",), "give links of a longer time, or a shorter --warmup_hours"),
+        (
+            ("--warmup_hours=1", "--step_hours=100", "--start=2025-12-30"),
+            "or a shorter --warmup_hours or --step_hours",
+        ),
         (("--start=2031-01-01", "--end=2031-02-01"), "no source shows a link in the window"),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
