@@ -16,7 +16,7 @@ from benchmarks.bench_sources import log
 from benchmarks.rows import Row, show
 from benchmarks.timing import best_ns
 from transforms.files.blocks import How
-from transforms.files.inputs import InputFile
+from transforms.files.filesystems import InputFile
 from transforms.intake.formats import plan, read
 from transforms.intake.sources import plan_files, read_split
 from transforms.rows.normalise import KINDS

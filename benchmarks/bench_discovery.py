@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.rows import Row, show
-from pipelines.discovery.discover import Settings, add_arguments, run_job
+from pipelines.discovery.arguments import add_arguments
+from pipelines.discovery.discover import Settings, run_job
 from pipelines.door.cli import _Parser
 
 SITES, LINKS = 50, 40

@@ -16,7 +16,7 @@ from benchmarks.timing import best_ns
 from transforms.batches.digests import digests as read_digests
 from transforms.batches.hashing import Texts
 from transforms.batches.urls import HostTable, hash_urls, trim
-from transforms.files.inputs import InputFile
+from transforms.files.filesystems import InputFile
 from transforms.intake.formats import plan, read
 from transforms.intake.sources import read_split
 from transforms.rows.normalise import KINDS, normalise

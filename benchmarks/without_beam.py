@@ -22,7 +22,7 @@ from policies.objectives import objectives
 from policies.optimum import search
 from transforms.batches.coders import ShardTables
 from transforms.batches.urls import HostTable
-from transforms.files.sinks import write_shard
+from transforms.files.shard_files import write_shard
 from transforms.intake.sources import ROWS, plan_files, read_split
 from transforms.kept.carrying import Carry, find_previous, read_previous_file
 from transforms.night.commit import KINDS

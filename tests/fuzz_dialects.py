@@ -68,7 +68,7 @@ def found_in(kind: str, form: str) -> Found:
         found.rejected += [
             (row, reason) for row, reason in reasons if reason != "nul_bytes"
         ]  # no row is lost
-    found.left_out = sum(n for name, n in notes.publish().items() if "_left_out_" in name)
+    found.left_out = sum(n for name, n in notes.totals().items() if "_left_out_" in name)
     return found
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.door import cli, dispatch
+from pipelines.door import cli
+from pipelines.door.unknown import unknown_options
 from pipelines.experiments import figures
 from pipelines.experiments.reproduce import LIST
 from tests.pipelines import dumps
@@ -61,7 +62,7 @@ def test_commands_are_found() -> None:
 def test_the_command_line_takes_it(words: list[str]) -> None:
     parsed, rest = cli.parser(words[0]).parse_known_args(words)
     # Flink's job server, which the command line asks, has more.
-    assert dispatch.unknown_options(rest) == []
+    assert unknown_options(rest) == []
     if parsed.command == "reproduce":
         assert parsed.figure in (LIST, *figures.names())
 

@@ -170,7 +170,7 @@ def test_no_result_depends_on_the_clock() -> None:
     found = [place for path in modules(*PACKAGES) for place in clocks(path)]
     assert [place.split(":")[0] for place in found] == [
         "pipelines/command/json_lines.py",
-        "pipelines/store/night.py",
+        "pipelines/store/clock.py",
     ]
 
 

@@ -9,9 +9,6 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from apache_beam.io.filesystems import FileSystems
-from apache_beam.options.pipeline_options import PipelineOptions, S3Options
-
 from pipelines.command.errors import OptionsError
 
 _NEEDS = {"s3": ("boto3", "aws"), "gs": ("google.cloud.storage", "gcp")}
@@ -43,6 +40,10 @@ def prepare(words: Sequence[str]) -> None:
     if problems:
         raise OptionsError(problems)
     if named:
+        # Beam's own, which only buckets need.
+        from apache_beam.io.filesystems import FileSystems
+        from apache_beam.options.pipeline_options import PipelineOptions, S3Options
+
         options = PipelineOptions(list(words))
         FileSystems.set_options(options)
         if "s3" in named:

@@ -9,3 +9,7 @@ class OptionsError(ValueError):
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
         self.problems = problems
+
+
+class RunnerError(RuntimeError):
+    """The runner gave the job up. What it said is the `__cause__`."""

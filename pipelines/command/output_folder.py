@@ -6,10 +6,9 @@ import os
 import re
 from collections.abc import Iterable
 
-from apache_beam.io.filesystems import FileSystems
-
 from pipelines.command.errors import OptionsError
 from pipelines.pictures.plots import FORMATS
+from transforms.files.filesystems import FileSystems
 from transforms.files.sinks import make_folder, write_file
 
 # Beam takes names with these for globs.

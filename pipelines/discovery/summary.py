@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from policies.discovery.pricing import LEAST_PRICE
+from policies.discovery.names import LEAST_PRICE
 
 
 def summary(manifest: dict[str, Any], output: str, seconds: float) -> str:

@@ -121,12 +121,12 @@ def parser(command: str | None = None, alone: bool = False) -> argparse.Argument
         if command == name and name in QUICK:
             _module(name).add_arguments(one)
         elif command is None or command == name:
-            from pipelines.door import dispatch
+            from pipelines.door import commands as known
 
-            dispatch.add_arguments(name, one)
+            known.add_arguments(name, one, alone=command is not None)
             if name in JOBS:
                 one.add_argument("--config", metavar="FILE", help=CONFIG_HELP)
-                dispatch.add_telling(name, one)
+                known.add_telling(name, one)
     return made
 
 

@@ -11,7 +11,8 @@ from datetime import date
 from typing import Any
 
 from pipelines.command.errors import OptionsError
-from pipelines.door import dispatch
+from pipelines.door.commands import arguments_of
+from pipelines.door.unknown import unknown_options
 
 
 def with_config(command: str, arguments: Sequence[str]) -> list[str]:
@@ -39,14 +40,14 @@ def _words(command: str, path: str, rest: list[str]) -> list[str]:
     except (OSError, ValueError) as error:
         raise OptionsError([f"--config={path}: cannot be read: {error}"]) from None
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    dispatch.add_arguments(command, parser)
+    arguments_of(command)(parser)
     words: list[str] = []
     problems: list[str] = []
     for key, value in values.items():
         name = "--" + key.replace("-", "_")
         option = parser._option_string_actions.get(name)
         given, wrong = _as_words(name, option, value)
-        if option is None and (given or [name])[0] in dispatch.unknown_options([*(given or [name]), *rest]):
+        if option is None and (given or [name])[0] in unknown_options([*(given or [name]), *rest]):
             near = difflib.get_close_matches(name, parser._option_string_actions, 1)
             hint = f"; did you mean {near[0].removeprefix('--')}?" if near else ""
             wrong = f"neither recrawl {command} nor Beam has an option of this name{hint}"

@@ -8,22 +8,21 @@ import os
 import re
 
 from pipelines.command.buckets import is_of_bucket
-from pipelines.command.errors import OptionsError
-from pipelines.command.exit_codes import EXIT_FAILED, EXIT_REJECTED, EXIT_SHRUNK, EXIT_USAGE
-from pipelines.nightly.submitting import RunnerError
-from pipelines.store import night
+from pipelines.command.errors import OptionsError, RunnerError
+from pipelines.command.exit_codes import EXIT_BUSY, EXIT_FAILED, EXIT_REJECTED, EXIT_SHRUNK, EXIT_USAGE
+from pipelines.store import night_options
 from pipelines.store.locks import StoreBusyError
 from pipelines.store.store import StoreError
 from policies.numerics.errors import InfeasibleError, RecrawlError
 from transforms.batches.errors import InputError
 from transforms.files.attempts import StoppedError
 from transforms.files.replacing import EmptyNightError, LinkError
-from transforms.kept.carrying import StateError
-from transforms.night.commit import HistoryShrunkError, TooManyRejectedError
+from transforms.kept.errors import StateError
+from transforms.night.errors import HistoryShrunkError, TooManyRejectedError
 
 _CODES: tuple[tuple[type[Exception], int], ...] = (
-    (StoreBusyError, night.EXIT_BUSY),
-    (StoppedError, night.EXIT_BUSY),
+    (StoreBusyError, EXIT_BUSY),
+    (StoppedError, EXIT_BUSY),
     (TooManyRejectedError, EXIT_REJECTED),
     (HistoryShrunkError, EXIT_SHRUNK),
     (InputError, EXIT_USAGE),
@@ -102,6 +101,6 @@ def of_command(error: BaseException, command: str, arguments: list[str]) -> tupl
 def _store(arguments: list[str]) -> str:
     """The option that says where the store is, with its folder."""
     try:
-        return f"--store={night.split(arguments)[0].store}"
+        return f"--store={night_options.split(arguments)[0].store}"
     except OptionsError:
         return "--store"

@@ -9,12 +9,12 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from apache_beam.io.filesystems import FileSystems
 
 from pipelines.experiments.experiment import aligned, read_table
 from pipelines.pictures.plots import Panel, Picture, Series
 from policies.dynamics.profiles import CORRECTED
 from transforms.dynamics.writing import ALL, RESULTS
+from transforms.files.filesystems import FileSystems
 from transforms.files.sinks import read_json, write_file
 
 PICTURES: Final = ("hours", "intervals", "groups")
@@ -239,7 +239,7 @@ def write_page(found: Results, folder: str) -> None:
     for name in PICTURES:
         path = FileSystems.join(folder, f"{name}.svg")
         if FileSystems.exists(path):
-            with FileSystems.open(path, compression_type="uncompressed") as file:
+            with FileSystems.open(path) as file:
                 svg = file.read().decode()
             shown.append(svg[svg.index("<svg") :])
     page = (

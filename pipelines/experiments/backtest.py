@@ -11,16 +11,16 @@ from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
-from apache_beam.io.filesystems import FileSystems
 from apache_beam.pvalue import AsList, AsSingleton
 
 from pipelines.command import options_inputs, output_folder
 from pipelines.command.errors import OptionsError
+from pipelines.command.instants import format_instant
 from pipelines.command.version import __version__
 from pipelines.experiments import backtest_report, on_request, pages
+from pipelines.experiments.arguments.backtest import DEFAULT_POLICIES
+from pipelines.experiments.arguments.shared import EXIT_HELP, WEIGHTS
 from pipelines.experiments.experiment import (
-    add_inputs,
-    add_run_options,
     listed,
     run_here,
     write_table,
@@ -28,11 +28,11 @@ from pipelines.experiments.experiment import (
 from pipelines.experiments.result_schemas import days_table, results_table
 from pipelines.nightly import report
 from pipelines.nightly.checks import Checks, near
-from pipelines.nightly.options import format_instant
 from policies.on_request.strategies import RULES
 from transforms.batches import schemas
 from transforms.batches.steps import Step
 from transforms.files.blocks import How
+from transforms.files.filesystems import FileSystems
 from transforms.files.sinks import FileInfo, read_json, write_json
 from transforms.intake.reading import Input
 from transforms.intake.sources import check_inputs, plan_files
@@ -54,33 +54,8 @@ from transforms.replay.backtesting import (
 )
 from transforms.replay.replaying import BuildWorld, Facts, ReadLogs, Replayed, ReplayError, ReplaySettings
 
-DESCRIPTION = """\
-Replay when pages changed, let policies crawl them with equal budgets, and print how fresh each keeps its
-copies, with standard errors, and what more budget buys. Policies see only what their own crawls find and
-learn on the way; the first part of the time is not scored. Give --observations, a crawl log, or --changes, a
-list of all changes. DIR gets results.parquet (a row a run), days.parquet (a row a run and day),
-summary.parquet (the table) and report.html, a page.
-"""
-EXIT_HELP = "exit codes: 0 done; 1 failed; 2 options or inputs wrong."
-DEFAULT_POLICIES = (
-    "recrawl",
-    "recrawl+signals",
-    "recrawl+equal",
-    "uniform",
-    "change-weighted",
-    "click-weighted",
-    "lambdacrawl",
-    "periodic-history",
-    "nutch-default",
-    "nutch-adaptive",
-    "stormcrawler-adaptive",
-    "heritrix",
-    "sitemap",
-    "uncensored",
-)
 ROOM = 1.1  # for rounding: above the least budget
 LOG_BUDGETS, CHANGE_BUDGETS = (0.25, 0.5, 1.0), (0.25, 0.5, 1.0, 2.0)
-WEIGHTS = ("auto", EQUAL, ZIPF, "clicks", "impressions", "importance")
 PROBLEM = "problem.json"
 STEPS = (
     ("ReadLogFiles", "reading the logs"),
@@ -98,70 +73,10 @@ OWN = (
 KINDS = ("changes", "observations", "requests", "signals", "pages")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of the command."""
-    parser.description, parser.epilog = DESCRIPTION, policies_help()
-    add_inputs(parser)
-    add = parser.add_argument
-    add(
-        "--budgets",
-        nargs="+",
-        metavar="RATE",
-        help="crawls per page and day (default: parts of the log's own rate, or of the changes' rate)",
-    )
-    add("--json", action="store_true", help="print results.json and the summary as one JSON document")
-    on_request.add_arguments(parser)
-    add_choices(parser, DEFAULT_POLICIES)
-
-
-def policies_help() -> str:
+def epilog() -> str:
     """All policies, a line each, and the exit codes."""
     lines = listed({name: policy.what for name, policy in POLICIES.items()})
     return "\n".join(["policies:", *lines, "", EXIT_HELP])
-
-
-def add_choices(parser: argparse.ArgumentParser, policies: Sequence[str]) -> None:
-    """Options of what is compared."""
-    add = parser.add_argument
-    add(
-        "--policies",
-        nargs="+",
-        metavar="NAME",
-        default=list(policies),
-        help=f"see below (default: {' '.join(policies)}, those that the inputs allow)",
-    )
-    add(
-        "--estimators",
-        nargs="+",
-        metavar="NAME",
-        default=["history"],
-        help="what policies of estimated rates learn from, an arm each: history (their own crawls), metadata "
-        "(means of pages with the same columns of --pages), both (default: history)",
-    )
-    add(
-        "--weights",
-        nargs="+",
-        metavar="NAME",
-        default=["auto"],
-        help=f"what requests are: {', '.join(WEIGHTS)}; zipf draws which pages are popular; auto takes "
-        "clicks, impressions or importance where the inputs have them, else equal (default: auto)",
-    )
-    add("--draws", metavar="N", default="5", help="draws of zipf weights (default %(default)s)")
-    add(
-        "--repetitions",
-        metavar="N",
-        default="1",
-        help="runs with other instants of first crawls (default %(default)s)",
-    )
-    add(
-        "--warm_up",
-        metavar="SHARE",
-        default="0.4",
-        help="share of the nights not scored (default %(default)s)",
-    )
-    add("--against", metavar="NAME", help="policy to compare with (default: the first of --policies)")
-    add("--seed", metavar="N", default="0", help="of changes that a log cannot show (default %(default)s)")
-    add_run_options(parser)
 
 
 @dataclass(frozen=True)

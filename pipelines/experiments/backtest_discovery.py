@@ -10,23 +10,24 @@ from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
-from apache_beam.io.filesystems import FileSystems
 from apache_beam.pvalue import AsList, AsSingleton
 
 from pipelines.command import output_folder
 from pipelines.command.errors import OptionsError
+from pipelines.command.instants import format_instant
 from pipelines.command.options_inputs import named_columns
 from pipelines.command.version import __version__
 from pipelines.experiments import discovery_report
-from pipelines.experiments.experiment import add_run_options, listed, run_here, show_pictures, write_table
+from pipelines.experiments.arguments.backtest_discovery import KINDS
+from pipelines.experiments.experiment import run_here, show_pictures, write_table
 from pipelines.nightly import report
 from pipelines.nightly.checks import Checks
-from pipelines.nightly.options import format_instant
 from policies.discovery.presences import US_PER_HOUR
 from transforms import dialects
 from transforms.batches import schemas
 from transforms.batches.steps import Step
 from transforms.files.blocks import How
+from transforms.files.filesystems import FileSystems
 from transforms.files.sinks import FileInfo, read_json, write_json
 from transforms.intake.reading import Input
 from transforms.intake.sources import check_inputs
@@ -34,17 +35,6 @@ from transforms.replay.discovering import POLICIES, PlayDiscovery, Result, trial
 from transforms.replay.link_histories import BuildLinkHistory, LinkHistory, LinkSettings
 from transforms.replay.replaying import ReadLogs, ReplayError
 
-DESCRIPTION = """\
-Replay what source pages showed, let crawlers refresh k of them in each step, and print what they find of the
-links that are new. --links has a row for each time that a source showed a target: source, target, appeared_at
-[, gone_at (empty: still there), domain]. --snapshots has when sources were looked at: source, seen_at
-[, status]; without it every refresh shows what --links says. A budget is tried for each domain, that of the
-source's host unless a column says otherwise, and one for all. DIR gets results.parquet (a row a policy,
-domain, k and seed; the domain `all` has one budget for all), over_time.parquet, summary.parquet (the table)
-and pictures.
-"""
-EXIT_HELP = "exit codes: 0 done; 1 failed; 2 options or inputs wrong."
-KINDS = ("links", "snapshots")
 PROBLEM = "problem.json"
 STEPS = (
     ("ReadLogFiles", "reading the links"),
@@ -59,47 +49,6 @@ OWN = (
     "results.json",
     *output_folder.pictures(discovery_report.PICTURES),
 )
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of the command."""
-    parser.description = DESCRIPTION
-    lines = listed({name: policy.what for name, policy in POLICIES.items()})
-    parser.epilog = "\n".join(["policies:", *lines, "", EXIT_HELP])
-    inputs = parser.add_argument_group("inputs (globs, comma-separated; Parquet, Avro, JSON Lines, CSV, TSV)")
-    add = inputs.add_argument
-    add("--links", metavar="FILES", required=True, help="what sources showed, from when to when")
-    add("--snapshots", metavar="FILES", help="when sources were looked at")
-    for kind in KINDS:
-        example = "source=page,appeared_at=first_seen" if kind == "links" else "seen_at=time"
-        add(
-            f"--{kind}_columns",
-            metavar="PAIRS",
-            help=f"names that your files have for recrawl's columns, comma-separated, such as {example}",
-        )
-    add("--start", metavar="TIME", help="where steps begin, ISO 8601, UTC (default: with the first poll)")
-    add("--end", metavar="TIME", help="where they end (default: with the last poll)")
-    add = parser.add_argument
-    add("--k", metavar="N", nargs="+", default=["1,2,5"], help="refreshes a step (default: 1,2,5)")
-    add(
-        "--policies",
-        nargs="+",
-        metavar="NAME",
-        default=list(POLICIES),
-        help="see below (default: all)",
-    )
-    add("--pooled", action="store_true", help="only one budget for all sources, none for each domain")
-    add("--no_pooled", action="store_true", help="only budgets for each domain, none for all sources")
-    add("--step_hours", metavar="H", default="1", help="length of a step (default %(default)s)")
-    add(
-        "--warmup_hours",
-        metavar="H",
-        default="24",
-        help="targets that are first shown in these hours are not scored (default %(default)s)",
-    )
-    add("--repetitions", metavar="N", default="3", help="runs with other seeds (default %(default)s)")
-    add("--seed", metavar="N", default="0", help="of the first (default %(default)s)")
-    add_run_options(parser)
 
 
 @dataclass(frozen=True)
@@ -139,7 +88,7 @@ class Settings:
         seed = check.number("seed", 0, 2**62, "seed")
         runs = check.number("repetitions", 1, 1000, "repetitions")
         start, end = check.instant("start"), check.instant("end")
-        policies, workers = check.names("policies", POLICIES), check.workers
+        policies, workers = check.names("policies", POLICIES) or tuple(POLICIES), check.workers
         if start is not None and end is not None and start >= end:
             check.problems.append(f"--end={parsed.end}: not after --start={parsed.start}")
         if check.problems:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from apache_beam.io.filesystems import FileSystems
 
 from pipelines.experiments.experiment import aligned, read_table, write_table
 from pipelines.nightly.report import left_out
@@ -17,6 +16,7 @@ from policies.numerics.special import SURE
 from policies.numerics.typing_ import FloatArray
 from policies.simulation import statistics
 from transforms.batches.tally import counted
+from transforms.files.filesystems import FileSystems
 from transforms.files.sinks import read_json
 from transforms.replay.backtesting import POLICIES
 from transforms.rows.normalise import KINDS

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from apache_beam.io.filesystems import FileSystems
 
 from pipelines.experiments.experiment import aligned, read_table
 from pipelines.pictures.plots import Panel, Picture, Series
 from policies.discovery import metrics
 from policies.numerics.typing_ import FloatArray
+from transforms.files.filesystems import FileSystems
 from transforms.files.sinks import read_json
 from transforms.replay.discovering import DEFAULT, ORACLE, Result
 from transforms.replay.link_histories import ALL, LinkHistory

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import sys
@@ -13,16 +12,16 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 import pyarrow.parquet as pq
-from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import DirectOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
-from pipelines.command import options_inputs, output_folder, stopping
+from pipelines.command import output_folder, stopping
 from pipelines.nightly import local_worker, submitting
 from pipelines.nightly.nightly import local_runner
 from pipelines.nightly.views import Options
 from pipelines.pictures import plots
 from pipelines.pictures.plots import Picture
+from transforms.files.filesystems import FileSystems
 from transforms.files.sinks import FileInfo, read_json, write_file
 
 
@@ -30,42 +29,6 @@ def listed(meanings: Mapping[str, str]) -> list[str]:
     """Names and what they mean in two columns, for a help text."""
     width = max(24, *(len(name) + 2 for name in meanings))
     return [f"  {name.ljust(width)}{what}" for name, what in meanings.items()]
-
-
-def add_run_options(parser: argparse.ArgumentParser) -> None:
-    """Declare what all of these commands take: workers, where results go, whether there are pictures."""
-    parser.add_argument("--workers", metavar="N", help="processes on this machine (default: cores)")
-    parser.add_argument("--output", metavar="DIR", required=True, help="folder for the results")
-    parser.add_argument(
-        "--no_plots",
-        action="store_true",
-        help="no pictures and no page; pictures need matplotlib: in a checkout pip install '.[plots]'",
-    )
-
-
-def add_inputs(parser: argparse.ArgumentParser) -> None:
-    """Options of what is replayed."""
-    group = parser.add_argument_group("inputs (globs, comma-separated; what recrawl nightly reads)")
-    inputs = group.add_argument
-    inputs("--observations", metavar="FILES", help="crawl log, as for recrawl nightly")
-    inputs(
-        "--changes",
-        metavar="FILES",
-        help="every change: url, changed_at[, digest, kind]; a row of kind `first` is where the page appears",
-    )
-    inputs("--requests", metavar="FILES", help="request log, as for recrawl nightly: what pages weigh")
-    inputs("--signals", metavar="FILES", help="change signals: url, signalled_at[, source]")
-    inputs("--pages", metavar="FILES", help="page catalogue: url[, importance], metadata columns")
-    inputs("--start", metavar="TIME", help="first night, ISO 8601, UTC (default: the first whole day)")
-    inputs("--end", metavar="TIME", help="end of the last night's day (default: the last whole day)")
-    inputs("--sample", metavar="SHARE", default="1", help="share of all pages, by hash (default %(default)s)")
-    inputs(
-        "--max_pages",
-        metavar="N",
-        default="5000",
-        help="of more pages, this many by hash; a run takes 0.05 s a night and more (default %(default)s)",
-    )
-    options_inputs.add_arguments(parser.add_argument_group("how files are read"))
 
 
 def run_here(
@@ -102,7 +65,7 @@ def write_table(folder: str, name: str, table: pa.Table) -> FileInfo:
 
 def read_table(folder: str, name: str) -> pa.Table:
     """A Parquet file of a folder on any of Beam's file systems."""
-    with FileSystems.open(FileSystems.join(folder, name), compression_type="uncompressed") as file:
+    with FileSystems.open(FileSystems.join(folder, name)) as file:
         # `pq.read_table` reads through a scanner whose threads may hold the bytes a little longer than it
         # lasts, whatever `use_threads` says. A thread that gives an object back while Python shuts down is
         # ended by an unwinding that Arrow's destructors do not let through: the process aborts, all done.

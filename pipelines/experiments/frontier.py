@@ -10,57 +10,24 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from apache_beam.io.filesystems import FileSystems
 
 from pipelines.command import output_folder
 from pipelines.command.errors import OptionsError
 from pipelines.experiments import backtest, backtest_report, pages
 from pipelines.experiments.backtest import ROOM, Settings, least_budget, scorings_of
-from pipelines.experiments.experiment import add_inputs, aligned, read_table, write_table
+from pipelines.experiments.experiment import aligned, read_table, write_table
 from pipelines.experiments.result_schemas import FRONTIER
 from policies.numerics.typing_ import FloatArray
 from transforms.batches.steps import Step
+from transforms.files.filesystems import FileSystems
 from transforms.files.sinks import FileInfo, read_json
 from transforms.replay.backtesting import POLICIES, Scored, available
 from transforms.replay.frontier import Answer, FindBudgets, Question
 from transforms.replay.replaying import Facts, Replayed, ReplayError
 
-DESCRIPTION = """\
-The budget that each policy needs to keep a target share of requests fresh, on a replay as in recrawl
-backtest, with its standard error. DIR gets frontier.parquet (a row a policy, target and repetition) and what
-recrawl backtest writes, of all runs of the search.
-"""
-DEFAULT_POLICIES = (
-    "recrawl",
-    "recrawl+signals",
-    "uniform",
-    "nutch-adaptive",
-    "stormcrawler-adaptive",
-    "heritrix",
-)
 SPAN = 100.0
 """How far below the log's own rate, or around the rate of changes, budgets are looked for."""
 OWN = ("frontier.parquet",)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of the command."""
-    parser.description, parser.epilog = DESCRIPTION, backtest.policies_help()
-    parser.add_argument(
-        "--target",
-        nargs="+",
-        required=True,
-        metavar="SHARE",
-        help="share of requests that find a fresh copy, e.g. 0.9",
-    )
-    add_inputs(parser)
-    parser.add_argument(
-        "--most",
-        metavar="RATE",
-        help="largest budget to try, crawls per page and day (default: the log's own rate, or 16 times "
-        "that of changes)",
-    )
-    backtest.add_choices(parser, DEFAULT_POLICIES)
 
 
 def check(parsed: argparse.Namespace) -> tuple[Settings, tuple[float, ...], float | None]:

@@ -19,24 +19,6 @@ from transforms.replay.worlds import World
 MOST_PAGES = 5000
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of a given history."""
-    group = parser.add_argument_group("a given history, for the figures that can take one (han-2019-...)")
-    add = group.add_argument
-    add(
-        "--changes",
-        metavar="FILES",
-        help="every change, as for recrawl backtest; --pages is the catalogue then, and its columns are the "
-        "metadata",
-    )
-    add("--start", metavar="TIME", help="begin, ISO 8601, UTC (default: the first whole day)")
-    add("--end", metavar="TIME", help="end (default: the last whole day)")
-    add("--dataset", metavar="NAME", default="given", help="its name in the results (default %(default)s)")
-    add("--group_columns", nargs="+", metavar="NAME", help="the paper's category (default: the host)")
-    add("--feature_columns", nargs="+", metavar="NAME", help="metadata (default: all of the catalogue)")
-    add("--horizon_hours", metavar="K", default="6", help="hours ahead, 1 to 168 (default %(default)s)")
-
-
 def command(figure: str, parsed: argparse.Namespace) -> str:
     """The command that makes these numbers, without the places of files."""
     words = [f"recrawl reproduce {figure} --changes FILES"]

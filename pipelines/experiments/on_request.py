@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, Final
@@ -48,22 +47,6 @@ SUMMARY: Final = pa.schema(
         ("periods_reached", pa.int64()),
     ]
 )
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of `recrawl backtest` that are about it."""
-    parser.add_argument(
-        "--on_request",
-        action="store_true",
-        help="requests trigger crawls: replay --requests, or drawn ones, under rules that decide which do; "
-        f"--policies are then {', '.join(RULES)} (docs/on_request.md)",
-    )
-    parser.add_argument(
-        "--requests_per_page_day",
-        metavar="N",
-        default="4",
-        help="of --on_request without --requests: how many are drawn (default %(default)s)",
-    )
 
 
 def parts(settings: Any) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from apache_beam.io.filesystems import FileSystems
 
 from pipelines.experiments import backtest_report
 from pipelines.experiments.backtest_report import Cell, Comparison
@@ -30,6 +29,7 @@ from pipelines.webpage.parts import (
 )
 from pipelines.webpage.rendering import rendered
 from policies.numerics.special import HALF_95
+from transforms.files.filesystems import FileSystems
 from transforms.files.sinks import read_json, write_file
 from transforms.replay.backtesting import POLICIES
 

@@ -24,52 +24,12 @@ from pipelines.pictures import plots
 from policies.numerics.errors import RecrawlError
 from transforms.files.sinks import write_file
 
-DESCRIPTION = """\
-Run the experiment of a figure or table of a paper with the paper's parameters, and print our numbers, with
-standard errors, beside what the paper says. --output gets results.parquet (policy, pages, repetition,
-accuracy and more), report.md, and pictures as PNG and SVG (they need matplotlib: in a checkout
-pip install '.[plots]'). `recrawl reproduce list` names the figures. At full size a figure takes minutes to
-hours: --pages, --repetitions and --until make it smaller.
-"""
-EXIT_HELP = "exit codes: 0 done, whether claims hold or not; 1 failed; 2 options wrong."
 LIST: Final = "list"
 MAX_REPETITIONS, MAX_WORKERS = 10_000, 64
 LEAST_TIME: Final = 4.0
 INT32: Final = ("repetition",)
 MORE: Final = ("calibration", "over_time", "pages", "rates")
 """Names of tables that some figures have besides the results."""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of the command."""
-    parser.description = DESCRIPTION
-    parser.epilog = EXIT_HELP
-    add = parser.add_argument
-    add("figure", metavar="FIGURE", help="AUTHOR-FIGURE, e.g. busa-fekete-6 or han-table-5; list: name all")
-    add("--output", metavar="DIR", help="folder for results, report and pictures")
-    add(
-        "--pages",
-        metavar="N[,N]",
-        help="numbers of pages, e.g. 100,500 (default: the figure's); with --changes, a page catalogue",
-    )
-    add("--repetitions", type=int, metavar="N", help="repetitions (default: the figure's)")
-    add("--until", type=float, metavar="T", help="time units of a repetition (default: the figure's)")
-    add("--seed", type=int, default=0, metavar="N", help="random numbers to use (default %(default)s)")
-    add(
-        "--workers",
-        type=int,
-        default=os.cpu_count() or 1,
-        metavar="N",
-        help="processes; results do not depend on it (default: cores)",
-    )
-    add("--no_plots", action="store_true", help="no pictures")
-    add(
-        "--document",
-        metavar="FILE",
-        help="a Markdown file to put the report into, in place of the figure's last one; its pictures go to "
-        "pictures/ beside it",
-    )
-    given_history.add_arguments(parser)
 
 
 def _pages(text: str | None, figure: Figure, found: list[str]) -> list[int]:

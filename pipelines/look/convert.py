@@ -15,7 +15,8 @@ from pipelines.look.inspect import misnamed
 from transforms.batches import schemas
 from transforms.batches.errors import InputError
 from transforms.files.blocks import How
-from transforms.files.inputs import InputFile, list_files, match_files
+from transforms.files.filesystems import InputFile
+from transforms.files.inputs import list_files, match_files
 from transforms.files.sinks import write_file
 from transforms.intake.converting import Converted, convert
 from transforms.intake.inspecting import kinds_of

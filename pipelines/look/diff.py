@@ -8,10 +8,9 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from apache_beam.io.filesystems import FileSystems
-
 from pipelines.look import diff_report
 from transforms.batches.urls import canonical_host
+from transforms.files.filesystems import FileSystems
 from transforms.finished import comparing, pairing
 from transforms.finished.comparing import Comparison, PageRow
 from transforms.finished.nights import Night, NightError
@@ -51,7 +50,7 @@ def problems(parsed: argparse.Namespace) -> list[str]:
     found = []
     for night in (parsed.before, parsed.after):
         try:
-            FileSystems.get_filesystem(night)
+            FileSystems.check(night)
         except ValueError as e:
             found.append(f"{night}: {e}")
     if parsed.host and parsed.url:

@@ -8,11 +8,10 @@ import json
 import posixpath
 import sys
 
-from apache_beam.io.filesystems import FileSystems
-
 from pipelines.command import output_folder
 from pipelines.command.errors import OptionsError
 from pipelines.command.exit_codes import EXIT_EMPTY, EXIT_OK
+from transforms.files.filesystems import FileSystems
 from transforms.finished import databases
 from transforms.finished.export_formats import FORMATS, NUTCH_DEFAULT_SECONDS, Wishes
 from transforms.finished.exporting import Exported, export, strangers
@@ -78,7 +77,7 @@ def problems(parsed: argparse.Namespace) -> list[str]:
     """What is wrong with the options."""
     found = [f"--{name} is missing" for name in ("to", "output") if not getattr(parsed, name)]
     try:
-        FileSystems.get_filesystem(parsed.night)
+        FileSystems.check(parsed.night)
     except ValueError as error:
         found.append(f"{parsed.night}: {error}")
     if not 0 < parsed.nutch_default_seconds <= _MAX_SECONDS:

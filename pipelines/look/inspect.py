@@ -13,7 +13,8 @@ from pipelines.command.errors import OptionsError
 from pipelines.look.inspect_report import Group, night_as_json, night_as_text
 from transforms.batches.errors import InputError
 from transforms.files.blocks import How
-from transforms.files.inputs import InputFile, match_files
+from transforms.files.filesystems import InputFile
+from transforms.files.inputs import match_files
 from transforms.finished.nights import Night, NightError
 from transforms.intake.inspecting import Account, account, kinds_of
 from transforms.intake.sources import check_names

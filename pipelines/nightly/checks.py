@@ -8,7 +8,7 @@ import math
 import os
 from collections.abc import Callable, Collection
 
-from pipelines.nightly.options import parse_instant
+from pipelines.command.instants import parse_instant
 
 
 class Checks:

@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from apache_beam.io.filesystems import FileSystems
-
 from pipelines.command.errors import OptionsError
 from pipelines.nightly.options import Settings
-from policies.discovery.pricing import LEAST_PRICE
-from transforms.batches.tally import counted
 from transforms.discovery.previous import JOB
+from transforms.files.filesystems import FileSystems
 from transforms.files.replacing import MANIFEST
 from transforms.files.sinks import read_json
 from transforms.intake.reading import Input
@@ -79,23 +76,3 @@ class Discovered:
         if self.manifest["status"] == "no_input":
             said["warnings"] = [*said["warnings"], self.manifest["status_reason"]]
         return said
-
-
-def said_of(manifest: dict[str, Any]) -> str:
-    """What discovery took of a night's budget and why, in a line."""
-    found, used = manifest["discovery"], manifest["counters"].get("slots_discover", 0)
-    counters = found["counters"]
-    text = (
-        f"{counted(used, 'crawl')} ({found['share_of_slots']:.1%}) refresh sources, which bring about "
-        f"{found['new_links_per_day']:,.0f} new links a day; "
-        f"{counted(counters.get('targets_new', 0), 'new page')}"
-    )
-    if counters.get("refreshes", 0) and found["price"] <= LEAST_PRICE:
-        text += ". Sources are refreshed as often as their hosts' limits allow"
-    elif (worth := found["worth_of_last_refresh"]) is not None and found["price"] > LEAST_PRICE:
-        text += (
-            f". The last refresh finds {found['price']:.3g} links more, each worth "
-            f"{found['new_page_worth']:.3g}: {worth:.3g}; the last crawl of a page is worth "
-            f"{found['worth_of_last_crawl']:.3g}"
-        )
-    return f"{text}. {found['options']['why']}".rstrip(". ")

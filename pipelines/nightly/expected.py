@@ -1,10 +1,11 @@
-"""What the summary of a night says of the freshness that its plan should bring, and at what price."""
+"""What the summary of a night says of its plan: what freshness it brings, at what price, and links."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
+from policies.discovery.names import LEAST_PRICE
 from transforms.batches.tally import counted
 from transforms.finished.folders import weights_of
 
@@ -70,3 +71,23 @@ def floors_said(floors: dict[str, Any]) -> str:
         return text
     higher = f"at most {lost:.4f}" if lost >= 5e-5 else "hardly"
     return f"{text}; without, expected freshness would be {higher} higher"
+
+
+def said_of_discovery(manifest: dict[str, Any]) -> str:
+    """What discovery took of a night's budget and why, in a line."""
+    found, used = manifest["discovery"], manifest["counters"].get("slots_discover", 0)
+    counters = found["counters"]
+    text = (
+        f"{counted(used, 'crawl')} ({found['share_of_slots']:.1%}) refresh sources, which bring about "
+        f"{found['new_links_per_day']:,.0f} new links a day; "
+        f"{counted(counters.get('targets_new', 0), 'new page')}"
+    )
+    if counters.get("refreshes", 0) and found["price"] <= LEAST_PRICE:
+        text += ". Sources are refreshed as often as their hosts' limits allow"
+    elif (worth := found["worth_of_last_refresh"]) is not None and found["price"] > LEAST_PRICE:
+        text += (
+            f". The last refresh finds {found['price']:.3g} links more, each worth "
+            f"{found['new_page_worth']:.3g}: {worth:.3g}; the last crawl of a page is worth "
+            f"{found['worth_of_last_crawl']:.3g}"
+        )
+    return f"{text}. {found['options']['why']}".rstrip(". ")

@@ -11,27 +11,29 @@ from operator import attrgetter
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, StandardOptions
 from apache_beam.pvalue import AsList, AsSingleton
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from pipelines.command import stopping
 from pipelines.command.errors import OptionsError
+from pipelines.command.instants import DAY_MICROSECONDS
 from pipelines.command.output_folder import LEDGER
 from pipelines.command.version import __version__
 from pipelines.nightly import submitting
+from pipelines.nightly.arguments import LOCAL_RUNNERS
 from pipelines.nightly.discovered import Discovered
-from pipelines.nightly.options import DAY_MICROSECONDS, LOCAL_RUNNERS, Settings
+from pipelines.nightly.options import Settings
 from pipelines.nightly.plain_runner import PlainRunner
 from pipelines.nightly.views import Options
 from policies.history.page_state import Forgetting
 from transforms.batches.coders import ShardTables
 from transforms.batches.combining import Combine
+from transforms.batches.counters import AddCounts
 from transforms.batches.steps import each, outputs
-from transforms.batches.tally import AddCounts
 from transforms.files.attempts import Attempt
 from transforms.files.blocks import How
+from transforms.files.filesystems import FileSystems
 from transforms.files.inputs import match_files
 from transforms.files.replacing import (
     MANIFEST,
@@ -46,7 +48,8 @@ from transforms.files.replacing import (
     settle,
 )
 from transforms.files.replacing import prepare as prepare_output
-from transforms.files.sinks import FileInfo, WriteShards, read_json
+from transforms.files.shard_files import WriteShards
+from transforms.files.sinks import FileInfo, read_json
 from transforms.intake.layout import choose_layout, is_small
 from transforms.intake.reading import Input, ReadInputs
 from transforms.intake.rejects import WriteRejected

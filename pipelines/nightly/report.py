@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from datetime import date
 from typing import Any, TextIO
 
-from pipelines.nightly.discovered import said_of
-from pipelines.nightly.expected import said_of_plan
+from pipelines.nightly.expected import said_of_discovery, said_of_plan
 from transforms.batches.tally import counted
 from transforms.finished.folders import weights_of
 from transforms.intake.log_ages import days_old
@@ -451,7 +450,7 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float | None = None)
     if clocks := _clocks(manifest):
         row("clocks", clocks)
     if manifest.get("discovery"):
-        row("discovery", said_of(manifest))
+        row("discovery", said_of_discovery(manifest))
     if said := said_of_share(manifest.get("on_request")):
         row("crawls at requests", said)
     at_limit = counters.get("hosts_at_limit", 0)

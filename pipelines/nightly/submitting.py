@@ -15,6 +15,7 @@ from apache_beam.portability.api import beam_job_api_pb2
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.runners.portability.prism_runner import PrismRunner
 
+from pipelines.command.errors import RunnerError as RunnerError
 from pipelines.nightly import flink
 
 _LOGGER = logging.getLogger(__name__)
@@ -32,10 +33,6 @@ _DEAD_WORKER = re.compile(
 )
 _RAISED = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Exception|Interrupt)): (.*)$", re.MULTILINE)
 _STEP = re.compile(r"\[while running '(.+?)(?:-ptransform-\d+)?'\]")
-
-
-class RunnerError(RuntimeError):
-    """The runner gave the job up. What it said is the `__cause__`."""
 
 
 def say(text: str) -> None:

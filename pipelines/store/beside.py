@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import sys
 
-from apache_beam.io.filesystems import FileSystems
-
 from pipelines.store.night_metrics import of_night
 from pipelines.webpage.report import page
+from transforms.files.filesystems import FileSystems, local_path
 from transforms.files.replacing import MANIFEST, METRICS, REPORT
 from transforms.files.sinks import read_json, write_file
-from transforms.files.unpacking import local_path
 from transforms.finished.opened import OpenNight
 
 

@@ -10,14 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from pipelines.command.instants import DAY_MICROSECONDS
 from pipelines.discovery import discover
-from pipelines.nightly.options import AUTO, DAY_MICROSECONDS, MOST_SHARE, NightlyOptions, Settings
+from pipelines.nightly.arguments import AUTO, MOST_SHARE
+from pipelines.nightly.options import NightlyOptions, Settings
 from pipelines.store.night_options import FOR_DISCOVERY
 from pipelines.store.store import Night
-from policies.discovery.pricing import CHANCE, IN_TURN, Recrawling
+from policies.discovery.names import CHANCE, IN_TURN
+from policies.discovery.pricing import Recrawling
+from transforms.files.filesystems import FileSystems
 from transforms.files.replacing import MANIFEST
 
 FOLDER = "discovery"

@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from apache_beam.io.filesystems import FileSystems
-
 from pipelines.command.errors import OptionsError
-from pipelines.nightly.options import format_instant
+from pipelines.command.instants import format_instant
 from policies.numerics.errors import RecrawlError
+from transforms.files.filesystems import FileSystems
 from transforms.files.sinks import read_json, write_json
 
 try:

@@ -7,7 +7,7 @@ import os
 
 from pipelines.command import output_folder
 from pipelines.command.errors import OptionsError
-from pipelines.store import night
+from pipelines.store.clock import now, now_us
 from pipelines.store.night_metrics import family, of_night
 from pipelines.store.store import Store, ends_at
 
@@ -64,7 +64,7 @@ def run(parsed: argparse.Namespace) -> None:
     OptionsError
     StoreError
     """
-    text = of_store(Store(parsed.store, night.now), night.now_us())
+    text = of_store(Store(parsed.store, now), now_us())
     if parsed.output is None:
         print(text, end="", flush=True)
         return

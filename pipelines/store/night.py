@@ -7,84 +7,42 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines.command.errors import OptionsError
-from pipelines.command.exit_codes import EXIT_BUSY as EXIT_BUSY
 from pipelines.command.exit_codes import EXIT_EMPTY, EXIT_OK
+from pipelines.command.instants import format_instant
 from pipelines.command.output_folder import LEDGER
 from pipelines.command.telling import Told
 from pipelines.nightly import nightly, report, submitting
-from pipelines.nightly.options import DAY_MICROSECONDS, Settings, format_instant, parse_instant
+from pipelines.nightly.options import Settings
 from pipelines.store import partitions
 from pipelines.store.beside import write_beside
 from pipelines.store.finding import Finding
+from pipelines.store.in_force import said
 from pipelines.store.night_gaps import long_after, too_early
-from pipelines.store.night_options import DEFAULT_KEEP as DEFAULT_KEEP
-from pipelines.store.night_options import DEFAULT_LATE_DAYS as DEFAULT_LATE_DAYS
-from pipelines.store.night_options import OWNED, split
-from pipelines.store.night_options import add_arguments as add_arguments
+from pipelines.store.night_options import Asked, asked, split
 from pipelines.store.partitions import LOGS, Before, Choice, Ledger
-from pipelines.store.store import Night, Store, StoreError, ends_at, name_problems, night_id
+from pipelines.store.store import Night, Store, StoreError, night_id
 from transforms.batches.tally import counted
+from transforms.files.filesystems import FileSystems
 from transforms.files.sinks import make_folder, write_json
-
-EXIT_HELP = (
-    "exit codes: 0 committed, or nothing to do; 1 failed; 2 options or configuration wrong; 3 nothing to "
-    "read, or committed with an empty schedule; 4 too many rows rejected; 5 history shrunk; 6 another night "
-    "is running on this store; 7 the schedule in force has run out, of --status. After 1, 2, 4, 5 and 6 the "
-    "schedule of the night before stays in force."
-)
-# A scheduler's clock may be ahead of this machine's by so much.
-CLOCK_ERROR_US = 300_000_000
-# Whole nights make a day, so that logs by day belong to as many.
-_EVERY = ("1", "2", "3", "4", "6", "8", "12", "24")
-
-
-def now() -> float:
-    """Seconds since 1970. The one clock: it says which night is due, never what is computed."""
-    return time.time()
-
-
-def now_us() -> int:
-    """The same in microseconds, of whole seconds."""
-    return int(now()) * 1_000_000
 
 
 @dataclass(frozen=True)
-class NightOptions:
-    """Checked options of the wrapper; `passed` are those of the nightly job and of Beam.
+class NightOptions(Asked):
+    """Checked options of a run; `passed` are those of the nightly job and of Beam.
 
     Attributes
     ----------
-    store : Store
-    as_of_us : int
-    every_us : int
-        From one night to the next.
-    keep : int
-    late_days : int
-    logs : dict of str to str
-        Patterns of the logs that are given.
-    horizon_hours : str
     passed : list of str
-    names_night : bool
-        Whether `--as_of` is given.
     finding : Finding or None
         The discovery job, where it shares the budget.
     """
 
-    store: Store
-    as_of_us: int
-    every_us: int
-    keep: int
-    late_days: int
-    logs: dict[str, str]
-    horizon_hours: str
-    passed: list[str]
-    names_night: bool
+    passed: list[str] = field(default_factory=list)
     finding: Finding | None = None
 
     @property
@@ -112,69 +70,21 @@ def parse(argv: Sequence[str]) -> NightOptions:
         Listing every problem.
     """
     values, passed = split(argv)
-    problems = [
-        f"--{name} is not an option of night: {why}" for name, why in OWNED.items() if getattr(values, name)
-    ]
-    if not values.store:
-        problems.append("--store is missing: give the folder of all nights, e.g. --store=/var/lib/recrawl")
-    else:
-        problems += name_problems(values.store)
-        try:
-            FileSystems.get_filesystem(values.store)
-        except ValueError as e:
-            problems.append(f"--store={values.store}: {e}")
-    counts = {
-        name: _count(name, getattr(values, name), low, problems)
-        for name, low in (("keep", 1), ("late_days", 0))
-    }
-    clock_us = now_us()
-    hours = values.every.removesuffix("h")
-    if hours not in _EVERY:
-        problems.append(f"--every={values.every}: expected one of {', '.join(f'{h}h' for h in _EVERY)}")
-        hours = "24"
-    every_us = int(hours) * DAY_MICROSECONDS // 24
-    as_of_us = clock_us - clock_us % every_us
-    if values.as_of:
-        try:
-            as_of_us = parse_instant(values.as_of)
-            if as_of_us % 1_000_000:
-                problems.append(f"--as_of={values.as_of}: a night of the store is of a whole second")
-            if as_of_us > clock_us + CLOCK_ERROR_US:
-                problems.append(
-                    f"--as_of={values.as_of} is later than now, {format_instant(clock_us)}: its logs are not "
-                    "there yet, and once it is committed no night before it can be run"
-                )
-        except ValueError:
-            pass  # `Settings` complains
-    logs = {kind: getattr(values, kind) for kind in LOGS if getattr(values, kind)}
-    for kind, patterns in logs.items():
-        problems += partitions.check_placeholders(kind, patterns)
-    store = Store(values.store or ".", now)
-    horizon_hours = values.horizon_hours or hours
-    finding = Finding.of(values, problems)
-    options = NightOptions(
-        store, as_of_us, every_us, *counts.values(), logs, horizon_hours, passed, bool(values.as_of), finding
-    )
-    if not values.status:
-        arguments = options.arguments(logs, None)
-        arguments += [f"--as_of={values.as_of}"] if values.as_of else []
-        try:
-            Settings(PipelineOptions(arguments))
-            if finding is not None and not problems:
-                finding.settings(arguments, logs.get("links"), None, {})
-        except OptionsError as error:
-            # Of its folder for tonight, what is wrong with the store is said already.
-            problems += [p for p in error.problems if not p.startswith(f"--output={options.store.root}")]
+    problems: list[str] = []
+    own = asked(values, problems)
+    options = NightOptions(**vars(own), passed=passed, finding=Finding.of(values, problems))
+    arguments = options.arguments(options.logs, None)
+    arguments += [f"--as_of={values.as_of}"] if values.as_of else []
+    try:
+        Settings(PipelineOptions(arguments))
+        if options.finding is not None and not problems:
+            options.finding.settings(arguments, options.logs.get("links"), None, {})
+    except OptionsError as error:
+        # Of its folder for tonight, what is wrong with the store is said already.
+        problems += [p for p in error.problems if not p.startswith(f"--output={options.store.root}")]
     if problems:
         raise OptionsError(problems)
     return options
-
-
-def _count(name: str, text: str, low: int, problems: list[str]) -> int:
-    if not (text.isdecimal() and low <= int(text) <= 100_000):
-        problems.append(f"--{name}={text}: expected a whole number from {low} to 100000")
-        return low
-    return int(text)
 
 
 def run(argv: Sequence[str], say: Callable[[str], None] = print, told: Told | None = None) -> int:
@@ -393,7 +303,7 @@ def what_stays(options: NightOptions, last: Night | None) -> str:
         return head + "No night is committed yet, so there is no schedule. Mend the cause and run it again"
     return (
         head
-        + f"In force stays {in_force(last)}. Mend the cause and run it again: it then reads all logs "
+        + f"In force stays {said(last)}. Mend the cause and run it again: it then reads all logs "
         + f"since {last.as_of}"
     )
 
@@ -403,23 +313,3 @@ def _committed(store: Store) -> set[str]:
         return {night.name for night in store.nights()}
     except (OSError, StoreError):
         return set()
-
-
-def in_force(night: Night) -> str:
-    """The schedule in force in words: of when, how old, and whether its time has run out."""
-    clock_us = now_us()
-    try:
-        until_us = ends_at(night, night.manifest())
-    except (StoreError, OSError):  # a failure must not hide the one that it is told beside
-        return f"the schedule of {night.as_of} in {night.folder}, whose manifest cannot be read"
-    if until_us >= clock_us:
-        rest = f"it covers the time until {format_instant(until_us)}"
-    else:
-        rest = f"it has RUN OUT {_span(clock_us - until_us)} ago, at {format_instant(until_us)}"
-    age = _span(max(clock_us - night.as_of_us, 0))
-    return f"the schedule of {night.as_of}, {age} old, in {night.folder}: {rest}"
-
-
-def _span(us: int) -> str:
-    hours = us / 3_600_000_000
-    return f"{hours:.1f} hours" if hours < 48 else f"{hours / 24:.1f} days"

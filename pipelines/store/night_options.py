@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from pipelines.discovery import discover
-from pipelines.nightly.options import NightlyOptions
-from pipelines.store.partitions import LOGS
+from pipelines.command.instants import DAY_MICROSECONDS, format_instant, parse_instant
+from pipelines.discovery import arguments as discovery
+from pipelines.nightly import arguments as nightly
+from pipelines.store.clock import now, now_us
+from pipelines.store.partitions import LOGS, check_placeholders
+from pipelines.store.store import Store, name_problems
+from transforms.files.filesystems import FileSystems
 
 OWNED = {
     "output": "the store has a folder for every night",
@@ -21,6 +26,16 @@ FOR_DISCOVERY = (
 )  # fmt: skip
 """Options of `recrawl discover` that the nightly job has not."""
 DEFAULT_KEEP, DEFAULT_LATE_DAYS = 14, 2
+EXIT_HELP = (
+    "exit codes: 0 committed, or nothing to do; 1 failed; 2 options or configuration wrong; 3 nothing to "
+    "read, or committed with an empty schedule; 4 too many rows rejected; 5 history shrunk; 6 another night "
+    "is running on this store; 7 the schedule in force has run out, of --status. After 1, 2, 4, 5 and 6 the "
+    "schedule of the night before stays in force."
+)
+# A scheduler's clock may be ahead of this machine's by so much.
+CLOCK_ERROR_US = 300_000_000
+# Whole nights make a day, so that logs by day belong to as many.
+_EVERY = ("1", "2", "3", "4", "6", "8", "12", "24")
 
 
 class _Passing:
@@ -46,9 +61,10 @@ class _Passing:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `recrawl night`."""
+    parser.epilog = EXIT_HELP
     _add_own(parser.add_argument_group("store"))
     _add_discovery(parser.add_argument_group("discovery"))
-    NightlyOptions._add_argparse_args(_Passing(parser, lambda name: name not in OWNED))  # type: ignore[arg-type]
+    nightly.add_arguments(_Passing(parser, lambda name: name not in OWNED))  # type: ignore[arg-type]
 
 
 def _add_discovery(group: Any) -> None:
@@ -57,7 +73,7 @@ def _add_discovery(group: Any) -> None:
         help="part of --budget that fetches sources again for links to new pages, 0 to 0.9, or auto: by one "
         "price for both (default: 0, no discovery)",
     )
-    discover.add_options(_Passing(group, lambda name: name in FOR_DISCOVERY))  # type: ignore[arg-type]
+    discovery.add_options(_Passing(group, lambda name: name in FOR_DISCOVERY))  # type: ignore[arg-type]
 
 
 def _add_own(group: Any) -> None:
@@ -91,3 +107,81 @@ def split(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         if name not in FOR_DISCOVERY:
             own.add_argument(f"--{name}")
     return own.parse_known_args(list(argv))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Checked options of the wrapper.
+
+    Attributes
+    ----------
+    store : Store
+    as_of_us : int
+    every_us : int
+        From one night to the next.
+    keep : int
+    late_days : int
+    logs : dict of str to str
+        Patterns of the logs that are given.
+    horizon_hours : str
+    names_night : bool
+        Whether `--as_of` is given.
+    """
+
+    store: Store
+    as_of_us: int
+    every_us: int
+    keep: int
+    late_days: int
+    logs: dict[str, str]
+    horizon_hours: str
+    names_night: bool
+
+
+def asked(values: argparse.Namespace, problems: list[str]) -> Asked:
+    """What `split` has found, checked; `problems` gets what is wrong with it."""
+    problems += [
+        f"--{name} is not an option of night: {why}" for name, why in OWNED.items() if getattr(values, name)
+    ]
+    if not values.store:
+        problems.append("--store is missing: give the folder of all nights, e.g. --store=/var/lib/recrawl")
+    else:
+        problems += name_problems(values.store)
+        try:
+            FileSystems.check(values.store)
+        except ValueError as e:
+            problems.append(f"--store={values.store}: {e}")
+    keep, late_days = (
+        _count(name, getattr(values, name), low, problems) for name, low in (("keep", 1), ("late_days", 0))
+    )
+    clock_us = now_us()
+    hours = values.every.removesuffix("h")
+    if hours not in _EVERY:
+        problems.append(f"--every={values.every}: expected one of {', '.join(f'{h}h' for h in _EVERY)}")
+        hours = "24"
+    every_us = int(hours) * DAY_MICROSECONDS // 24
+    as_of_us = clock_us - clock_us % every_us
+    if values.as_of:
+        try:
+            as_of_us = parse_instant(values.as_of)
+            if as_of_us % 1_000_000:
+                problems.append(f"--as_of={values.as_of}: a night of the store is of a whole second")
+            if as_of_us > clock_us + CLOCK_ERROR_US:
+                problems.append(
+                    f"--as_of={values.as_of} is later than now, {format_instant(clock_us)}: its logs are not "
+                    "there yet, and once it is committed no night before it can be run"
+                )
+        except ValueError:
+            pass  # `Settings` complains
+    logs = {kind: getattr(values, kind) for kind in LOGS if getattr(values, kind)}
+    for kind, patterns in logs.items():
+        problems += check_placeholders(kind, patterns)
+    store, hours = Store(values.store or ".", now), values.horizon_hours or hours
+    return Asked(store, as_of_us, every_us, keep, late_days, logs, hours, bool(values.as_of))
+
+
+def _count(name: str, text: str, low: int, problems: list[str]) -> int:
+    if not (text.isdecimal() and low <= int(text) <= 100_000):
+        problems.append(f"--{name}={text}: expected a whole number from {low} to 100000")
+        return low
+    return int(text)

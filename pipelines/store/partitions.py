@@ -8,12 +8,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from apache_beam.io.filesystem import FileSystem
-
-from pipelines.nightly.options import DAY_MICROSECONDS
+from pipelines.command.instants import DAY_MICROSECONDS
 from transforms.batches.errors import FolderError, InputError
-from transforms.files.inputs import InputFile, identity, list_files, match_files, split_patterns
-from transforms.files.unpacking import local_path
+from transforms.files.filesystems import InputFile, local_path, translate
+from transforms.files.inputs import identity, list_files, match_files, split_patterns
 from transforms.intake.log_ages import day_text
 
 LOGS = ("observations", "requests", "signals", "sitemaps", "links")
@@ -73,11 +71,11 @@ def days_there(pattern: str) -> list[int]:
         seen[name] = seen.get(name, 0) + 1
         return f"(?P<{name}>{_DIGITS[name]})" if seen[name] == 1 else f"(?P={name})"
 
-    # Placeholders pass Beam's translation as letters that no pattern of a person has.
+    # Placeholders pass the translation as letters that no pattern of a person has.
     marked = _PLACEHOLDER.sub(lambda found: f"\0{found.group(1)}\0", pattern.rstrip("/").removeprefix("./"))
-    translated = FileSystem.translate_pattern(marked).removesuffix(r"\Z")
+    translated = translate(marked)
     translated = re.sub(r"\\?\x00(\w+)\\?\x00", lambda found: group(found), translated)
-    path_of_day = re.compile(rf"{translated}(?:/.*)?\Z")
+    path_of_day = re.compile(rf"(?s:{translated}(?:/.*)?\Z)")
     days = set()
     for file in [*list_files(wide), *list_files(wide + "/**")]:
         found = path_of_day.match(file.path.removeprefix("./"))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any
 
+from pipelines.command.errors import OptionsError
 from pipelines.command.exit_codes import EXIT_EMPTY, EXIT_OK, EXIT_RUN_OUT
-from pipelines.store import night
-from pipelines.store.store import Night, Store, StoreError, ends_at, latest_of
+from pipelines.store.clock import now_us
+from pipelines.store.in_force import document, said
+from pipelines.store.night_options import asked, split
+from pipelines.store.store import Night, Store, ends_at, latest_of
 
 
 def status(argv: Sequence[str], as_json: bool = False, say: Callable[[str], None] = print) -> int:
@@ -18,7 +20,10 @@ def status(argv: Sequence[str], as_json: bool = False, say: Callable[[str], None
     ------
     OptionsError, StoreError
     """
-    store = night.parse(argv).store
+    problems: list[str] = []
+    store = asked(split(argv)[0], problems).store
+    if problems:
+        raise OptionsError(problems)
     nights = store.nights()
     last = nights[-1] if nights else None
     manifest = last.manifest() if last else {}
@@ -39,7 +44,7 @@ def status(argv: Sequence[str], as_json: bool = False, say: Callable[[str], None
         _tell(store, nights, warnings, say)
     if last is None:
         return EXIT_EMPTY
-    return EXIT_RUN_OUT if ends_at(last, manifest) < night.now_us() else EXIT_OK
+    return EXIT_RUN_OUT if ends_at(last, manifest) < now_us() else EXIT_OK
 
 
 def _tell(store: Store, nights: Sequence[Night], warnings: Sequence[str], say: Callable[[str], None]) -> None:
@@ -53,35 +58,6 @@ def _tell(store: Store, nights: Sequence[Night], warnings: Sequence[str], say: C
             f"{counters.get('slots_used', 0):>14,}{'' if fresh is None else format(fresh, '.4f'):>11}"
             f"  {len(manifest.get('warnings', []))}"
         )
-    say(f"In force: {night.in_force(nights[-1])}" if nights else f"{store.root}: no committed night")
+    say(f"In force: {said(nights[-1])}" if nights else f"{store.root}: no committed night")
     for warning in warnings:
         say(f"WARNING: {warning}")
-
-
-def document(one: Night) -> dict[str, Any]:
-    """What programs are told of a committed night.
-
-    Raises
-    ------
-    StoreError
-    """
-    manifest = one.manifest()
-    counters = manifest.get("counters", {})
-    return latest_of(one, manifest) | {
-        "folder": one.folder,
-        "schedule": f"{one.folder}/schedule",
-        "run_out": ends_at(one, manifest) < night.now_us(),
-        "pages": counters.get("pages_known", 0),
-        "scheduled_crawls": counters.get("slots_used", 0),
-        "budget_per_day": manifest.get("budget_per_day"),
-        "expected_freshness": manifest.get("expected_freshness"),
-        "warnings": len(manifest.get("warnings", [])),
-    }
-
-
-def in_force(root: str | None) -> dict[str, Any] | None:
-    """The document of the schedule in force; None where there is none, or it cannot be read."""
-    try:
-        return document(Store(root, night.now).nights()[-1]) if root else None
-    except (IndexError, OSError, ValueError, StoreError):
-        return None

@@ -16,15 +16,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from apache_beam.io.filesystems import FileSystems
-
 from pipelines.command.errors import OptionsError
+from pipelines.command.instants import format_instant
 from pipelines.command.output_folder import LEDGER, PATTERN_CHARACTERS
-from pipelines.nightly.options import format_instant
 from pipelines.store.locks import Check, locked, replace_json
 from pipelines.store.partitions import LOGS
 from policies.numerics.errors import RecrawlError
 from transforms.files.attempts import MARK
+from transforms.files.filesystems import FileSystems, local_path
 from transforms.files.replacing import (
     MANIFEST,
     METRICS,
@@ -36,7 +35,6 @@ from transforms.files.replacing import (
     remove_empty,
 )
 from transforms.files.sinks import make_folder, read_json
-from transforms.files.unpacking import local_path
 
 _ID = re.compile(r"[0-9]{8}T[0-9]{6}Z")
 _HALF = re.compile(r"\.tmp-[0-9a-f]+-(latest\.json|lock)")
@@ -238,7 +236,7 @@ class Store:
         base = self.path(*parts) + "/"
         # Beam has no escapes: what the pattern matches besides is left out here.
         pattern = re.sub(f"[{re.escape(PATTERN_CHARACTERS)}\\\\]", "?", base) + "**"
-        matched = FileSystems.match([pattern])[0].metadata_list
+        matched = FileSystems.match(pattern)
         return sorted(m.path.removeprefix(base) for m in matched if m.path.startswith(base))
 
     def damage(self) -> list[str]:

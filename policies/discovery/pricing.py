@@ -16,10 +16,10 @@ from typing import Final, Protocol, Self
 import numpy as np
 
 from policies.discovery.lifetimes import CLASS_HOURS, discounted, expected_there, worth_of_now
+from policies.discovery.names import LEAST_PRICE, POLICIES, VALUED
 from policies.discovery.planner import LASTING, WORTH_HOURS
 from policies.numerics.typing_ import FloatArray, IntArray, UIntArray
 
-LEAST_PRICE: Final = 1e-10
 MOST_PRICE: Final = 1e7
 _USUAL: Final = 1e-3, 1e3
 WAITING_HOURS: Final = 12.0
@@ -44,23 +44,21 @@ def _of_classes(index: Callable[..., FloatArray], class_hours: FloatArray) -> Fl
 
 
 _FOUND: Final = _of_classes(expected_there, CLASS_HOURS)
-_INDEX: Final = {
-    "recrawl": (1.0 - LASTING) * _of_classes(worth_of_now, discounted(CLASS_HOURS, WORTH_HOURS))
-    + LASTING * _of_classes(worth_of_now, CLASS_HOURS),
-    "waiting": _of_classes(worth_of_now, discounted(CLASS_HOURS, WAITING_HOURS)),
-    "elapsed": _FOUND,
-    "elapsed-sampled": _FOUND,
-    "round-robin": np.broadcast_to(_GRID_HOURS, _FOUND.shape),
-}
+_INDEX: Final = dict(
+    zip(
+        VALUED,
+        (
+            (1.0 - LASTING) * _of_classes(worth_of_now, discounted(CLASS_HOURS, WORTH_HOURS))
+            + LASTING * _of_classes(worth_of_now, CLASS_HOURS),
+            _of_classes(worth_of_now, discounted(CLASS_HOURS, WAITING_HOURS)),
+            _FOUND,
+            _FOUND,
+            np.broadcast_to(_GRID_HOURS, _FOUND.shape),
+        ),
+        strict=True,
+    )
+)
 """By policy the worth of a refresh of a source with one new link an hour, by class of lifetime."""
-CHANCE, THOMPSON = "uniform", "thompson"
-DRAWN: Final = (CHANCE, THOMPSON)
-"""Policies of `drawing`, by step and not by the hours since the last refresh."""
-POLICIES: Final = (*_INDEX, *DRAWN)
-IN_TURN: Final = "round-robin"
-"""Of `POLICIES` that to which a refresh is worth the hours since the last one, whatever the source."""
-SAMPLED: Final = "elapsed-sampled"
-"""That of which rates are drawn."""
 
 
 class Clock:

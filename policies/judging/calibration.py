@@ -27,9 +27,9 @@ import numpy as np
 from policies.estimation.forecast import PROBABILITY_UNIT, Clocks, Forecast
 from policies.history.interval_sums import Intervals
 from policies.history.page_state import US_PER_DAY
+from policies.numerics.exact import exact_units
 from policies.numerics.special import CHUNK
 from policies.numerics.typing_ import FloatArray, Int32Array, IntArray
-from policies.optimum.demand import exact_units
 
 BINS = 10
 """Of equal width in the predicted probability."""

@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from policies.numerics.exact import LOW_BITS, SAFE_SUM, exact_units
 from policies.numerics.inverse_table import Reciprocal
 from policies.numerics.special import CHUNK, LARGEST_BELOW_ONE
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
@@ -18,9 +19,7 @@ from policies.signalled.block import SignalRows, SignalWindow
 
 UNIT_BITS: Final = 60
 BUDGET_UNITS: Final = 1 << UNIT_BITS
-_LOW_BITS: Final = 48
-_LOW_MASK: Final = (1 << _LOW_BITS) - 1
-_SAFE_SUM: Final = 2.0**62
+_LOW_MASK: Final = (1 << LOW_BITS) - 1
 _FEW: Final = CHUNK // 2
 _HEADROOM: Final = 2.0**28
 _SMOOTH_BELOW: Final = 0.995  # of multiplier * ratio; at 1 demand ends in a cliff
@@ -94,8 +93,8 @@ class Hosts:
         self, index: IntArray, start: IntArray, pages: IntArray, limit: FloatArray, scale: float
     ) -> None:
         self.index, self.start, self.pages, self.limit_per_day = index, start, pages, limit
-        units = np.where(np.isfinite(limit), np.minimum(limit * scale, _SAFE_SUM), 0.0).astype(np.int64)
-        self.limit_high = np.where(np.isfinite(limit), units >> _LOW_BITS, np.iinfo(np.int64).max)
+        units = np.where(np.isfinite(limit), np.minimum(limit * scale, SAFE_SUM), 0.0).astype(np.int64)
+        self.limit_high = np.where(np.isfinite(limit), units >> LOW_BITS, np.iinfo(np.int64).max)
         self.limit_low = units & _LOW_MASK
 
     @classmethod
@@ -122,15 +121,6 @@ def unit_scale(budget_per_day: float) -> float:
     return BUDGET_UNITS / budget_per_day
 
 
-def exact_units(values: FloatArray) -> int:
-    """Sum of floor(value) over `values` (in units, >= 0, below 2^90), exact for every order."""
-    if float(values.sum()) < _SAFE_SUM:
-        return int(values.astype(np.int64).sum())
-    high = np.floor(values * 2.0**-_LOW_BITS)
-    low = values - high * 2.0**_LOW_BITS
-    return (int(high.astype(np.int64).sum()) << _LOW_BITS) + int(low.astype(np.int64).sum())
-
-
 class HostTotals:
     """Units per host at one multiplier, added chunk by chunk as (high, low) pairs that cannot overflow."""
 
@@ -145,13 +135,13 @@ class HostTotals:
         """Adds one chunk: `values` in units, `cuts` the rows where host first, first + 1, ... begin."""
         part = slice(first, first + cuts.size)
         low, high = self.low[part], self.high[part]
-        if float(values.sum()) < _SAFE_SUM:
+        if float(values.sum()) < SAFE_SUM:
             low += np.add.reduceat(values.astype(np.int64), cuts)
         else:
-            top = np.floor(values * 2.0**-_LOW_BITS)
+            top = np.floor(values * 2.0**-LOW_BITS)
             high += np.add.reduceat(top.astype(np.int64), cuts)
-            low += np.add.reduceat((values - top * 2.0**_LOW_BITS).astype(np.int64), cuts)
-        high += low >> _LOW_BITS
+            low += np.add.reduceat((values - top * 2.0**LOW_BITS).astype(np.int64), cuts)
+        high += low >> LOW_BITS
         low &= _LOW_MASK
 
     def over(self) -> BoolArray:
@@ -166,7 +156,7 @@ class HostTotals:
         over = self.over()
         high = np.where(over, self._hosts.limit_high, self.high)
         low = np.where(over, self._hosts.limit_low, self.low)
-        return (int(high.sum()) << _LOW_BITS) + int(low.sum())
+        return (int(high.sum()) << LOW_BITS) + int(low.sum())
 
 
 class Kernel:
@@ -303,7 +293,7 @@ class Kernel:
         return ratio, weight
 
     def _exact(self, values: FloatArray) -> int:
-        if float(values.sum()) < _SAFE_SUM:
+        if float(values.sum()) < SAFE_SUM:
             units = self._units[: values.size]
             np.copyto(units, values, casting="unsafe")
             return int(units.sum())

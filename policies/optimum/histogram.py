@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from policies.numerics.exact import exact_units
 from policies.numerics.inverse_table import Reciprocal
 from policies.numerics.special import CHUNK
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
@@ -23,7 +24,7 @@ from policies.objectives.ratio_sums import (
     ratio_histogram,
     total_demand,
 )
-from policies.optimum.demand import BUDGET_UNITS, HostTotals, Kernel, Prepared, exact_units, host_cuts
+from policies.optimum.demand import BUDGET_UNITS, HostTotals, Kernel, Prepared, host_cuts
 from policies.optimum.page_block import PageBlock
 from policies.signalled.block import least_value
 from policies.signalled.survey import SignalBounds, SignalSurvey

@@ -11,6 +11,7 @@ import pytest
 from tests.cluster.nights import first_options
 from tests.pipelines.jobs import Night, command
 from transforms.files import sinks
+from transforms.files.shard_files import write_shard
 
 DATA = b"the same bytes in every attempt" * 1000
 BATCH = pa.RecordBatch.from_pydict({"url": [f"https://a.test/{i}" for i in range(5000)]})
@@ -62,7 +63,7 @@ def test_attempts_at_once(file_format, tmp_path):
 
     def attempt(_: int) -> sinks.FileInfo:
         start.wait()
-        info = sinks.write_shard(str(tmp_path), "pages", 3, 4, BATCH, file_format)
+        info = write_shard(str(tmp_path), "pages", 3, 4, BATCH, file_format)
         assert (tmp_path / info.path).stat().st_size == info.bytes
         return info
 

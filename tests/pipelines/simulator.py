@@ -158,7 +158,7 @@ class Crawler:
         fold = ShardFold(settings, [self._log, *self._carried])
         tables = fold.tables(0, [])
         learned = learn(merge_overviews([fold.overview()]), settings.clock, "equal")
-        judged = account(learned.sums[ShardPredictions], fold.counts.publish(), self.manifest, as_of_us)
+        judged = account(learned.sums[ShardPredictions], fold.counts.totals(), self.manifest, as_of_us)
         estimated = estimate_shard(tables, learned, None, settings.clock)
         block, objective = solver_block(estimated), objectives.get("periodic")
         state = search.begin(search.survey(block, objective, self.budget), objective, self.budget)

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from pipelines.command.instants import parse_instant
 from pipelines.nightly import nightly
-from pipelines.nightly.options import Settings, parse_instant
+from pipelines.nightly.options import Settings
 from pipelines.store import beside, night
 from pipelines.store.store import night_id
 from tests.pipelines.jobs import Night, Rows, at, command, write_rows

@@ -15,8 +15,9 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from cronsim import CronSim
 
 from pipelines.command.errors import OptionsError
-from pipelines.door import cli, dispatch
-from pipelines.nightly.options import parse_instant
+from pipelines.command.instants import parse_instant
+from pipelines.door import cli
+from pipelines.door.unknown import unknown_options
 from pipelines.store import night
 from tests.pipelines.jobs import at, seen, write_rows
 from tests.pipelines.jobs import command as cli_command
@@ -47,9 +48,7 @@ def unknown(arguments: list[str]) -> set[str]:
     parsed, rest = cli.parser().parse_known_args(arguments)
     assert parsed.command == "night"
     # A portable runner's server may know more, so that the command line itself does not look.
-    return {
-        o.split("=")[0] for o in dispatch.unknown_options([o for o in rest if not o.startswith("--runner")])
-    }
+    return {o.split("=")[0] for o in unknown_options([o for o in rest if not o.startswith("--runner")])}
 
 
 def test_the_command_line_takes_it(command: list[str]) -> None:

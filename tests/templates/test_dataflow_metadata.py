@@ -11,7 +11,8 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions, WorkerOptions
 
 from pipelines.command.errors import OptionsError
-from pipelines.nightly.options import OUTPUT_FORMATS, WEIGHTS, NightlyOptions, Settings
+from pipelines.nightly.arguments import OUTPUT_FORMATS, WEIGHTS
+from pipelines.nightly.options import NightlyOptions, Settings
 from policies.objectives import objectives
 from tests.templates.launching import IMAGE, load_main, metadata, needs_client
 from transforms.night.dividing import SEQUENCERS

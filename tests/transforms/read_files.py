@@ -8,7 +8,7 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transforms.files.inputs import InputFile
+from transforms.files.filesystems import InputFile
 from transforms.intake import formats
 from transforms.intake.sources import read_split
 from transforms.rows.normalise import KINDS

@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from transforms.batches import schemas
-from transforms.files.sinks import write_json, write_shard
+from transforms.files.shard_files import write_shard
+from transforms.files.sinks import write_json
 from transforms.finished.nights import Night
 
 START_US = 1_782_864_000_000_000  # 2026-07-01T00:00:00Z

@@ -22,7 +22,7 @@ from transforms.batches.errors import InputError
 from transforms.batches.kinds import Kind
 from transforms.batches.values import scalars
 from transforms.files.blocks import BATCH_BYTES, BATCH_ROWS, Block, RawBlock
-from transforms.files.unpacking import open_file
+from transforms.files.filesystems import FileSystems
 from transforms.rows.normalise import columns_to_read, rejected_file
 
 MAGIC = b"Obj\x01"
@@ -61,7 +61,7 @@ def read_avro(path: str, kind: Kind, metadata: Sequence[str] | None) -> Iterator
         If the columns are not those of the kind, or the file is packed in a way that is not known.
     """
     done = 0
-    with open_file(path) as f:
+    with FileSystems.open(path) as f:
         try:
             header = _Header.read(f)
         except InputError as e:

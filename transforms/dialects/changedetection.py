@@ -15,12 +15,12 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from apache_beam.io.filesystem import BeamIOError
 
 from transforms.batches.errors import InputError
 from transforms.dialects import Dialect, Source
 from transforms.files.blocks import Block, RawBlock
-from transforms.files.unpacking import Problem, gunzip, open_file, stored
+from transforms.files.filesystems import FileSystems
+from transforms.files.unpacking import Problem, gunzip, stored
 from transforms.rows.normalise import rejected_rows
 
 NAME: Final = "url-watches.json"
@@ -60,9 +60,9 @@ def read(source: Source) -> Iterator[Block]:
         folder = posixpath.dirname(source.path)
         history = posixpath.join(folder, key, "history.txt") if folder else posixpath.join(key, "history.txt")
         try:
-            with open_file(history) as file:
+            with FileSystems.open(history) as file:
                 lines = file.read(MAX_BYTES).split(b"\n")
-        except (OSError, BeamIOError):
+        except OSError:
             source.leave_out("never_fetched", 1)
             continue
         yield from _rows(

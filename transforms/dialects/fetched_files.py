@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from apache_beam.io.filesystems import FileSystems
 
 from transforms.batches.errors import InputError
 from transforms.batches.kinds import Kind
@@ -24,7 +23,8 @@ from transforms.dialects.sitemaps import read_sitemap
 from transforms.dialects.textformats import line_blocks, read_csv
 from transforms.dialects.wat import resolved
 from transforms.files.blocks import Block, RawBlock
-from transforms.files.unpacking import heads, is_gzip, local_path
+from transforms.files.filesystems import FileSystems, local_path
+from transforms.files.unpacking import heads, is_gzip
 from transforms.rows.normalise import rejected_rows
 
 NAMES = ("source", "seen_at", "file", "status")

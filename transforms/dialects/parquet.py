@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from transforms.batches.kinds import Kind
 from transforms.files.blocks import BATCH_BYTES, BATCH_ROWS, READ_ROWS, Block, RawBlock, Split
-from transforms.files.unpacking import local_path, open_file
+from transforms.files.filesystems import FileSystems, local_path
 from transforms.rows.normalise import columns_to_read, rejected_file
 
 
@@ -24,14 +24,14 @@ def open_parquet(path: str, repeated: Sequence[str] = ()) -> pq.ParquetFile:
     options: dict[str, Any] = {"read_dictionary": list(repeated), "coerce_int96_timestamp_unit": "us"}
     if local is not None:
         return pq.ParquetFile(local, memory_map=True, **options)
-    return pq.ParquetFile(open_file(path), pre_buffer=True, **options)
+    return pq.ParquetFile(FileSystems.open(path), pre_buffer=True, **options)
 
 
 def plan_parquet(path: str) -> list[Split]:
     try:
         meta = open_parquet(path).metadata
     except (pa.ArrowException, OSError) as e:
-        with open_file(path) as f:
+        with FileSystems.open(path) as f:
             f.seek(0, 2)
             f.seek(max(0, f.tell() - 4))
             whole = f.read(4) == b"PAR1"

@@ -24,7 +24,8 @@ from transforms.dialects import Dialect, Source, canonical, search_console_answe
 from transforms.dialects.search_console_answers import URL
 from transforms.dialects.search_console_days import DAY, days_of, spread
 from transforms.files.blocks import Block, How, RawBlock, Split
-from transforms.files.unpacking import Problem, gunzip, open_file, stored
+from transforms.files.filesystems import FileSystems
+from transforms.files.unpacking import Problem, gunzip, stored
 from transforms.rows.normalise import rejected_file, rejected_rows
 
 ROW_LIMIT = 1000
@@ -121,7 +122,7 @@ def _integer(text: str) -> int | None:
 
 
 def _read(source: Source) -> Iterator[Block]:
-    with open_file(source.path) as f:
+    with FileSystems.open(source.path) as f:
         head = f.read(1 << 16)
     if head.startswith(_ZIP):
         yield from _read_zip(source)
@@ -161,7 +162,7 @@ def _bounded(chunks: Iterator[bytes], path: str) -> bytes:
 def _read_zip(source: Source) -> Iterator[Block]:
     tables: dict[str, list[Row]] = {}
     try:
-        with open_file(source.path) as f, zipfile.ZipFile(f) as archive:
+        with FileSystems.open(source.path) as f, zipfile.ZipFile(f) as archive:
             for member in archive.infolist():
                 if member.filename.lower().endswith(".csv"):
                     with archive.open(member) as part:

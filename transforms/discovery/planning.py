@@ -18,25 +18,15 @@ from policies.discovery import prior as priors
 from policies.discovery.drawing import Drawn
 from policies.discovery.hours import HOURS
 from policies.discovery.lifetimes import CLASS_HOURS
-from policies.discovery.pricing import (
-    DRAWN,
-    IN_TURN,
-    POLICIES,
-    ROUNDS,
-    SAMPLED,
-    Bracket,
-    Chosen,
-    Clock,
-    Recrawling,
-    Waiting,
-    choose,
-)
+from policies.discovery.names import DRAWN, IN_TURN, POLICIES, SAMPLED
+from policies.discovery.pricing import ROUNDS, Bracket, Chosen, Clock, Recrawling, Waiting, choose
 from policies.discovery.prior import Prior
 from policies.discovery.shared import Common, common
 from policies.discovery.sums import Sums
 from policies.numerics.typing_ import FloatArray, IntArray, UIntArray
 from transforms.batches import schemas
 from transforms.batches.coders import ShardTables
+from transforms.batches.counters import published
 from transforms.batches.steps import Step, each, outputs
 from transforms.batches.tally import Counts
 from transforms.discovery import host_groups, tables
@@ -340,7 +330,7 @@ class ScheduleSources(Step):
         counts.add("hosts_at_limit", int(((of_host >= made.most) & (made.most < plan.refreshes)).sum()))
         counts.add("sources_never_seen", int((made.sums.seen_s < 0).sum()))
         counts.add("sources_failing", int((made.sums.failures > 0).sum()))
-        yield beam.pvalue.TaggedOutput("counts", counts.publish())
+        yield beam.pvalue.TaggedOutput("counts", published(counts.totals()))
         daily = 24.0 * made.mean_per_hour
         planned = listed_only(shard.tables["sources"], plan.only_listed)
         yield beam.pvalue.TaggedOutput("worth", (shard.shard, np.array([daily[planned].sum(), len(row)])))

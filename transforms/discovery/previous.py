@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from apache_beam.io.filesystems import FileSystems
 
 from transforms.batches import schemas
 from transforms.discovery import tables
+from transforms.files.filesystems import FileSystems
 from transforms.files.replacing import MANIFEST
 from transforms.files.sinks import read_json
-from transforms.kept.carrying import StateError
+from transforms.kept.errors import StateError
 
 JOB = "discover"
 
@@ -124,7 +124,7 @@ def read_references(batches: Iterable[pa.RecordBatch]) -> dict[str, pa.RecordBat
 
 
 def _read(folder: str, path: str, sha256: str) -> pa.RecordBatch:
-    with FileSystems.open(path, compression_type="uncompressed") as source:
+    with FileSystems.open(path) as source:
         data = source.read()
     if hashlib.sha256(data).hexdigest() != sha256:
         raise StateError(f"{path}: damaged: its SHA-256 is not the one in the manifest. Restore the file")

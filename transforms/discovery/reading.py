@@ -18,8 +18,9 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from policies.numerics.typing_ import IntArray
 from transforms.batches import schemas
-from transforms.batches.coders import SHUFFLED
+from transforms.batches.counters import published
 from transforms.batches.kinds import REPLAYED
+from transforms.batches.shard_tables import SHUFFLED
 from transforms.batches.steps import Step, outputs
 from transforms.batches.tally import Counts
 from transforms.batches.urls import HostTable
@@ -70,7 +71,7 @@ class _Read(Step):
             for made in self._made(kind, batch, counts):
                 for shard, part in self._buffer.add(made):
                     yield _sent(shard, part)
-        yield beam.pvalue.TaggedOutput("counts", counts.publish())
+        yield beam.pvalue.TaggedOutput("counts", published(counts.totals()))
 
     def _made(self, kind: str, batch: pa.RecordBatch, counts: Counts) -> Iterator[pa.RecordBatch]:
         if kind == "sources":

@@ -13,13 +13,15 @@ import pyarrow.compute as pc
 
 from policies.discovery.drawing import HourlyYields
 from policies.discovery.links import Shown, follow, sources_only
-from policies.discovery.pricing import MOST_REFRESHES, THOMPSON
+from policies.discovery.names import THOMPSON
+from policies.discovery.pricing import MOST_REFRESHES
 from policies.discovery.shared import Shared
 from policies.discovery.sums import NEVER_S, Sums
 from policies.numerics.typing_ import BoolArray, IntArray, UIntArray
 from policies.sequencing.host_shares import host_slot_limits
 from transforms.batches import schemas
 from transforms.batches.coders import ShardTables
+from transforms.batches.counters import published
 from transforms.batches.hashing import hash_prefixes
 from transforms.batches.steps import Step
 from transforms.batches.tally import Counts
@@ -131,7 +133,7 @@ class FoldSources(Step):
         slots = state["slots"]
         slots = slots.filter(pa.array(np.isin(slots.column("host_hash").to_numpy(), host_hash)))
         hosts = self._hosts(host_hash, known, shared, tables.gathered(of["hosts"], _LIMITS), slots)
-        yield beam.pvalue.TaggedOutput("counts", counts.publish())
+        yield beam.pvalue.TaggedOutput("counts", published(counts.totals()))
         yield beam.pvalue.TaggedOutput("files", ShardTables(shard, files))
         made = {"sources": batch.append_column("links", pa.array(sums.links)), "hosts": hosts}
         yield ShardTables(shard, {**made, "shared": shared_batch, "slots": slots})

@@ -13,7 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from transforms.batches import schemas
-from transforms.batches.coders import SHUFFLED, ShardTables
+from transforms.batches.coders import ShardTables
+from transforms.batches.counters import published
+from transforms.batches.shard_tables import SHUFFLED
 from transforms.batches.steps import Step
 from transforms.batches.tally import Counts
 from transforms.discovery import tables
@@ -57,7 +59,7 @@ class FindTargets(Step):
         counts = Counts()
         counts.add("targets_known", len(merged))
         counts.add("targets_new", len(fresh))
-        yield beam.pvalue.TaggedOutput("counts", counts.publish())
+        yield beam.pvalue.TaggedOutput("counts", published(counts.totals()))
         columns = {"target_hash": new.column("host_hash"), "host_hash": new.column("source_host_hash")}
         columns |= {name: new.column(name) for name in ("url", "at_s", "source_hash")}
         targets = pa.RecordBatch.from_arrays(

@@ -18,8 +18,10 @@ from policies.history.lastmods import INSTANT
 from policies.history.page_state import NO_TIME, PageState
 from policies.numerics.typing_ import IntArray
 from transforms.batches import schemas
-from transforms.batches.coders import KEPT, ShardTables
+from transforms.batches.coders import ShardTables
+from transforms.batches.counters import published
 from transforms.batches.errors import InputError
+from transforms.batches.shard_tables import KEPT
 from transforms.batches.steps import Step
 from transforms.batches.tally import Counts
 from transforms.dynamics import tables
@@ -85,7 +87,7 @@ class FoldShard(Step):
         found = fold(batches, self._wanted, counts)
         yield ShardTables(shard, {name: b.replace_schema_metadata(KEPT) for name, b in found.items()})
         yield beam.pvalue.TaggedOutput("counted", (0, counted(found, len(self._wanted.by))))
-        yield beam.pvalue.TaggedOutput("counts", counts.publish())
+        yield beam.pvalue.TaggedOutput("counts", published(counts.totals()))
 
 
 def fold(batches: Iterable[pa.RecordBatch], wanted: Wanted, counts: Counts) -> dict[str, pa.RecordBatch]:

@@ -18,6 +18,7 @@ from policies.history.page_state import NO_TIME, US_PER_DAY
 from policies.numerics.scrambling import scramble
 from policies.numerics.typing_ import FloatArray, IntArray
 from transforms.batches.coders import ShardTables
+from transforms.batches.counters import published
 from transforms.batches.steps import Step
 from transforms.batches.tally import Counts
 from transforms.batches.zones import zone_of
@@ -126,7 +127,7 @@ class SumShard(Step):
         part, moments = sum_shard(shard.tables, shown, self._zone, self._longest_us, counts)
         yield part
         yield beam.pvalue.TaggedOutput("moments", moments)
-        yield beam.pvalue.TaggedOutput("counts", counts.publish())
+        yield beam.pvalue.TaggedOutput("counts", published(counts.totals()))
 
 
 def sum_shard(

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from apache_beam.io.filesystems import FileSystems
-
 from policies.numerics.errors import RecrawlError
+from transforms.files.filesystems import FileSystems
 
 MARK = ".attempt"
 
@@ -44,7 +43,7 @@ class Attempt:
 
     def claim(self) -> None:
         """Put this try in force. Of those before it there is no mark by then."""
-        with FileSystems.create(self.mark, compression_type="uncompressed") as file:
+        with FileSystems.create(self.mark) as file:
             file.write(self.name.encode())
 
     def is_in_force(self) -> bool:
@@ -68,7 +67,7 @@ class Attempt:
         if not FileSystems.exists(self.mark):
             return ""
         try:
-            with FileSystems.open(self.mark, compression_type="uncompressed") as file:
+            with FileSystems.open(self.mark) as file:
                 return bytes(file.read()).decode(errors="replace")
         except FileNotFoundError:  # removed just now
             return ""

@@ -9,15 +9,12 @@ import re
 import stat
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
-from apache_beam.io.filesystem import FileSystem
-from apache_beam.io.filesystems import FileSystems
-
 from transforms.batches.errors import FolderError, InputError, NotLinesError, UnreadableError
-from transforms.files.unpacking import head_of, is_gzip, local_path
+from transforms.files.filesystems import GLOB, FileSystems, InputFile, local_path, walked
+from transforms.files.unpacking import head_of, is_gzip
 
 FORMATS = {
     ".parquet": "parquet",
@@ -45,7 +42,6 @@ _PART = re.compile(r"part-(?:[mr]-)?\d{5}")
 MATCH_THREADS = 16
 _LOG = logging.getLogger(__name__)
 _LISTED, _CHOICES = re.compile(r"(?:\{[^{}]*\}|[^,])+"), re.compile(r"\{([^{}]*,[^{}]*)\}")
-_GLOB = re.compile(r"[*?\[]")
 _BOM = b"\xef\xbb\xbf"
 # What else packs files: how it begins, its name, and what unpacks it.
 _PACKERS = (
@@ -60,18 +56,6 @@ _PACKERS = (
 )
 # An object that goes on behind the line it begins on.
 _SPREAD_JSON = re.compile(rb'[\s\[]*\{[ \t]*\r?\n\s*"')
-
-
-@dataclass(frozen=True, slots=True)
-class InputFile:
-    """One file of an input, its size in bytes, and when it was last changed.
-
-    `modified` is in seconds since 1970, 0 where the file system does not say.
-    """
-
-    path: str
-    size: int
-    modified: float = field(default=0.0, compare=False)
 
 
 def split_patterns(patterns: str) -> list[str]:
@@ -110,7 +94,7 @@ def match_files(
     with ThreadPoolExecutor(MATCH_THREADS) as pool:
         matched = list(pool.map(lambda p: _match(p, known), wanted))
     for pattern, files in zip(wanted, matched, strict=True):
-        if not files and (required or not _GLOB.search(pattern)):
+        if not files and (required or not GLOB.search(pattern)):
             what = "no data file in this folder" if _is_folder(pattern) else "no file matches"
             endings = ", ".join(known)
             raise InputError(f"{prefix}{what}: {pattern} (data files end in {endings}, with or without .gz)")
@@ -152,7 +136,7 @@ def _match(pattern: str, known: tuple[str, ...]) -> list[InputFile]:
     folder = _is_folder(pattern)
     if os.path.isfile(pattern):  # as is, though its name may look like a glob
         return [InputFile(pattern, os.path.getsize(pattern), os.path.getmtime(pattern))]
-    is_glob = bool(_GLOB.search(pattern))
+    is_glob = bool(GLOB.search(pattern))
     files = list_files(pattern.rstrip("/") + "/**" if folder else pattern)
     if not files and not folder and not is_glob:
         # Object stores have no folders: a prefix is one if something lies under it.
@@ -169,42 +153,16 @@ def _match(pattern: str, known: tuple[str, ...]) -> list[InputFile]:
 
 
 def list_files(pattern: str) -> list[InputFile]:
-    """All files that a glob matches, but for hidden ones and what is in hidden folders."""
-    # Beam lists the folder before the first wildcard, and has no word for the one it works in.
-    if local_path(pattern) == pattern and not os.path.dirname(_GLOB.split(pattern)[0]):
-        pattern = os.path.join(".", pattern)
-    if local_path(pattern) == pattern:
-        found = _local_files(pattern)
-    else:
-        metadata = FileSystems.match([pattern])[0].metadata_list
-        found = [InputFile(m.path, m.size_in_bytes, m.last_updated_in_seconds or 0.0) for m in metadata]
-    return [
-        file
-        for file in found
-        if not _is_own(file.path, pattern) and not file.path.endswith("/") and not os.path.isdir(file.path)
-    ]
-
-
-def _local_files(pattern: str) -> list[InputFile]:
-    """As Beam finds them, which takes a folder that it must not read for an empty one.
+    """All files that a glob matches, but for hidden ones and what is in hidden folders.
 
     Raises
     ------
     FolderError
         If a folder cannot be read in which files might match.
     """
-    if not _GLOB.search(pattern):
-        return _stated([pattern])
-    parts = pattern.split("/")
-    # Folders on the way to what matches, by their depth; below the first ** it may be anywhere.
-    anywhere = [i for i, part in enumerate(parts) if "**" in part]
-    own = anywhere[0] if anywhere else len(parts) - 1
-    ways = [re.compile(FileSystem.translate_pattern("/".join(parts[: i + 1]))) for i in range(own)]
-
-    def leads_on(folder: str) -> bool:
-        depth = folder.count("/")
-        on_the_way = bool(ways[depth].match(folder)) if depth < own else bool(anywhere)
-        return on_the_way and not _is_own(folder, pattern)
+    # The folder before the first wildcard is listed, and the one that a job works in has no name there.
+    if local_path(pattern) == pattern and not os.path.dirname(GLOB.split(pattern)[0]):
+        pattern = os.path.join(".", pattern)
 
     def fail(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError | NotADirectoryError):
@@ -213,32 +171,21 @@ def _local_files(pattern: str) -> list[InputFile]:
                 f"{pattern} means: give the right to read it, or patterns that leave it out"
             )
 
-    matches, found = re.compile(FileSystem.translate_pattern(pattern)), []
-    for folder, inside, names in os.walk(os.path.dirname(_GLOB.split(pattern)[0]) or "/", onerror=fail):
-        inside[:] = [name for name in inside if leads_on(os.path.join(folder, name))]
-        paths = [os.path.join(folder, name) for name in names]
-        try:
-            found += _stated([path for path in paths if matches.match(path)])
-        except OSError as error:
-            fail(error)
-    return found
-
-
-def _stated(paths: list[str]) -> list[InputFile]:
-    found = []
-    for path in paths:
-        try:
-            known = os.stat(path)
-        except FileNotFoundError:  # it was there a moment ago, or is a link to nothing
-            continue
-        found.append(InputFile(path, known.st_size, known.st_mtime))
-    return found
+    if local_path(pattern) == pattern:
+        found = walked(pattern, lambda folder: not _is_own(folder, pattern), fail)
+    else:
+        found = FileSystems.match(pattern)
+    return [
+        file
+        for file in found
+        if not _is_own(file.path, pattern) and not file.path.endswith("/") and not os.path.isdir(file.path)
+    ]
 
 
 def _is_own(path: str, pattern: str) -> bool:
     """Whether a file is one of a job or a tool, of no concern to others: copies, and what is half written."""
     # A folder such as day=3 or year=2026 is a partition; one that begins with _ or . is not.
-    base = _GLOB.split(pattern)[0].rpartition("/")[0]
+    base = GLOB.split(pattern)[0].rpartition("/")[0]
 
     def hidden(of: str) -> list[str]:
         parts = PurePosixPath(of.removeprefix(base)).parts

@@ -15,12 +15,10 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from apache_beam.io.filesystems import FileSystems
-
 from policies.numerics.errors import RecrawlError
 from transforms.files.attempts import MARK, Attempt
+from transforms.files.filesystems import FileSystems, local_path
 from transforms.files.sinks import make_folder, read_json
-from transforms.files.unpacking import local_path
 
 OUTPUTS = ("pages", "hosts", "schedule", "state", "slots", "rejected")
 # Those, and what only the discovery job writes.
@@ -125,7 +123,7 @@ def _own_files(folder: str, name: str, written: re.Pattern[str] = OWN_FILE) -> l
         walked = [] if os.path.islink(local) else os.walk(local)
         found = [os.path.join(parent, n) for parent, _, names in walked for n in names if written.match(n)]
         return [FileSystems.join(top, *os.path.relpath(path, local).split(os.sep)) for path in found]
-    inside = [m.path for m in FileSystems.match([FileSystems.join(top, "**")])[0].metadata_list]
+    inside = [m.path for m in FileSystems.match(FileSystems.join(top, "**"))]
     return [path for path in inside if written.match(FileSystems.split(path)[1])]
 
 
@@ -134,7 +132,7 @@ def _half(folder: str) -> list[str]:
     if (local := local_path(folder)) is not None:
         names = os.listdir(local) if os.path.isdir(local) else []
         return [os.path.join(local, name) for name in names if _HALF.fullmatch(name)]
-    found = FileSystems.match([FileSystems.join(folder, f".tmp-*-{MANIFEST}")])[0].metadata_list
+    found = FileSystems.match(FileSystems.join(folder, f".tmp-*-{MANIFEST}"))
     return [m.path for m in found]
 
 

@@ -6,10 +6,8 @@ import re
 import zlib
 from collections.abc import Callable, Iterator
 
-from apache_beam.io.filesystem import BeamIOError, CompressionTypes
-from apache_beam.io.filesystems import FileSystems
-
 from transforms.batches.errors import InputError
+from transforms.files.filesystems import FileSystems
 
 HEAD_BYTES = 1 << 16
 CHUNK_BYTES = 8 << 20
@@ -29,7 +27,7 @@ class Problem:
 
 def stored(path: str, size: int = 1 << 20) -> Iterator[bytes]:
     """The bytes of a file as they are stored, `size` at a time."""
-    with open_file(path) as f:
+    with FileSystems.open(path) as f:
         while chunk := f.read(size):
             yield chunk
 
@@ -69,7 +67,7 @@ def members(packed: Iterator[bytes], problem: Problem) -> Iterator[tuple[bytes, 
 def heads(path: str) -> tuple[bytes, bytes]:
     """The first bytes of a file as they are stored, and unpacked, without the NULs of a log that was cut."""
     try:
-        with open_file(path) as f:
+        with FileSystems.open(path) as f:
             head: bytes = f.read(HEAD_BYTES)
         raw = _unpack(head) if is_gzip(head) else head
         text = raw.lstrip(b"\0")
@@ -80,7 +78,7 @@ def heads(path: str) -> tuple[bytes, bytes]:
                 text += chunk
                 if len(text) >= HEAD_BYTES:
                     break
-    except (OSError, BeamIOError) as e:
+    except OSError as e:
         raise InputError(f"{path}: cannot be opened: {e}") from None
     return head, text[:HEAD_BYTES]
 
@@ -152,18 +150,6 @@ def _open_line(before: bytes, chunk: bytes) -> bytes:
     """What follows the last line end."""
     at = chunk.rfind(b"\n")
     return (before + chunk if at < 0 else chunk[at + 1 :])[:MAX_JOINT_BYTES]
-
-
-def open_file(path: str):  # type: ignore[no-untyped-def]
-    """Open any Beam path for reading bytes as they are."""
-    return FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
-
-
-def local_path(path: str) -> str | None:
-    """The path on this machine, None if another file system holds it."""
-    if "://" not in path:
-        return path
-    return path.removeprefix("file://") if path.startswith("file://") else None
 
 
 def is_gzip(head: bytes) -> bool:

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from apache_beam.io.filesystems import FileSystems
 
+from transforms.files.filesystems import FileSystems
 from transforms.files.sinks import FileInfo, write_file
 from transforms.finished.export_formats import (
     BULK_FILE,
@@ -122,7 +122,7 @@ def _clear(folder: str, keep: set[str]) -> None:
 
 
 def _names(folder: str) -> list[str]:
-    found = FileSystems.match([FileSystems.join(folder, "*")])[0].metadata_list
+    found = FileSystems.match(FileSystems.join(folder, "*"))
     return sorted({file.path.rstrip("/").rpartition("/")[2] for file in found})
 
 

@@ -13,13 +13,11 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
-from apache_beam.io.filesystem import BeamIOError
-from apache_beam.io.filesystems import FileSystems
 
 from policies.objectives import objectives
 from transforms.batches import schemas
+from transforms.files.filesystems import FileSystems, local_path
 from transforms.files.sinks import read_json
-from transforms.files.unpacking import local_path, open_file
 from transforms.finished.folders import NightError, absent, check_manifest, damaged, shard_of, unreadable
 from transforms.kept.statistics import pages_schema
 from transforms.shards.sharding import Layout
@@ -57,7 +55,7 @@ class Night:
         path = FileSystems.join(folder, "manifest.json")
         try:
             manifest = read_json(path)
-        except (OSError, BeamIOError) as e:
+        except OSError as e:
             raise NightError(f"{folder}: cannot be read: {e}") from None
         except ValueError as e:
             raise damaged(path, e) from None
@@ -145,7 +143,7 @@ class Night:
             found = _read(path, columns)
             fields = [f for f in columns if f.name in found.schema.names]
             return pa.table([_as(found.column(f.name), f.type) for f in fields], schema=pa.schema(fields))
-        except (OSError, BeamIOError, pa.ArrowException, ValueError, EOFError) as e:
+        except (OSError, pa.ArrowException, ValueError, EOFError) as e:
             raise unreadable(path, e) from None
 
 
@@ -192,11 +190,11 @@ def stream(path: str, columns: pa.Schema, batch_rows: int) -> Iterator[pa.Record
     """
     try:
         local = local_path(path)
-        with open_file(path) if local is None else pa.OSFile(local) as source:
+        with FileSystems.open(path) if local is None else pa.OSFile(local) as source:
             for batch in _batches(path, source, columns, batch_rows):
                 typed = [_as(pa.chunked_array([batch.column(f.name)]), f.type) for f in columns]
                 yield from pa.table(typed, schema=columns).to_batches()
-    except (OSError, BeamIOError, pa.ArrowException, ValueError, EOFError, KeyError) as e:
+    except (OSError, pa.ArrowException, ValueError, EOFError, KeyError) as e:
         raise unreadable(path, e) from None
 
 
@@ -223,7 +221,7 @@ def _read(path: str, columns: pa.Schema) -> pa.Table:
     # A file of Python's is not read by threads that may still hold parts of it after this returns: one that
     # gives them back while Python shuts down aborts the process, and `export` ends soon after it has read.
     threads = local is not None
-    with open_file(path) if local is None else pa.OSFile(local) as source:
+    with FileSystems.open(path) if local is None else pa.OSFile(local) as source:
         if path.endswith(".parquet"):
             file = pq.ParquetFile(source)
             wanted = [n for n in columns.names if n in file.schema_arrow.names]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from transforms.batches import columns, schemas
 from transforms.batches.tally import Counts
 from transforms.files.blocks import How, RawBlock
-from transforms.files.inputs import InputFile
+from transforms.files.filesystems import InputFile
 from transforms.files.sinks import FileInfo, write_file
 from transforms.intake.formats import plan, read
 from transforms.intake.sources import NOTED
@@ -57,7 +57,7 @@ def convert(file: InputFile, kind: str, how: How, folder: str, name: str) -> Con
 
         found.file = write_file(folder, name, write, 0)
     mark = f"{kind}_left_out_"
-    found.left_out = {n.removeprefix(mark): k for n, k in notes.publish().items() if n.startswith(mark)}
+    found.left_out = {n.removeprefix(mark): k for n, k in notes.totals().items() if n.startswith(mark)}
     return found
 
 

@@ -13,7 +13,8 @@ from transforms.dialects import canonical
 from transforms.dialects.parquet import plan_parquet
 from transforms.dialects.sitemaps import read_sitemap
 from transforms.files.blocks import Block, How, Split
-from transforms.files.inputs import InputFile, check_file, check_lines, check_text, sniff
+from transforms.files.filesystems import InputFile
+from transforms.files.inputs import check_file, check_lines, check_text, sniff
 from transforms.files.unpacking import heads, is_gzip
 from transforms.rows.normalise import Kind, rejected_file
 

@@ -17,7 +17,7 @@ from transforms.batches import schemas
 from transforms.batches.errors import InputError, NoColumnError, NoSiteError, UnreadableError
 from transforms.batches.tally import Counts
 from transforms.files.blocks import How
-from transforms.files.inputs import InputFile
+from transforms.files.filesystems import InputFile
 from transforms.files.unpacking import head_of
 from transforms.intake.formats import plan
 from transforms.intake.sources import NOTED, ROWS, read_split
@@ -155,7 +155,7 @@ def _account(file: InputFile, kind: str, how: How) -> Account:
                 _reject(found, batch)
     found.format = ", ".join(forms)
     mark = f"{kind}_left_out_"
-    for name, n in notes.publish().items():
+    for name, n in notes.totals().items():
         if name.startswith(mark):
             found.left_out[name.removeprefix(mark)] += n
         elif name.endswith("_times"):

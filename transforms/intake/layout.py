@@ -15,7 +15,8 @@ import pyarrow as pa
 from transforms import dialects
 from transforms.batches.urls import HostTable
 from transforms.files.blocks import RawBlock, Split
-from transforms.files.inputs import InputFile, match_files
+from transforms.files.filesystems import InputFile
+from transforms.files.inputs import match_files
 from transforms.intake.formats import plan, read
 from transforms.intake.reading import Input
 from transforms.kept.carrying import Previous

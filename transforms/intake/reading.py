@@ -18,10 +18,11 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.windowed_value import WindowedValue
 
 from transforms.batches import schemas
-from transforms.batches.coders import SHUFFLED
 from transforms.batches.combining import Combine
+from transforms.batches.counters import published
 from transforms.batches.hashing import hash_texts, stable_hash
 from transforms.batches.packing import pack_times, unpack_times
+from transforms.batches.shard_tables import SHUFFLED
 from transforms.batches.steps import Given, Step, Ungroup, outputs
 from transforms.batches.tally import Counts
 from transforms.batches.urls import HostTable
@@ -70,7 +71,7 @@ class _Plan(Step):
         counts = Counts()
         counts.add(f"{element.kind}_files", len({s.path for s in splits}))
         counts.add(f"{element.kind}_files_empty", sum(s.form == "empty" for s in splits))
-        yield beam.pvalue.TaggedOutput("counts", counts.publish())
+        yield beam.pvalue.TaggedOutput("counts", published(counts.totals()))
         for split in splits:
             if split.form != "empty":
                 yield stable_hash(f"{split.path}:{split.groups}") >> 1, Task(element.kind, split)
@@ -148,7 +149,7 @@ class _Read(Step):
             for part in slices(batch, self._rows_per_batch):
                 for shard, cut in self._buffer.add(part):
                     yield shard, packed(cut)
-        yield beam.pvalue.TaggedOutput(ReadInputs.COUNTS, counts.publish())
+        yield beam.pvalue.TaggedOutput(ReadInputs.COUNTS, published(counts.totals()))
         if kind == "pages":
             yield beam.pvalue.TaggedOutput(ReadInputs.METADATA, sorted(names))
 

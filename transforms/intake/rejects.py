@@ -9,13 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from apache_beam.io.filesystems import FileSystems
 
 from transforms.batches import schemas
 from transforms.batches.hashing import hash_texts
 from transforms.batches.steps import Step
 from transforms.files.attempts import Attempt
-from transforms.files.sinks import FileInfo, write_shard
+from transforms.files.filesystems import FileSystems
+from transforms.files.shard_files import write_shard
+from transforms.files.sinks import FileInfo
 from transforms.shards.sharding import Layout, partition
 
 # A file whose every row is bad is spread over shards in runs of this many rows.
@@ -28,9 +29,7 @@ def damaged_sources(folder: str, files: Iterable[FileInfo]) -> list[str]:
     """Paths of input files that could not be read to their end, as the files below `rejected/` name them."""
     found: set[str] = set()
     for path in (f.path for f in files if f.path.startswith("rejected/")):
-        with FileSystems.open(
-            FileSystems.join(folder, *path.split("/")), compression_type="uncompressed"
-        ) as file:
+        with FileSystems.open(FileSystems.join(folder, *path.split("/"))) as file:
             for batch in pq.ParquetFile(file).iter_batches(columns=["source", "reason"]):
                 whole = pc.is_in(batch.column("reason"), pa.array(DAMAGES))
                 found.update(batch.column("source").filter(whole).to_pylist())

@@ -15,7 +15,8 @@ from transforms.batches.tally import Counts
 from transforms.batches.urls import HostTable
 from transforms.dialects.indexnow import NO_URLS, without_keys
 from transforms.files.blocks import BATCH_BYTES, BATCH_ROWS, How, Split
-from transforms.files.inputs import InputFile, match_files
+from transforms.files.filesystems import InputFile
+from transforms.files.inputs import match_files
 from transforms.intake.formats import plan, read
 from transforms.rows.normalise import KINDS, REPLAYED, Kind, normalise, rejected_rows
 

@@ -11,25 +11,21 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from apache_beam.io.filesystems import FileSystems
 
 from policies.clocks.pooled import HoursOfAll
 from policies.judging.calibration import Tally
 from policies.judging.recalibration import Track
-from policies.numerics.errors import RecrawlError
 from policies.numerics.typing_ import FloatArray
 from policies.on_request.pairs import KeptPairs
 from transforms.batches import schemas
+from transforms.files.filesystems import FileSystems
 from transforms.files.sinks import read_json
 from transforms.kept import statistics
+from transforms.kept.errors import StateError
 from transforms.kept.old_states import of_last_version, signals_of_today
 from transforms.shards.sharding import Layout
 
 ROWS_PER_BATCH = 1 << 18
-
-
-class StateError(RecrawlError):
-    """The previous night's state cannot be used."""
 
 
 class PreviousFile(NamedTuple):
@@ -115,7 +111,7 @@ class Previous:
 
 def _match(folder: str) -> list[tuple[str, int]]:
     """Paths and bytes of the files of a folder."""
-    found = FileSystems.match([FileSystems.join(folder, "shard-*-of-*.parquet")])[0].metadata_list
+    found = FileSystems.match(FileSystems.join(folder, "shard-*-of-*.parquet"))
     return sorted((m.path, m.size_in_bytes) for m in found)
 
 
@@ -335,7 +331,7 @@ def read_previous_file(element: PreviousFile | tuple[str, str]) -> Iterator[pa.R
     """The batches of one file of `Previous.files`."""
     folder, path, sha256 = PreviousFile(*element)
     schema, may_lack = statistics.carried_folders()[folder], statistics.may_lack()
-    with FileSystems.open(path, compression_type="uncompressed") as source:
+    with FileSystems.open(path) as source:
         data = source.read()
     # Footers and what no page checksum covers, too; of what a night costs it is not to be seen.
     if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:

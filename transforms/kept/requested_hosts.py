@@ -62,15 +62,15 @@ class AskedHosts:
             (min(d[0] for d in days), max(d[1] for d in days)),
         )
 
-    def publish(self) -> dict[str, int]:
-        """As `Counts.publish`; only the kinds of requests that there are."""
+    def totals(self) -> dict[str, int]:
+        """As `Counts.totals`; only the kinds of requests that there are."""
         counts = Counts()
         for kind, n, split in zip(
             KINDS, (self.clicks, self.impressions), (self.split_clicks, self.split_impressions), strict=True
         ):
             if n + len(split):
                 counts.add(f"hosts_with_{kind}", n + len(split))
-        return counts.publish()
+        return counts.totals()
 
 
 def least_urls(table: pa.Table, where: BoolArray) -> Urls:

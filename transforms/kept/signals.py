@@ -25,7 +25,7 @@ from policies.signals.state import (
     signature_of,
 )
 from transforms.batches import schemas
-from transforms.batches.coders import KEPT, ShardTables
+from transforms.batches.shard_tables import KEPT, ShardTables
 from transforms.kept.protocol import ShardNight, Statistic
 from transforms.kept.state import list_column, list_start, microseconds, times
 from transforms.shards.catalogue import DAY_US

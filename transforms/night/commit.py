@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from policies.numerics.errors import RecrawlError
 from policies.optimum.search import SearchResult
+from transforms.batches.counters import published
 from transforms.batches.steps import Step
 from transforms.batches.tally import counted
 from transforms.files.attempts import Attempt
@@ -26,6 +26,7 @@ from transforms.kept.requested_hosts import asked_warnings, lost_warnings, unkno
 from transforms.kept.requests import ShardRequests
 from transforms.kept.silence import SilenceSums, vain_warnings
 from transforms.night.dividing import Quotas
+from transforms.night.errors import HistoryShrunkError, TooManyRejectedError
 from transforms.night.evidence_warnings import evidence_warnings
 from transforms.night.input_warnings import (
     option_warnings,
@@ -50,14 +51,6 @@ OWN_KINDS = tuple(k for k in KINDS if k != "sitemaps")
 
 LEAST_USELESS = 5
 """Rejected rows of an input of which more than half were rejected."""
-
-
-class TooManyRejectedError(RecrawlError):
-    """More input rows were rejected than the team allows."""
-
-
-class HistoryShrunkError(RecrawlError):
-    """Known pages or input rows are gone since the previous night."""
 
 
 @dataclass(frozen=True)
@@ -299,7 +292,7 @@ class WriteManifest(Step):
         listed = [f.as_dict() for f in sorted(files, key=lambda f: f.path)]
         if is_done(self._attempt, listed):
             return  # by a worker that was lost before it could say so
-        counters = counters | learned.sums[ShardRequests].publish()
+        counters = counters | published(learned.sums[ShardRequests].totals())
         check_rejected(counters, self._guards, self._folder)
         damaged = damaged_sources(self._folder, files) if damaged_files(counters) else []
         check_shrink(counters, learned.rows_by_day, self._guards, damaged)

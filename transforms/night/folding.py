@@ -16,7 +16,9 @@ from policies.history.interval_sums import Intervals
 from policies.history.page_state import NO_TIME, PageState
 from policies.numerics.typing_ import BoolArray, IntArray, UIntArray
 from transforms.batches import schemas
-from transforms.batches.coders import KEPT, ShardTables
+from transforms.batches.coders import ShardTables
+from transforms.batches.counters import published
+from transforms.batches.shard_tables import KEPT
 from transforms.batches.steps import Step
 from transforms.batches.tally import Counts
 from transforms.intake.log_ages import up_to_night
@@ -68,7 +70,7 @@ class FoldHistory(Step):
         for folder, batch in fold.files():
             yield beam.pvalue.TaggedOutput("files", ShardTables(shard, {folder: batch}))
         yield beam.pvalue.TaggedOutput("overview", fold.overview())
-        yield beam.pvalue.TaggedOutput("counts", fold.counts.publish())
+        yield beam.pvalue.TaggedOutput("counts", published(fold.counts.totals()))
 
 
 def observations_of(seen_code: IntArray, batches: list[pa.RecordBatch]) -> history.Observations:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from policies.discovery.pricing import CHANCE, IN_TURN
+from policies.discovery.names import CHANCE, IN_TURN
 from policies.history.page_state import NO_TIME
 from policies.numerics.typing_ import FloatArray, IntArray
 from policies.sequencing.fixed_crawls import firsts, slots_for, with_fixed

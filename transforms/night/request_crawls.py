@@ -8,11 +8,11 @@ import pyarrow as pa
 from policies.numerics.typing_ import BoolArray, FloatArray
 from policies.on_request.value import worth_from_days
 from policies.optimum import search
+from transforms.night.request_share import HARMONIC
 
 PER_REQUEST = ("clicks", "impressions")
 """What pages must weigh: the multiplier is then what a crawl gains in requests."""
 
-HARMONIC = "harmonic"
 _HOURS = 24.0
 
 

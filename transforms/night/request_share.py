@@ -8,7 +8,6 @@ from typing import Any, Self
 
 from policies.on_request.pairs import KINDS, KeptPairs, PairSums
 from policies.on_request.sharing import first_factor, next_factor, share_for
-from transforms.night.request_crawls import HARMONIC
 from transforms.shards.catalogue import DAY_US
 
 _UNKNOWN = (
@@ -16,6 +15,7 @@ _UNKNOWN = (
     "of the budget is planned"
 )
 _NO_REQUESTS = "auto: pages do not weigh by requests, so all of the budget is planned"
+HARMONIC = "harmonic"
 _NO_PRICE = f"auto: the objective is {HARMONIC}, for which no request is worth a crawl, so all is planned"
 
 

@@ -25,6 +25,7 @@ from policies.sequencing import bursts, sequencing
 from policies.sequencing.fixed_crawls import left_rates
 from transforms.batches import schemas
 from transforms.batches.coders import ShardTables
+from transforms.batches.counters import published
 from transforms.batches.steps import Step
 from transforms.batches.tally import Counts
 from transforms.kept import statistics
@@ -458,7 +459,7 @@ class ScheduledShard:
             float(fresh_weight[crawled].sum()),
             float((self._weight * self._uniform).sum()),
             hosts,
-            counts.publish(),
+            published(counts.totals()),
             self._large_hosts(),
             None if self._fresh_without is None else float((self._weight * self._fresh_without).sum()),
             trust_sums(self._hosts, self._trust, self._night.layout.parts),

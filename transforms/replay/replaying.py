@@ -24,6 +24,7 @@ from policies.numerics.typing_ import BoolArray, FloatArray, IntArray, UIntArray
 from policies.simulation import imputation
 from policies.simulation.histories import ChangeHistory
 from transforms.batches import schemas
+from transforms.batches.counters import published
 from transforms.batches.errors import InputError
 from transforms.batches.hashing import stable_hash
 from transforms.batches.steps import Given, Step, Ungroup, outputs
@@ -178,7 +179,7 @@ class _ReadLog(Step):
                 batch = batch.filter(pa.array(high < np.uint64(self._below)))
             if batch.num_rows:
                 yield 0, batch
-        yield beam.pvalue.TaggedOutput(ReadLogs.COUNTS, counts.publish())
+        yield beam.pvalue.TaggedOutput(ReadLogs.COUNTS, published(counts.totals()))
 
 
 def read_world(inputs: Sequence[Input], settings: ReplaySettings) -> Replayed:

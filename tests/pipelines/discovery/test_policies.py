@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from policies.discovery import drawn, metrics
-from policies.discovery.pricing import CHANCE, IN_TURN, POLICIES, SAMPLED, THOMPSON
+from policies.discovery.names import CHANCE, IN_TURN, POLICIES, SAMPLED, THOMPSON
 from policies.discovery.replay import Run, replay
 from policies.discovery.rules import RoundRobin, Thompson, Uniform
 from tests.pipelines.discovery.logs import contents, discover, iso, manifest, read, rows_of

@@ -113,7 +113,7 @@ class Crawler:
         """`judged` of a manifest, with the manifests of that name before it, and the fold's tables."""
         tables = fold.tables(0, [])
         self._learned = learn(merge_overviews([fold.overview()]), self.clock, "equal", True)
-        as_of_us, counts = self._day * DAY_US, fold.counts.publish()
+        as_of_us, counts = self._day * DAY_US, fold.counts.totals()
         judged = account(
             self._learned.sums[ShardPredictions], counts, self._manifests.get(name, {}), as_of_us
         )

@@ -16,7 +16,8 @@ from pipelines.nightly.options import Settings
 from tests.pipelines.jobs import Night, at, crawls, nightly, seen, write_rows
 from tests.pipelines.stores import Job, Stored, job, midnight, set_clock
 from transforms.files import replacing, sinks
-from transforms.kept.carrying import StateError, find_previous, read_previous_file
+from transforms.kept.carrying import find_previous, read_previous_file
+from transforms.kept.errors import StateError
 
 __all__ = ["job"]
 KINDS = ("pages", "hosts", "schedule", "state", "slots", "rejected")

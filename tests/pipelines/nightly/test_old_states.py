@@ -17,7 +17,8 @@ import pytest
 from policies.history.page_state import Forgetting
 from tests.pipelines.jobs import DAY_US, at, nightly, seen
 from transforms.batches import schemas
-from transforms.kept.carrying import StateError, find_previous, read_previous_file
+from transforms.kept.carrying import find_previous, read_previous_file
+from transforms.kept.errors import StateError
 from transforms.kept.fold_settings import FoldSettings, RequestClock
 from transforms.kept.statistics import carried_folders
 from transforms.night.folding import ShardFold
@@ -75,7 +76,7 @@ def test_a_shard_folds_on_from_it(path: Path, tmp_path: Path) -> None:
     clock = RequestClock(as_of_us // DAY_US, 28.0)
     settings = FoldSettings(as_of_us, Forgetting(12), clock, HostDefaults(None, 0.0, DAY_US))
     fold = ShardFold(settings, batches)
-    counts = fold.counts.publish()
+    counts = fold.counts.totals()
     assert (counts["baseline"], counts["observations"], counts["changed_undated"]) == (0, 6, 1)
     rows = {r["url"]: r for r in fold.state().to_pylist()}
     assert {url: (r["n_intervals"], r["n_changes"]) for url, r in rows.items()} == EXPECTED

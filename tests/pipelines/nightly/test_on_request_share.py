@@ -12,7 +12,8 @@ from policies.on_request.pairs import PairSums
 from policies.on_request.value import crawl_value
 from tests.pipelines.jobs import at, nightly
 from tests.pipelines.nightly.test_on_request import LOG, PAGES
-from transforms.kept.carrying import StateError, find_previous
+from transforms.kept.carrying import find_previous
+from transforms.kept.errors import StateError
 from transforms.night.request_share import RequestShare
 from transforms.shards.catalogue import DAY_US
 

@@ -12,13 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.command.exit_codes import EXIT_BUSY
 from pipelines.door import cli
-from pipelines.store import locks, night
+from pipelines.store import locks
+from pipelines.store.clock import now
 from pipelines.store.store import Store
 from policies.numerics.errors import RecrawlError
 from tests.pipelines.jobs import at, command, seen
 from tests.pipelines.stores import Job, Stored, job, midnight, set_clock
-from transforms.night.commit import HistoryShrunkError
+from transforms.night.errors import HistoryShrunkError
 
 __all__ = ["job"]
 N1, N2, N3, N4 = (f"202606{day:02d}T000000Z" for day in (2, 3, 4, 5))
@@ -326,7 +328,7 @@ def test_two_at_a_time(store, job, monkeypatch):
     job.before = lambda: found.append(store.run(midnight(2)))
     assert store.run(midnight(1)).code == 0
     (second,) = found
-    assert second.code == night.EXIT_BUSY == 6
+    assert second.code == EXIT_BUSY == 6
     assert re.search(
         rf"another night is running: process {os.getpid()} on \S+, since 20\d\d-", second.complaints
     )
@@ -339,7 +341,7 @@ def test_two_at_a_time(store, job, monkeypatch):
 def test_who_has_locked_a_moment_ago_is_waited_for(tmp_path, monkeypatch):
     """Its name is written after the lock is taken."""
     path = tmp_path / "lock"
-    with locks.locked(str(tmp_path), str(tmp_path), night.now):
+    with locks.locked(str(tmp_path), str(tmp_path), now):
         name = path.read_text()
         path.write_text("")
         naps: list[float] = []
@@ -351,7 +353,7 @@ def test_who_has_locked_a_moment_ago_is_waited_for(tmp_path, monkeypatch):
 
         monkeypatch.setattr(locks.time, "sleep", nap)
         with pytest.raises(locks.StoreBusyError, match=f"process {os.getpid()} on"):
-            locks.locked(str(tmp_path), str(tmp_path), night.now).__enter__()
+            locks.locked(str(tmp_path), str(tmp_path), now).__enter__()
         assert len(naps) == 3
 
 

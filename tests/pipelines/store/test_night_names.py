@@ -19,7 +19,8 @@ from policies.judging.recalibration import CELLS, FACTORS, KINDS, Track
 from tests.pipelines.jobs import at, seen
 from tests.pipelines.memory_files import MemoryFiles
 from tests.pipelines.stores import Stored, job, midnight
-from transforms.kept.carrying import StateError, find_previous
+from transforms.kept.carrying import find_previous
+from transforms.kept.errors import StateError
 
 __all__ = ["job"]
 N1, N2, N3 = (f"202606{day:02d}T000000Z" for day in (2, 3, 4))

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from transforms.batches import schemas
-from transforms.batches.coders import KEPT, SHUFFLED, RecordBatchCoder, ShardTables, ShardTablesCoder
+from transforms.batches.coders import RecordBatchCoder, ShardTables, ShardTablesCoder
+from transforms.batches.shard_tables import KEPT, SHUFFLED
 
 
 def _batch(n: int, metadata: dict[bytes, bytes] | None = None) -> pa.RecordBatch:

@@ -11,7 +11,7 @@ from policies.estimation.group_means import GroupSums
 from tests.laws import check_combine_laws
 from transforms.batches.coders import ShardTables
 from transforms.batches.combining import Combine, CombineShards
-from transforms.batches.tally import AddCounts
+from transforms.batches.counters import AddCounts
 from transforms.kept.requested_hosts import AskedHosts
 from transforms.kept.requests import ShardRequests
 from transforms.night import sampling

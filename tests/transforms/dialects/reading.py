@@ -50,7 +50,7 @@ def read(path: Path, kind: str = "observations", form: str = "auto", **options: 
         for tag, batch in read_split(split, KINDS[kind], notes=notes):
             (rows if tag == "rows" else rejected).extend(batch.to_pylist())
     mark = f"{kind}_left_out_"
-    left = {n.removeprefix(mark): k for n, k in notes.publish().items() if n.startswith(mark)}
+    left = {n.removeprefix(mark): k for n, k in notes.totals().items() if n.startswith(mark)}
     return Read(forms, rows, rejected, left)
 
 

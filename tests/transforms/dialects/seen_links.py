@@ -30,6 +30,6 @@ def read(path: Path) -> Read:
         split.form,
         [(r["source"], r["target"], f"{r['seen_at']:%H:%M:%S}", r["ok"]) for r in found],
         [(r["row"], r["reason"]) for r in rejected],
-        {n.removeprefix(mark): k for n, k in notes.publish().items() if n.startswith(mark)},
+        {n.removeprefix(mark): k for n, k in notes.totals().items() if n.startswith(mark)},
         {r["partial"] for r in found},
     )

@@ -144,7 +144,7 @@ def test_as_many_rows_as_are_exported_at_most_are_told(rows: int, truncated: int
     for split in plan_files(str(path), "requests", how=How(options=tuple(TOLD.items()))):
         read_rows = sum(b.num_rows for _, b in read_split(split, KINDS["requests"], notes=notes))
         assert read_rows == rows
-    assert notes.publish().get("requests_gsc_truncated", 0) == truncated
+    assert notes.totals().get("requests_gsc_truncated", 0) == truncated
 
 
 @pytest.mark.parametrize("packed", [False, True])

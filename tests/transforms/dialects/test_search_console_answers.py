@@ -195,7 +195,7 @@ def test_as_many_rows_as_an_answer_has_at_most_are_told(rows: int, cut: int, tmp
     notes = Counts()
     [split] = plan_files(str(path), "requests", how=How())
     assert sum(b.num_rows for _, b in read_split(split, KINDS["requests"], notes=notes)) == rows
-    assert notes.publish().get("requests_gsc_truncated", 0) == cut
+    assert notes.totals().get("requests_gsc_truncated", 0) == cut
 
 
 @pytest.mark.parametrize(

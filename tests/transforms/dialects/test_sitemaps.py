@@ -14,7 +14,8 @@ from tests.transforms.read_files import reasons
 from transforms.batches.errors import InputError
 from transforms.batches.tally import Counts
 from transforms.dialects import sitemaps
-from transforms.files.inputs import InputFile, match_files
+from transforms.files.filesystems import InputFile
+from transforms.files.inputs import match_files
 from transforms.intake.formats import plan
 from transforms.intake.sources import read_split
 from transforms.rows.normalise import KINDS
@@ -35,7 +36,7 @@ def read_path(path: Path):
     for split in plan(InputFile(str(path), os.path.getsize(path)), "sitemaps"):
         for tag, batch in read_split(split, KINDS["sitemaps"], notes=notes):
             (rows if tag == "rows" else rejected).extend(batch.to_pylist())
-    return rows, rejected, notes.publish()
+    return rows, rejected, notes.totals()
 
 
 def urlset(*items: str, root: str = f"urlset {NS}") -> bytes:

@@ -37,7 +37,7 @@ def test_a_list_of_changes_is_watched_from_its_first_row_to_the_end_of_all():
     counts = Counts()
     found = fold([CHANGES, PAGES], Wanted(by=("kind", "host")), counts)
     rows = {n: found["intervals"].column(n).to_numpy(zero_copy_only=False) for n in tables.INTERVALS.names}
-    assert counts.publish()["changes_repeated"] == 1 and rows["changed"].sum() == 3
+    assert counts.totals()["changes_repeated"] == 1 and rows["changed"].sum() == 3
     for page in (0, 1):
         mine = rows["page"] == page
         begin, end = rows["from_us"][mine], rows["to_us"][mine]
@@ -60,7 +60,7 @@ def test_hours_are_of_each_pages_zone_and_an_unknown_one_is_counted():
     part, moments = sum_shard(found, Shown(((0, ""),), end, 0.3), "Europe/Berlin", 1 << 62, counts)
     hours = part.sums.found[0].sum(axis=0).reshape(7, 24).sum(axis=0)
     assert np.flatnonzero(hours).tolist() == [6, 7] and hours[7] == 2  # 22:30 in Tokyo, 4:15 in Berlin
-    assert counts.publish() == {"pages_with_unknown_timezone": 1}
+    assert counts.totals() == {"pages_with_unknown_timezone": 1}
     (row,) = moments.to_pylist()
     assert row["pages"] == 2 and row["changes"] == 3
     assert row["watched_days"] == pytest.approx(5 - 22.5 / 24 + 5, abs=1e-9)

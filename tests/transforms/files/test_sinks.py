@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from transforms.batches import schemas
-from transforms.files.sinks import read_json, shard_name, write_file, write_json, write_shard
+from transforms.files.shard_files import shard_name, write_shard
+from transforms.files.sinks import read_json, write_file, write_json
 
 
 def _rows(n=1000):

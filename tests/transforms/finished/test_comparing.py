@@ -18,6 +18,7 @@ from tests.transforms.schedules import MANIFEST
 from transforms.batches import schemas
 from transforms.batches.hashing import stable_hash
 from transforms.files import sinks
+from transforms.files.shard_files import write_shard
 from transforms.finished import comparing, nights, pairing
 from transforms.finished.comparing import CAUSES, Comparison
 from transforms.finished.nights import Night, NightError
@@ -77,7 +78,7 @@ def night(
                 [c.combine_chunks() if c.num_chunks != 1 else c.chunk(0) for c in table.columns],
                 schema=table.schema,
             )
-            files.append(sinks.write_shard(str(folder), kind, shard, shards, batch, form).as_dict())
+            files.append(write_shard(str(folder), kind, shard, shards, batch, form).as_dict())
     manifest = MANIFEST | {
         "multiplier": multiplier,
         "budget_per_day": 120.0,

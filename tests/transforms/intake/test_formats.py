@@ -17,7 +17,8 @@ from tests.transforms.read_files import OBSERVATIONS, URL, read_file, reasons, w
 from transforms.batches import values
 from transforms.batches.errors import InputError
 from transforms.dialects import parquet
-from transforms.files.inputs import InputFile, match_files, split_patterns
+from transforms.files.filesystems import InputFile
+from transforms.files.inputs import match_files, split_patterns
 from transforms.intake import formats
 from transforms.intake.sources import slices
 

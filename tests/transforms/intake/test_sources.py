@@ -13,8 +13,8 @@ from apache_beam.testing.util import assert_that
 from pipelines.door import explaining
 from tests.transforms.read_files import OBSERVATIONS, URL, write_file
 from transforms.batches import schemas
+from transforms.batches.counters import committed
 from transforms.batches.errors import InputError
-from transforms.batches.tally import committed
 from transforms.batches.urls import locate
 from transforms.files.inputs import match_files, split_patterns
 from transforms.intake.reading import Input, ReadInputs, unpacked

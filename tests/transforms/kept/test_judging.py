@@ -13,7 +13,8 @@ from policies.estimation.estimators import rate
 from policies.history import history
 from policies.history.page_state import Forgetting, PageState, evidence
 from policies.judging.calibration import FACTORS, FreshSums, JudgedSums
-from transforms.kept.carrying import StateError, read_previous_file
+from transforms.kept.carrying import read_previous_file
+from transforms.kept.errors import StateError
 from transforms.kept.judging import Judged, account, drift_warnings, forecast_of
 from transforms.kept.state import times
 from transforms.kept.statistics import slots_schema

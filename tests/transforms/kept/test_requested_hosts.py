@@ -35,7 +35,7 @@ def _asked(rows: np.ndarray, clicks: dict[int, int], split: tuple[int, ...] = ()
 
 def test_a_host_counts_once():
     whole = _asked(np.arange(12), {0: 5, 2: 1, 4: 0, 11: 9})
-    assert whole.publish() == {"hosts_with_clicks": 2, "hosts_with_impressions": 1}
+    assert whole.totals() == {"hosts_with_clicks": 2, "hosts_with_impressions": 1}
 
 
 @pytest.mark.parametrize("cut", range(1, 12))
@@ -44,11 +44,11 @@ def test_a_host_that_is_split_counts_once(cut):
     split = (int(HOST[cut]),) if HOST[cut] == HOST[cut - 1] else ()
     parts = [_asked(np.arange(0, cut), clicks, split), _asked(np.arange(cut, 12), clicks, split)]
     assert parts[0].merge(parts[1]) == parts[1].merge(parts[0])
-    assert parts[0].merge(parts[1]).publish() == {"hosts_with_clicks": 3, "hosts_with_impressions": 1}
+    assert parts[0].merge(parts[1]).totals() == {"hosts_with_clicks": 3, "hosts_with_impressions": 1}
 
 
 def test_without_requests_there_is_no_count():
-    assert _asked(np.arange(12), {}).publish() == {}
+    assert _asked(np.arange(12), {}).totals() == {}
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ from tests.transforms.signal_shards import signals_of
 from transforms.batches import schemas
 from transforms.batches.coders import ShardTables, ShardTablesCoder
 from transforms.batches.urls import locate
-from transforms.kept.carrying import StateError, read_previous_file
+from transforms.kept.carrying import read_previous_file
+from transforms.kept.errors import StateError
 from transforms.kept.fold_settings import FoldSettings, RequestClock
 from transforms.kept.old_states import of_last_version
 from transforms.kept.signals import read_signals, signal_evidence_of, signal_tables, signals_batch
@@ -221,7 +222,7 @@ def test_nights_are_one_night(seed, delay_us):
     tables, again = (f.tables(0, []).tables for f in (whole, part))
     for name in ("signal_pages", "signal_sources", "signal_bins", "signal_pairs", "sources"):
         assert tables[name].equals(again[name]), name
-    delayed = whole.counts.publish()["signals_delayed"]
+    delayed = whole.counts.totals()["signals_delayed"]
     assert (delayed > 10) == (delay_us > 0)
 
 

@@ -69,7 +69,7 @@ def test_nights_are_one_night_also_before_a_page_is_known(first_crawl):
     assert state[0].equals(whole.state())
     assert state[2].equals(hours_of(whole)) and sum(state[2].column("requests")[0].as_py()) > 0
     assert state[1].equals(signals_of(whole))
-    counts = whole.counts.publish()
+    counts = whole.counts.totals()
     assert counts["requests_before_known"] == counts["signals_before_known"] == first_crawl
     assert not counts.get("requests_unmatched") and not counts.get("signals_unmatched")
     assert whole.state().column("request_clicks").to_pylist()[0][-1] > 0

@@ -1,0 +1,49 @@
+"""Counts of pieces of work, added up over all of them.
+
+Beam's committed counters do not exist on every runner, and attempted ones count retries twice. So what the
+manifest reports travels as data: one small dict per bundle of work, added up. The same numbers also go to
+Beam's counters, for whoever watches a runner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import apache_beam as beam
+from apache_beam.metrics import Metrics
+from apache_beam.metrics.metric import MetricResults, MetricsFilter
+
+NAMESPACE = "recrawl"
+
+
+def published(counts: dict[str, int]) -> dict[str, int]:
+    """The same counts; adds them to Beam's counters."""
+    for name, n in counts.items():
+        Metrics.counter(NAMESPACE, name).inc(n)
+    return counts
+
+
+class AddCounts(beam.CombineFn):
+    """Adds up dicts of counts."""
+
+    def create_accumulator(self) -> dict[str, int]:
+        return {}
+
+    def add_input(self, accumulator: dict[str, int], element: dict[str, int]) -> dict[str, int]:
+        return self.merge_accumulators([accumulator, element])
+
+    def merge_accumulators(self, accumulators: Iterable[dict[str, int]]) -> dict[str, int]:
+        total: dict[str, int] = {}
+        for accumulator in accumulators:
+            for name, n in accumulator.items():
+                total[name] = total.get(name, 0) + n
+        return total
+
+    def extract_output(self, accumulator: dict[str, int]) -> dict[str, int]:
+        return dict(sorted(accumulator.items()))
+
+
+def committed(metrics: MetricResults) -> dict[str, int]:
+    """Beam's counters of a finished pipeline (`result.metrics()`), by name."""
+    found = metrics.query(MetricsFilter().with_namespace(NAMESPACE))["counters"]
+    return {c.key.metric.name: c.result for c in sorted(found, key=lambda c: c.key.metric.name)}
