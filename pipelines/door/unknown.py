@@ -11,6 +11,7 @@ from typing import Any
 
 from pipelines.door.commands import LOCAL, arguments_of
 from pipelines.nightly.arguments import LOCAL_RUNNERS
+from pipelines.store import night_options
 
 MAX_NAMED_WORDS = 5
 
@@ -84,8 +85,8 @@ def unknown_of(command: str, rest: list[str]) -> Unknown:
 def unknown_of_night(words: list[str]) -> Unknown:
     """The same of all words of `recrawl night`, whose own parser has not seen them."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
-    arguments_of("night")(parser)
-    return unknown_of("night", parser.parse_known_args(words)[1])
+    night_options.add_arguments(parser)
+    return unknown_of("night", parser.parse_known_args(night_options.split(words)[1])[1])
 
 
 def unknown_options(rest: list[str]) -> list[str]:

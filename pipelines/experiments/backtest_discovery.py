@@ -19,7 +19,8 @@ from pipelines.command.options_inputs import named_columns
 from pipelines.command.version import __version__
 from pipelines.experiments import discovery_report
 from pipelines.experiments.arguments.backtest_discovery import KINDS
-from pipelines.experiments.experiment import run_here, show_pictures, write_table
+from pipelines.experiments.arguments.shared import EXIT_HELP
+from pipelines.experiments.experiment import listed, run_here, show_pictures, write_table
 from pipelines.nightly import report
 from pipelines.nightly.checks import Checks
 from policies.discovery.presences import US_PER_HOUR
@@ -49,6 +50,12 @@ OWN = (
     "results.json",
     *output_folder.pictures(discovery_report.PICTURES),
 )
+
+
+def epilog() -> str:
+    """All policies, a line each, and the exit codes."""
+    lines = listed({name: policy.what for name, policy in POLICIES.items()})
+    return "\n".join(["policies:", *lines, "", EXIT_HELP])
 
 
 @dataclass(frozen=True)

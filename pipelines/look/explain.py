@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from transforms.batches.urls import canonical_host
-from transforms.finished.folders import told_from
 from transforms.finished.opened import OpenNight
 
 DESCRIPTION = """\
@@ -68,11 +67,10 @@ def run(parsed: argparse.Namespace) -> None:
         The night has no such page or host, or cannot be read.
     """
     night = OpenNight.open(parsed.night)
-    with told_from(night.manifest, night.folder):
-        if "://" in parsed.what:
-            found = night.explain(parsed.what)
-        else:
-            found = night.explain_host(canonical_host(f"http://{parsed.what}/") or parsed.what)
+    if "://" in parsed.what:
+        found = night.explain(parsed.what)
+    else:
+        found = night.explain_host(canonical_host(f"http://{parsed.what}/") or parsed.what)
     if parsed.json:
         print(json.dumps(found, indent=1, ensure_ascii=False, default=_plain), flush=True)
     else:

@@ -6,7 +6,6 @@ import argparse
 import json
 
 from pipelines.nightly import report
-from transforms.finished.folders import told_from
 from transforms.finished.opened import OpenNight
 
 DESCRIPTION = """\
@@ -38,6 +37,5 @@ def run(parsed: argparse.Namespace) -> None:
     if parsed.json:
         print(json.dumps(night.manifest, indent=1, ensure_ascii=False), flush=True)
         return
-    with told_from(night.manifest, night.folder):
-        text = report.summary(night.manifest, night.folder)
+    text = report.summary(night.manifest, night.folder)
     print(text, flush=True)

@@ -14,6 +14,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines.command.instants import DAY_MICROSECONDS
 from pipelines.discovery import discover
+from pipelines.discovery.arguments import add_arguments
 from pipelines.nightly.arguments import AUTO, MOST_SHARE
 from pipelines.nightly.options import NightlyOptions, Settings
 from pipelines.store.night_options import FOR_DISCOVERY
@@ -130,7 +131,7 @@ class Finding:
             f"--horizon_hours={shared.horizon_hours}",
         ]
         own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-        discover.add_arguments(own)
+        add_arguments(own)
         made = discover.Settings.of(
             own.parse_args([*words, f"--output={_folder(night.output)}", "--overwrite"])
         )

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from pipelines.command.instants import format_instant
-from pipelines.store.clock import now, now_us
+from pipelines.store import clock
 from pipelines.store.store import Night, Store, StoreError, ends_at, latest_of
 
 
 def said(night: Night) -> str:
     """The schedule in force in words: of when, how old, and whether its time has run out."""
-    clock_us = now_us()
+    clock_us = clock.now_us()
     try:
         until_us = ends_at(night, night.manifest())
     except (StoreError, OSError):  # a failure must not hide the one that it is told beside
@@ -41,7 +41,7 @@ def document(one: Night) -> dict[str, Any]:
     return latest_of(one, manifest) | {
         "folder": one.folder,
         "schedule": f"{one.folder}/schedule",
-        "run_out": ends_at(one, manifest) < now_us(),
+        "run_out": ends_at(one, manifest) < clock.now_us(),
         "pages": counters.get("pages_known", 0),
         "scheduled_crawls": counters.get("slots_used", 0),
         "budget_per_day": manifest.get("budget_per_day"),
@@ -53,6 +53,6 @@ def document(one: Night) -> dict[str, Any]:
 def in_force(root: str | None) -> dict[str, Any] | None:
     """The document of the schedule in force; None where there is none, or it cannot be read."""
     try:
-        return document(Store(root, now).nights()[-1]) if root else None
+        return document(Store(root, clock.now).nights()[-1]) if root else None
     except (IndexError, OSError, ValueError, StoreError):
         return None

@@ -7,9 +7,10 @@ import os
 
 from pipelines.command import output_folder
 from pipelines.command.errors import OptionsError
-from pipelines.store.clock import now, now_us
+from pipelines.store import clock
 from pipelines.store.night_metrics import family, of_night
 from pipelines.store.store import Store, ends_at
+from transforms.finished.folders import check_manifest
 
 DESCRIPTION = """\
 Print metrics of a store in Prometheus' text format: those of the last committed night, its age, whether the
@@ -23,7 +24,7 @@ def of_store(store: Store, now_us: int) -> str:
 
     Raises
     ------
-    StoreError
+    StoreError, NightError
         A manifest cannot be read.
     """
     nights = store.nights()
@@ -40,7 +41,7 @@ def of_store(store: Store, now_us: int) -> str:
             ("warnings", "Warnings on the store and its logs, beside those of the night.", float(warned)),
         ):
             said.append(family(f"recrawl_store_{name}", text, [({}, value)]))
-        said.append(of_night(manifest))
+        said.append(of_night(check_manifest(manifest, f"{last.folder}/manifest.json")))
     return "".join(said)
 
 
@@ -64,7 +65,7 @@ def run(parsed: argparse.Namespace) -> None:
     OptionsError
     StoreError
     """
-    text = of_store(Store(parsed.store, now), now_us())
+    text = of_store(Store(parsed.store, clock.now), clock.now_us())
     if parsed.output is None:
         print(text, end="", flush=True)
         return

@@ -10,7 +10,7 @@ from typing import Any
 from pipelines.command.instants import DAY_MICROSECONDS, format_instant, parse_instant
 from pipelines.discovery import arguments as discovery
 from pipelines.nightly import arguments as nightly
-from pipelines.store.clock import now, now_us
+from pipelines.store import clock
 from pipelines.store.partitions import LOGS, check_placeholders
 from pipelines.store.store import Store, name_problems
 from transforms.files.filesystems import FileSystems
@@ -154,7 +154,7 @@ def asked(values: argparse.Namespace, problems: list[str]) -> Asked:
     keep, late_days = (
         _count(name, getattr(values, name), low, problems) for name, low in (("keep", 1), ("late_days", 0))
     )
-    clock_us = now_us()
+    clock_us = clock.now_us()
     hours = values.every.removesuffix("h")
     if hours not in _EVERY:
         problems.append(f"--every={values.every}: expected one of {', '.join(f'{h}h' for h in _EVERY)}")
@@ -176,7 +176,7 @@ def asked(values: argparse.Namespace, problems: list[str]) -> Asked:
     logs = {kind: getattr(values, kind) for kind in LOGS if getattr(values, kind)}
     for kind, patterns in logs.items():
         problems += check_placeholders(kind, patterns)
-    store, hours = Store(values.store or ".", now), values.horizon_hours or hours
+    store, hours = Store(values.store or ".", clock.now), values.horizon_hours or hours
     return Asked(store, as_of_us, every_us, keep, late_days, logs, hours, bool(values.as_of))
 
 

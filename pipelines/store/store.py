@@ -7,7 +7,6 @@ The store itself may be behind a link; no link in it is followed.
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -35,6 +34,7 @@ from transforms.files.replacing import (
     remove_empty,
 )
 from transforms.files.sinks import make_folder, read_json
+from transforms.finished.shape import HOURS, NUMBER, TEXT, Many, Maybe, misfits
 
 _ID = re.compile(r"[0-9]{8}T[0-9]{6}Z")
 _HALF = re.compile(r"\.tmp-[0-9a-f]+-(latest\.json|lock)")
@@ -104,11 +104,10 @@ class Night:
             ) from None
         if not isinstance(found, dict) or not isinstance(found.get("options"), dict):
             raise StoreError(f"{path}: not the manifest of a night. Restore it, or delete it")
-        for name, fine in _oddities(found):
-            if not fine:
-                raise StoreError(
-                    f"{path}: damaged: {name} is not what a night writes. Restore it, or delete it"
-                )
+        if (wrong := next(misfits(found, _READ), None)) is not None:
+            raise StoreError(
+                f"{path}: damaged: {wrong}. Restore it, or delete it: then that night is run again"
+            )
         return found
 
     def noted(self) -> dict[str, Any]:
@@ -137,21 +136,14 @@ class Night:
         )
 
 
-def _oddities(manifest: dict[str, Any]) -> Iterator[tuple[str, bool]]:
-    """What the wrapper reads of a manifest, and whether each has a value of its kind."""
-    options, counters = manifest["options"], manifest.get("counters", {})
-    yield "options.horizon_hours", _is_number(options.get("horizon_hours", 24))
-    for kind in LOGS:
-        yield f"options.{kind}", isinstance(options.get(kind) or "", str)
-    yield "counters", isinstance(counters, dict) and all(map(_is_number, counters.values()))
-    yield "status", isinstance(manifest.get("status", ""), str)
-    yield "warnings", isinstance(manifest.get("warnings", []), list)
-    fresh = manifest.get("expected_freshness")
-    yield "expected_freshness", fresh is None or _is_number(fresh)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
+_READ = {
+    "options": {"horizon_hours?": HOURS, **{f"{kind}?": Maybe(TEXT) for kind in LOGS}},
+    "counters?": Many(NUMBER),
+    "status?": TEXT,
+    "warnings?": [TEXT],
+    "expected_freshness?": Maybe(NUMBER),
+}
+"""What the wrapper reads of a manifest: that it can be told does not matter to the next night."""
 
 
 class Store:

@@ -17,7 +17,6 @@ from pipelines.webpage.rendering import rendered
 from transforms.files.replacing import REPORT
 from transforms.files.sinks import write_file
 from transforms.finished.figures import figures
-from transforms.finished.folders import told_from
 from transforms.finished.nights import Night
 from transforms.finished.opened import OpenNight, nights_of
 
@@ -56,8 +55,7 @@ def run(parsed: argparse.Namespace) -> None:
     if "://" in file:
         raise OptionsError([f"{file}: not on this machine; give --output a file that is"])
     output_folder.check_file(file)
-    with told_from(night.manifest, night.folder):
-        text = page(night, nights_of(parsed.night))
+    text = page(night, nights_of(parsed.night))
     try:
         write_file(os.path.dirname(file) or ".", os.path.basename(file), text.encode(), 1)
     except OSError as error:

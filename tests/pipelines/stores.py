@@ -15,9 +15,10 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from pipelines.command.instants import parse_instant
 from pipelines.nightly import nightly
 from pipelines.nightly.options import Settings
-from pipelines.store import beside, night
+from pipelines.store import beside, clock, night
 from pipelines.store.store import night_id
 from tests.pipelines.jobs import Night, Rows, at, command, write_rows
+from tests.transforms.schedules import MANIFEST
 from transforms.files.inputs import split_patterns
 from transforms.files.sinks import write_json
 
@@ -99,8 +100,8 @@ class Job:
             settings.output,
             "manifest.json",
             {
-                "status": "ok",
-                "options": settings.published(),
+                **MANIFEST,
+                "options": settings.published() | {"num_shards": 1},
                 "counters": {"pages_known": 1, **self.counters},
                 "warnings": self.warnings,
                 "expected_freshness": 0.5,
@@ -125,7 +126,7 @@ def job(monkeypatch: pytest.MonkeyPatch) -> Job:
 
 def set_clock(monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
     """Make it a given time of day."""
-    monkeypatch.setattr(night, "now", lambda: parse_instant(moment) / 1e6)
+    monkeypatch.setattr(clock, "now", lambda: parse_instant(moment) / 1e6)
 
 
 def midnight(day: int) -> str:

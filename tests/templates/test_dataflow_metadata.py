@@ -141,7 +141,7 @@ def test_a_parameter_says_what_the_option_says(name: str):
 def test_a_parameter_is_optional_where_the_option_is(name: str, monkeypatch: pytest.MonkeyPatch):
     """What the options' own check says of a launch without it, not what its help claims."""
     monkeypatch.setattr(
-        "pipelines.nightly.options.FileSystems.get_filesystem", lambda _: None
+        "pipelines.nightly.options.FileSystems.check", lambda _: None
     )  # gs:// without a client
     given = [f"--{k}={v}" for k, v in LEAST.items() if k != name]
     try:
@@ -176,7 +176,7 @@ def test_every_parameter_has_examples_and_an_anchored_regex():
 
 @pytest.mark.parametrize(("name", "value"), [(n, v) for n, (good, _) in EXAMPLES.items() for v in good])
 def test_regexes_accept_examples_that_the_job_accepts(name: str, value: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("pipelines.nightly.options.FileSystems.get_filesystem", lambda _: None)
+    monkeypatch.setattr("pipelines.nightly.options.FileSystems.check", lambda _: None)
     assert accepts(name, value)
     given: dict[str, Any] = {**LEAST, "pages": "gs://p/1", "sitemaps": "gs://s/1", name: value}
     Settings(PipelineOptions(list(load_main().arguments([f"--{k}={v}" for k, v in given.items()]))))

@@ -22,14 +22,23 @@ MANIFEST: dict[str, Any] = {
     "budget_per_day": 1.0,
     "allocated_per_day": 1.0,
     "unspent_per_day": 0.0,
+    "unspent_reason": "",
     "expected_freshness": 0.5,
     "expected_freshness_uniform": 0.5,
     "weight_by": "clicks",
-    "search": {},
+    "search": {"status": "converged", "rounds": 1},
     "counters": {},
     "hosts_at_limit": [],
     "warnings": [],
-    "options": {"as_of": "2026-07-01T00:00:00Z", "as_of_us": START_US, "objective": "periodic"},
+    "options": {
+        "as_of": "2026-07-01T00:00:00Z",
+        "as_of_us": START_US,
+        "objective": "periodic",
+        "host_max_per_day": None,
+        "host_min_gap_seconds": 0.0,
+        "hosts": None,
+    },
+    "files": [],
 }
 Shards = Sequence[Sequence[dict[str, Any]]]
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Final
 
 from policies.numerics.errors import RecrawlError
 from policies.objectives import objectives
+from transforms.finished.shape import problems
 
-_NEEDED: Final = {"options": dict, "files": list, "counters": dict}
+_NEEDED: Final = ("budget_per_day", "counters", "files", "multiplier", "options")
 
 
 class NightError(RecrawlError):
@@ -25,7 +24,7 @@ def check_manifest(manifest: Any, path: str) -> dict[str, Any]:
         It is none, is damaged, or another version's.
     """
     found = manifest if isinstance(manifest, dict) else {}
-    missing = sorted({*_NEEDED, "multiplier", "budget_per_day"} - found.keys())
+    missing = sorted(set(_NEEDED) - found.keys())
     if missing:
         raise NightError(
             f"{path}: no {', '.join(missing)} in it, so it is not the manifest of a night. Give the --output "
@@ -38,34 +37,12 @@ def check_manifest(manifest: Any, path: str) -> dict[str, Any]:
             f"{path}: written by another version of recrawl ({found.get('recrawl_version')}): its options "
             "num_shards and objective are not ones of this version. Read it with that version"
         )
-    for name, kind in _NEEDED.items():
-        if not isinstance(found[name], kind):
-            raise NightError(
-                f"{path}: damaged: {name} is {found[name]!r:.40}, and not a {kind.__name__}. Restore it, or "
-                "run that night again"
-            )
-    if not all(isinstance(f, dict) and {"path", "rows"} <= f.keys() for f in found["files"]):
-        raise NightError(f"{path}: damaged: files without path and rows. Restore it, or run that night again")
-    return found
-
-
-@contextmanager
-def told_from(manifest: dict[str, Any], folder: str) -> Iterator[None]:
-    """While a manifest is told: an entry that is missing or of another kind is the manifest's fault.
-
-    Raises
-    ------
-    NightError
-        It is such a one.
-    """
-    try:
-        yield
-    except (KeyError, TypeError, AttributeError) as e:
+    if (wrong := next(problems(found), None)) is not None:
         raise NightError(
-            f"{folder}/manifest.json: damaged, or written by another version of recrawl "
-            f"({manifest.get('recrawl_version')}): {type(e).__name__}: {e}. Restore it, run that night "
-            "again, or read it with that version"
-        ) from e
+            f"{path}: damaged, or of another version of recrawl ({found.get('recrawl_version')}): {wrong}. "
+            "Restore it, run that night again, or read it with that version"
+        )
+    return found
 
 
 def absent(folder: str) -> NightError:

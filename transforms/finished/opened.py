@@ -5,7 +5,6 @@ For Parquet on this machine nothing of Beam is imported: an answer takes a fract
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ import pyarrow.parquet as pq
 from policies.objectives import objectives
 from transforms.batches.hashing import stable_hash
 from transforms.batches.urls import canonical_host, hash_urls, other_forms
+from transforms.files.sinks import read_json
 from transforms.finished.folders import (
     NightError,
     absent,
@@ -77,7 +77,7 @@ class OpenNight:
             path = Path(nights[-1])
         file = path / "manifest.json"
         try:
-            manifest = json.loads(file.read_text(encoding="utf-8"))
+            manifest = read_json(str(file))
         except OSError as e:
             raise NightError(f"{file}: cannot be read: {e.strerror}") from None
         except ValueError as e:

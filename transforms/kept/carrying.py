@@ -112,7 +112,7 @@ class Previous:
 def _match(folder: str) -> list[tuple[str, int]]:
     """Paths and bytes of the files of a folder."""
     found = FileSystems.match(FileSystems.join(folder, "shard-*-of-*.parquet"))
-    return sorted((m.path, m.size_in_bytes) for m in found)
+    return sorted((m.path, m.size) for m in found)
 
 
 def _read_manifest(path: str) -> dict[str, Any] | None:

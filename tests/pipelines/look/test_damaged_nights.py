@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import re
 import shutil
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ import pytest
 
 from pipelines.nightly import report
 from pipelines.store.night_metrics import of_night
-from pipelines.webpage import sections
+from pipelines.webpage import sections, trends
 from tests.pipelines.jobs import Night, command, crawls, nightly
 from transforms.finished.figures import Figures
 from transforms.finished.folders import NightError, check_manifest
@@ -63,6 +65,73 @@ def test_what_every_manifest_has_is_missed_by_its_name(what, night):
     EDITS[what](manifest)
     with pytest.raises(NightError, match=f"m: .*{what}"):
         check_manifest(manifest, "m")
+
+
+BY_HAND: dict[str, tuple[Edit, str]] = {
+    "text": (lambda m: m["counters"].update(pages_known="2"), "counters.pages_known is '2', expected a numb"),
+    "negative": (lambda m: m["counters"].update(slots_used=-3), "counters.slots_used is -3, expected"),
+    "null": (lambda m: m.update(budget_per_day=None), "budget_per_day is None, expected a number of 0 or"),
+    "percent": (lambda m: m.update(expected_freshness=93.0), "expected_freshness is 93.0, expected a number"),
+    "half": (lambda m: m.update(expected_freshness_uniform=None), "expected_freshness_uniform is null or"),
+    "flag": (lambda m: m["search"].update(rounds=True), "search.rounds is True, expected a whole number"),
+    "gone": (lambda m: m["search"].pop("status"), "search.status is missing"),
+    "word": (lambda m: m.update(weight_by="visits"), "weight_by is 'visits', expected one of clicks"),
+    "list": (lambda m: m.update(warnings="none"), "warnings is 'none', expected a list"),
+    "object": (lambda m: m.update(starved=[]), r"starved is \[\], expected an object"),
+    "time": (lambda m: m["options"].update(as_of="now"), "options.as_of is 'now', expected an instant"),
+    "file": (lambda m: m["files"][0].update(path="../x"), r"files\[0\].path is '../x', expected a path"),
+    "rows": (lambda m: m["files"][1].update(rows=1.5), r"files\[1\].rows is 1.5, expected a whole number"),
+}
+
+
+@pytest.mark.parametrize("what", BY_HAND)
+def test_values_that_are_damaged_by_hand_are_named(what, night, tmp_path):
+    edit, said = BY_HAND[what]
+    manifest = json.loads(json.dumps(night.manifest))
+    edit(manifest)
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    code, printed, complaints = command("show", str(tmp_path))
+    assert (code, printed, complaints.count("\n")) == (1, "", 1)
+    assert re.search(rf"{tmp_path}/manifest.json: .*: {said}.*Restore it, run that night again", complaints)
+
+
+def _paths(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    if isinstance(value, list):
+        value = dict(enumerate(value[:1]))
+    for key, one in value.items() if isinstance(value, dict) else ():
+        yield (*path, key)
+        yield from _paths(one, (*path, key))
+
+
+def test_no_damaged_value_gets_past_the_shape_and_is_told():
+    """Each value of the manifests of all versions, once: errors of ours are not taken for damage."""
+    nothing, numbers = pa.table({}), np.empty(0)
+    figures = Figures(nothing, nothing, nothing, np.zeros(24, np.int64), {}, numbers, numbers, 0, nothing)
+    seen, refused = set(), 0
+    for path in reversed(STATES):
+        with zipfile.ZipFile(path) as packed:
+            manifest = json.loads(packed.read("manifest.json"))
+        told = {name: value for name, value in manifest.items() if name not in ("carry", "recalibration")}
+        for place in list(_paths(told)):
+            if place in seen:
+                continue
+            seen.add(place)
+            *way, last = place
+            holder = functools.reduce(lambda value, key: value[key], way, manifest)
+            kept = holder[last]
+            for bad in (None, -1, "7", [None], True):
+                holder[last] = bad
+                try:
+                    check_manifest(manifest, "m")
+                except NightError:
+                    refused += 1
+                    continue
+                report.summary(manifest, "night")
+                sections.of_night(manifest, figures, None, "")
+                trends.of_nights([manifest, manifest])
+                of_night(manifest)
+            holder[last] = kept
+    assert refused > 500
 
 
 @pytest.mark.parametrize("text", ["", "[1]", "{}", '{"status": "o', "\xff"])

@@ -18,7 +18,7 @@ from pipelines.store.store import Store
 from tests.pipelines.jobs import at, seen
 from tests.pipelines.started import Started, recrawl
 from tests.pipelines.stores import Stored, job, midnight
-from transforms.files import sinks
+from transforms.files import shard_files, sinks
 from transforms.night import commit
 
 __all__ = ["job"]
@@ -31,7 +31,7 @@ PLACES = [
     (night, "write_json", False, N1),
     (nightly, "prepare_output", False, N1),
     (nightly, "build_pipeline", True, N1),
-    (sinks, "write_file", True, N1),
+    (shard_files, "write_file", True, N1),
     (commit, "write_json", False, N1),
     (commit, "write_json", True, N1),  # committed, but nobody is told
     (locks, "write_json", True, N2),  # but not yet by the link
@@ -134,7 +134,7 @@ import apache_beam
 from pipelines.door import cli
 from pipelines.store import night
 from pipelines.store.store import Store
-from transforms.files import sinks
+from transforms.files import shard_files
 from transforms.night import commit
 owner, name = eval(sys.argv[1]), sys.argv[2]
 real, calls = getattr(owner, name), []
@@ -164,7 +164,7 @@ def _arguments(stored: Stored, day: int) -> list[str]:
 @pytest.mark.parametrize(
     ("place", "current"),
     [
-        (("sinks", "write_shard"), N1),
+        (("shard_files", "write_shard"), N1),
         (("commit", "write_json"), N1),  # committed, but nobody is told
         (("Store", "point_at"), N2),
     ],

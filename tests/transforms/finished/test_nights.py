@@ -44,7 +44,7 @@ def test_a_remote_file_that_is_read_is_held_by_nobody(form: str, monkeypatch: py
             return part
 
     monkeypatch.setattr(nights, "local_path", lambda _: None)
-    monkeypatch.setattr(nights, "open_file", lambda _: Source(buffer.getvalue()))
+    monkeypatch.setattr(nights.FileSystems, "open", lambda _: Source(buffer.getvalue()))
     file = {"path": f"pages/shard-00000-of-00001.{form}", "rows": len(table)}
     night = Night("night", {"options": {"num_shards": 1}, "files": [file]})
     for _ in range(READS):
