@@ -15,7 +15,7 @@ from apache_beam.pvalue import AsList, AsSingleton
 
 from pipelines.command import options_inputs, output_folder
 from pipelines.command.errors import OptionsError
-from pipelines.dynamics import summary
+from pipelines.dynamics import page, summary
 from pipelines.dynamics.arguments import INPUTS
 from pipelines.experiments.experiment import run_here, show_pictures
 from pipelines.nightly import report
@@ -49,7 +49,7 @@ STEPS = (
 OWN = (
     *(f"{name}.parquet" for name in ("hours", "weekdays", "intervals", "groups")),
     writing.RESULTS,
-    summary.PAGE,
+    page.NAME,
     *output_folder.pictures(summary.PICTURES),
 )
 
@@ -199,5 +199,5 @@ def run(parsed: argparse.Namespace, beam_arguments: Sequence[str] = ()) -> int:
     print(summary.text(found, settings.output))
     if settings.plots:
         show_pictures(settings.output, lambda: summary.pictures(found))
-    summary.write_page(found, settings.output)
+    page.write(found, settings.output)
     return 0

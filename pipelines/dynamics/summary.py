@@ -1,8 +1,7 @@
-"""What a person sees of `recrawl dynamics`: the summary, pictures, and a page with both."""
+"""What a person sees of `recrawl dynamics`: the summary, and pictures."""
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,10 +14,9 @@ from pipelines.pictures.plots import Panel, Picture, Series
 from policies.dynamics.profiles import CORRECTED
 from transforms.dynamics.writing import ALL, RESULTS
 from transforms.files.filesystems import FileSystems
-from transforms.files.sinks import read_json, write_file
+from transforms.files.sinks import read_json
 
 PICTURES: Final = ("hours", "intervals", "groups")
-PAGE: Final = "report.html"
 WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 TOLD_HOURS = 0.1
 """Waits are known where crawls come as soon as this after changes."""
@@ -64,25 +62,27 @@ class Results:
         return f"by column {options['zone']}" if options["zone"] else str(options["timezone"])
 
 
-def _of(table: pa.Table, by: str = ALL, group: str = ALL, estimate: str = "") -> pa.Table:
+def rows_of(table: pa.Table, by: str = ALL, group: str = ALL, estimate: str = "") -> pa.Table:
+    """Rows of a group, those of one estimate if given."""
     mask = pc.and_(pc.equal(table["by"], by), pc.equal(table["group"], group))
     return table.filter(mask if not estimate else pc.and_(mask, pc.equal(table["estimate"], estimate)))
 
 
-def _estimates(table: pa.Table) -> list[str]:
-    return list(dict.fromkeys(_of(table)["estimate"].to_pylist()))
+def estimates_of(table: pa.Table) -> list[str]:
+    """Names of the estimates that a table has."""
+    return list(dict.fromkeys(rows_of(table)["estimate"].to_pylist()))
 
 
 def text(found: Results, folder: str) -> str:
     """The summary."""
     counts = found.about["counters"]
-    whole = _of(found.groups).to_pylist()
+    whole = rows_of(found.groups).to_pylist()
     lines = [
         f"rows        {_total(counts, 'accepted'):,} read, {_total(counts, 'rejected'):,} rejected",
         f"used        {counts.get('intervals', 0):,} intervals of {counts.get('pages_watched', 0):,} pages, "
         f"{counts.get('intervals_changed', 0):,} with a change",
     ]
-    lines += [f"not used    {counts[name]:,} {what}" for name, what in _DROPPED.items() if counts.get(name)]
+    lines += [f"not used    {n:,} {what}" for what, n in not_used(counts)]
     for row in whole:
         lines.append(
             f"rate        {_rate(row)} changes a page and day; found: "
@@ -101,12 +101,17 @@ def text(found: Results, folder: str) -> str:
     return "\n".join([*lines, "", f"wrote       {folder}"])
 
 
+def not_used(counts: dict[str, int]) -> list[tuple[str, int]]:
+    """What says nothing of changes, and how many there are."""
+    return [(what, counts[name]) for name, what in _DROPPED.items() if counts.get(name)]
+
+
 def _total(counts: dict[str, int], what: str) -> int:
     return sum(n for name, n in counts.items() if name.endswith(f"s_{what}"))
 
 
 def _profile(table: pa.Table, column: str, title: str, names: tuple[str, ...] | None) -> list[str]:
-    shown = [_of(table, estimate=name).to_pylist() for name in _estimates(table)]
+    shown = [rows_of(table, estimate=name).to_pylist() for name in estimates_of(table)]
     if not shown:
         return [f"{title}: too few changes"]
     rows = [[column, *(f"{s[0]['estimate']} ({s[0]['changes']:,})" for s in shown)]]
@@ -122,9 +127,17 @@ def _percent(row: dict[str, Any]) -> str:
 
 
 def _waits(table: pa.Table) -> list[str]:
-    shown = {name: _of(table, estimate=name).to_pylist() for name in _estimates(table)}
-    if not shown:
+    said = said_of_waits(table)
+    if not said:
         return ["waits between changes: too few changes"]
+    return [f"{'waits' * (not text.startswith('half')):<12}{text}" for text in said]
+
+
+def said_of_waits(table: pa.Table) -> list[str]:
+    """Sentences on each estimate of waits, and from where on they are known."""
+    shown = {name: rows_of(table, estimate=name).to_pylist() for name in estimates_of(table)}
+    if not shown:
+        return []
     lines = []
     for name, rows in shown.items():
         passed, middle = 0.0, rows[-1]
@@ -135,13 +148,13 @@ def _waits(table: pa.Table) -> list[str]:
                 break
         peaks = [_between(row) for row in sorted(rows, key=lambda r: -r["share"]) if row["peak"]][:4]
         lines.append(
-            f"waits       {name} ({rows[0]['changes']:,}): half are over by {middle['to_hours']:.3g} h; "
+            f"{name} ({rows[0]['changes']:,}): half are over by {middle['to_hours']:.3g} h; "
             f"{'peaks at ' + ', '.join(peaks) if peaks else 'no peak beyond errors'}"
         )
     finest = next(iter(shown.values()))[0]["resolution_hours"]
     if finest > TOLD_HOURS:
         lines.append(
-            f"            half of the changes were found {finest:.3g} h or more after the crawl "
+            f"half of the changes were found {finest:.3g} h or more after the crawl "
             "before: below that, waits are a guess"
         )
     return lines
@@ -172,6 +185,12 @@ def _groups(table: pa.Table, compared: dict[str, Any]) -> list[str]:
     lines = aligned(listed)
     if rows.num_rows > MOST_ROWS:
         lines.append(f"and {rows.num_rows - MOST_ROWS:,} more in groups.parquet")
+    return lines + said_of_groups(compared)
+
+
+def said_of_groups(compared: dict[str, Any]) -> list[str]:
+    """How far groups differ, and go with --correlate."""
+    lines = []
     if compared["share_between"] is not None:
         lines.append(
             f"{100 * compared['share_between']:.0f} % of the variance of log rates is between groups"
@@ -193,13 +212,13 @@ def pictures(found: Results) -> list[Picture]:
             (found.hours, "hour", f"hour of the day ({found.zone})"),
             (found.weekdays, "weekday", "weekday, 0 is Monday"),
         ):
-            series = [_series(_of(table, estimate=name), column, name) for name in _estimates(table)]
+            series = [_series(rows_of(table, estimate=name), column, name) for name in estimates_of(table)]
             panels.append(Panel("all pages", title, "share of changes", series))
         made.append(Picture(PICTURES[0], "When pages change", panels))
     if found.intervals.num_rows:
         series = []
-        for name in _estimates(found.intervals):
-            rows = _of(found.intervals, estimate=name)
+        for name in estimates_of(found.intervals):
+            rows = rows_of(found.intervals, estimate=name)
             rows = rows.filter(pc.and_(pc.greater(rows["share"], 1e-6), pc.is_finite(rows["to_hours"])))
             low, high, dense = (rows[c].to_numpy() for c in ("from_hours", "to_hours", "share_per_hour"))
             error = rows["share_error"].to_numpy() / (high - low)
@@ -231,20 +250,3 @@ def _group_panel(found: Results, by: str) -> Panel | None:
 def _series(rows: pa.Table, column: str, label: str) -> Series:
     x, y, error = (rows[c].to_numpy().astype(np.float64) for c in (column, "share", "share_error"))
     return Series(label, x, y, error)
-
-
-def write_page(found: Results, folder: str) -> None:
-    """A page that needs no other file: the summary, and the pictures that are there."""
-    shown = []
-    for name in PICTURES:
-        path = FileSystems.join(folder, f"{name}.svg")
-        if FileSystems.exists(path):
-            with FileSystems.open(path) as file:
-                svg = file.read().decode()
-            shown.append(svg[svg.index("<svg") :])
-    page = (
-        '<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>When pages change</title>\n'
-        f"<h1>When pages change</h1>\n{''.join(shown)}\n"
-        f"<pre>{html.escape(text(found, folder))}</pre>\n</html>\n"
-    )
-    write_file(folder, PAGE, page.encode(), 1)

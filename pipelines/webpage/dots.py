@@ -1,4 +1,4 @@
-"""A chart of rows: a name, a dot with its error, and both as text. For what no line should join."""
+"""A chart of rows: a name, its number, and below them a dot with its error. For what no line should join."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.webpage.parts import RIGHT, TOP, WIDTH, Table, marks_around, step_of
+from pipelines.webpage.parts import TOP, WIDTH, Table, marks_around, step_of
 
-ROW, BELOW = 20.0, 44.0
-BOLD, SMALL = 7.8, 6.8  # a letter of names, and of texts, about
+ROW, BELOW = 36.0, 44.0
+WORDS, BAR = 13.0, 25.0  # of a row, from its top
+SIDE = 20.0
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Dot:
     x, low, high : float
         The value, and the ends of its bar. An x that is infinite lies beyond the right end.
     text : str
-        To the right.
+        At the right end.
     """
 
     name: str
@@ -71,8 +72,7 @@ class Dots:
 
     def drawn(self) -> dict[str, Any]:
         """Places of all that is drawn, in units of the picture, rounded: the same text on every machine."""
-        left = 12.0 + BOLD * max(len(dot.name) for dot in self.dots)
-        right = WIDTH - RIGHT - SMALL * max(len(dot.text) for dot in self.dots)
+        left, right = SIDE, WIDTH - SIDE
         ends = [end for dot in self.dots if math.isfinite(dot.x) for end in (dot.low, dot.high)]
         ends += [] if self.rule is None else [self.rule]
         ticks = _logarithmic(ends) if self.log_x else _even(ends)
@@ -88,7 +88,8 @@ class Dots:
             rows.append(
                 {
                     "dot": dot,
-                    "y": round(TOP + ROW * (n + 0.5), 1),
+                    "y": round(TOP + ROW * n + BAR, 1),
+                    "words": round(TOP + ROW * n + WORDS, 1),
                     "x": at(dot.x) if there else None,
                     "bar": (at(dot.low), at(dot.high)) if there else None,
                 }

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-WIDTH, HEIGHT = 480.0, 270.0
+# A telephone shows a picture 358 pixels wide, on which letters of 14 units must be read.
+WIDTH, HEIGHT = 430.0, 270.0
 RIGHT, TOP, BOTTOM = 16.0, 14.0, 44.0
 LETTER, BOLD = 8.0, 9.2  # of text and of names, about
 _TICKS = 5

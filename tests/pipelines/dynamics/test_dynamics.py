@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.pipelines.jobs import at, command, seen, write_rows
+from tests.pipelines.webpage.reading import read
 
 DAYS, PAGES = 40, 30
 WHERE = ("Europe/Berlin", "America/New_York")
@@ -85,6 +86,22 @@ def test_hours_are_those_of_each_pages_clock_and_nothing_is_lost(site, tmp_path)
     assert whole["rate_per_day"] > whole["found_per_day"]
     compared = {c["by"]: c for c in about["compared"]}
     assert compared["kind"]["groups"] == 2 and compared["host"]["correlation"] is None
+    _check_page(tmp_path / "out" / "report.html", tables)
+
+
+def _check_page(file: Path, tables: dict[str, list[dict]]) -> None:
+    """Its tables have the figures of the files, to the tenth of a per cent."""
+    shown = {t.all("caption")[0].text: t for t in read(file.read_text(encoding="utf-8")).all("table")}
+    for column in ("hour", "weekday"):
+        table = shown[f"Share of changes by {column}"]
+        names = [cell.text.split(" (")[0] for cell in table.all("th") if "(" in cell.text]
+        for i, name in enumerate(names):
+            cells = [row.all("data")[2 * i].attributes["value"] for row in table.all("tbody")[0].all("tr")]
+            assert np.array(cells, float) == pytest.approx(_shares(tables[f"{column}s"], name)), name
+        assert {"corrected", "found", "listed"} <= set(names)
+    rates = {r["group"]: r["rate_per_day"] for r in tables["groups"] if r["by"] == "kind"}
+    rows = shown["Changes a page and day by kind"].all("tbody")[0].all("tr")
+    assert {r.all("th")[0].text: float(r.all("data")[1].attributes["value"] or 0) for r in rows} == rates
 
 
 def test_neither_shards_nor_the_order_of_rows_move_a_figure(site, tmp_path):
