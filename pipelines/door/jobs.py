@@ -20,7 +20,6 @@ from pipelines.command.telling import Told, check_url, notify
 from pipelines.door import explaining
 from pipelines.door.commands import add_telling, module_of
 from pipelines.door.unknown import unknown_of, unknown_of_night
-from pipelines.experiments.experiment import results_as_json
 from pipelines.nightly import nightly, report
 from pipelines.nightly.options import Settings
 from pipelines.store import in_force, night, night_options
@@ -129,6 +128,8 @@ def _experiment(parsed: argparse.Namespace, rest: list[str]) -> int:
         raise OptionsError(problems)
     if not getattr(parsed, "json", False):
         return int(command.run(parsed, rest))
+    from pipelines.experiments.experiment import results_as_json  # a night needs nothing of it
+
     with redirect_stdout(sys.stderr):
         code = int(command.run(parsed, rest))
     print(results_as_json(parsed.output), flush=True)

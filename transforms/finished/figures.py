@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -118,22 +118,34 @@ _SUMMED: Final = ("crawl_rate_per_day", "weight", "fresh", "starved")
 
 
 def _sums(table: pa.Table, key: str) -> pa.Table:
-    # One thread: a sum in another order is another sum.
-    found = pa.TableGroupBy(table, key, use_threads=False).aggregate(
-        [([], "count_all"), *((name, "sum") for name in _SUMMED)]
-    )
-    names = {"count_all": "pages"} | {f"{name}_sum": name for name in _SUMMED}
-    return found.rename_columns([names.get(n, n) for n in found.schema.names])
+    counted = table.append_column("pages", pa.array(np.ones(table.num_rows, np.int64)))
+    return _grouped(counted, key, ("pages", *_SUMMED))
+
+
+def _grouped(table: pa.Table, key: str, summed: Sequence[str], least: Sequence[str] = ()) -> pa.Table:
+    """Sums of columns, and the least values of others, by a column of texts; groups as they first come.
+
+    Arrow's own grouping takes a third of a second to import, and a night writes its page.
+    """
+    found = table.column(key).combine_chunks().dictionary_encode()
+    code, n = found.indices.to_numpy(), len(found.dictionary)
+    columns: dict[str, Any] = {key: found.dictionary}
+    for name in summed:
+        values = table.column(name)
+        sums = np.bincount(code, values.to_numpy(), n)
+        columns[name] = sums.astype(np.int64) if pa.types.is_integer(values.type) else sums
+    for name in least:
+        values = pc.fill_null(table.column(name).cast(pa.float64()), np.inf).to_numpy()
+        lowest = np.full(n, np.inf)
+        np.minimum.at(lowest, code, values)
+        columns[name] = pa.array(lowest, mask=np.isinf(lowest))
+    return pa.table(columns)
 
 
 def _again(parts: Sequence[pa.Table], key: str) -> pa.Table:
     if not parts:
         return pa.table({key: pa.array([], pa.string())})
-    summed = ("pages", *_SUMMED)
-    found = pa.TableGroupBy(pa.concat_tables(parts), key, use_threads=False).aggregate(
-        [(name, "sum") for name in summed]
-    )
-    found = found.rename_columns([n.removesuffix("_sum") for n in found.schema.names])
+    found = _grouped(pa.concat_tables(parts), key, ("pages", *_SUMMED))
     return found.sort_by([("crawl_rate_per_day", "descending"), (key, "ascending")])
 
 
@@ -160,17 +172,16 @@ def _hosts(night: OpenNight, sums: Sequence[pa.Table]) -> pa.Table:
             mine = mine.append_column(name, pa.nulls(mine.num_rows, pa.float64()))
         return mine
     rows = pa.concat_tables(tables, promote_options="default")
-    # A host has a row a source, too, each with all of its part of the host.
-    parts = pa.TableGroupBy(rows, ["host", "pages"], use_threads=False).aggregate(
-        [(n, "min") for n in rows.schema.names if n not in ("host", "pages")]
-    )
-    parts = parts.rename_columns([n.removesuffix("_min") for n in parts.schema.names])
-    whole = pa.TableGroupBy(parts, "host", use_threads=False).aggregate(
-        [("slots", "sum"), *((n, "min") for n in parts.schema.names if n not in ("host", "pages", "slots"))]
-    )
-    whole = whole.rename_columns([n.removesuffix("_min").removesuffix("_sum") for n in whole.schema.names])
-    found = mine.join(whole, "host", use_threads=False)
-    return found.sort_by([("crawl_rate_per_day", "descending"), ("host", "ascending")])
+    # A host has a row a source, too, each with all of its part of the host; parts have numbers of their own.
+    one = pc.binary_join_element_wise(rows.column("host"), rows.column("pages").cast(pa.string()), " ")
+    code = one.combine_chunks().dictionary_encode().indices.to_numpy()
+    parts = rows.take(pa.array(np.unique(code, return_index=True)[1]))
+    least = [name for name in parts.schema.names if name not in ("host", "pages", "slots")]
+    whole = _grouped(parts, "host", ("slots",), least)
+    at = pc.index_in(mine.column("host"), value_set=whole.column("host").combine_chunks())
+    for name in ("slots", *least):
+        mine = mine.append_column(name, whole.column(name).take(at))
+    return mine.sort_by([("crawl_rate_per_day", "descending"), ("host", "ascending")])
 
 
 def _curve(
