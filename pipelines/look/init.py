@@ -123,6 +123,12 @@ def run(parsed: argparse.Namespace) -> int:
     if last:
         print("or, to try it on this log alone:")
         print(f"  recrawl night --config {parsed.output} --as_of {_after(last)}")
+    for kind, accounts in found.items():
+        if _fails(total := _sum(accounts)):
+            print(
+                f"Rejected: {_share(total):.1%} of the rows of {kind}. A night fails with so many: mend "
+                f"them, or set max_rejected_fraction in {parsed.output}"
+            )
     return 1 if unread else 0
 
 
@@ -222,8 +228,8 @@ def _odd(kind: str, total: Account, zone_given: bool) -> Iterator[str]:
         if counts:
             reasons = ", ".join(f"{n:,} {LEFT_OUT.get(reason, reason)}" for reason, n in counts.most_common())
             yield from _said(f"Rows {name}: {reasons}. `recrawl inspect` shows some.")
-    if total.rejected.total() > REJECTED_ENOUGH_TO_FAIL * max(total.rows, 1):
-        share = math.ceil(100.0 * total.rejected.total() / total.rows) / 100.0
+    if _fails(total):
+        share = math.ceil(100.0 * _share(total)) / 100.0
         yield from _said("A night fails above one rejected row in a hundred; mend them, or allow as many:")
         yield f"# max_rejected_fraction = {share:g}"
     if kind == "observations" and total.evidence["none"] > total.accepted / 2:
@@ -236,6 +242,14 @@ def _odd(kind: str, total: Account, zone_given: bool) -> Iterator[str]:
     if total.no_site:
         yield from _said("The log has paths alone (required):")
         yield '# requests_site = "https://HOST"'
+
+
+def _share(total: Account) -> float:
+    return total.rejected.total() / max(total.rows, 1)
+
+
+def _fails(total: Account) -> bool:
+    return _share(total) > REJECTED_ENOUGH_TO_FAIL
 
 
 def _patterns(kind: str, paths: Mapping[str, Sequence[str]]) -> list[str]:

@@ -30,10 +30,12 @@ from transforms.finished.folders import (
     unreadable,
     weights_of,
 )
+from transforms.finished.misspelt import near
 from transforms.shards.sharding import Layout
 
 _NIGHT = re.compile(r"[0-9]{8}T[0-9]{6}Z")
 _SUGGESTED = 3
+_MOST_HOSTS = 100_000
 
 
 def nights_of(store: str) -> list[str]:
@@ -198,9 +200,11 @@ class OpenNight:
                     f"{self.folder}: an older night, which says nothing of hosts. Ask for a page of {host}, "
                     "or run that night again"
                 )
+            meant = self._meant_hosts(host)
+            asked = f". Did you mean {' or '.join(meant)}?" if meant else ""
             raise NightError(
                 f"{host}: no page of it in {self.folder}; a subdomain is a host of its own, and hosts/ has "
-                "all hosts of the night"
+                f"all hosts of the night{asked}"
             )
         pages = self.pages(["url", "crawl_rate_per_day", "weight", "limit"], host=host)
         order = pages.sort_by([("crawl_rate_per_day", "descending"), ("url", "ascending")])
@@ -270,20 +274,28 @@ class OpenNight:
         """Pages of the night that a misspelt URL may mean."""
         known = self.pages(["url"], host=host)
         if not known.num_rows:
-            other = host.removeprefix("www.") if host.startswith("www.") else f"www.{host}"
-            meant = f"it has {other}" if self.hosts(["host"], host=other).num_rows else ""
-            asked = meant or "is the host spelt right, and in the logs?"
+            meant = self._meant_hosts(host)
+            asked = f"it has {' and '.join(meant)}" if meant else "is the host spelt right, and in the logs?"
             return f"The night has no page of {host}: {asked}"
         urls = known.column("url")
-        forms = set(other_forms(url))
-        near = [u for u in urls.to_pylist() if u in forms or u.lower() == url.lower()]
-        if not near:
-            import difflib
-
-            near = difflib.get_close_matches(url, urls.to_pylist(), n=_SUGGESTED, cutoff=0.8)
-        if not near:
+        lower = pc.equal(pc.utf8_lower(urls), url.lower())
+        forms = pc.is_in(
+            urls,
+            value_set=pa.array(sorted({*other_forms(url), url.partition("?")[0], url.partition("#")[0]})),
+        )
+        meant = urls.filter(pc.or_(lower, forms)).to_pylist() or near(url, urls, _SUGGESTED)
+        if not meant:
             return f"It has {known.num_rows} other pages of {host}"
-        return f"Did you mean {' or '.join(near[:_SUGGESTED])}?"
+        return f"Did you mean {' or '.join(meant[:_SUGGESTED])}?"
+
+    def _meant_hosts(self, host: str) -> list[str]:
+        """Hosts of the night that a misspelt one may mean; of very many hosts the one with or without www."""
+        other = host.removeprefix("www.") if host.startswith("www.") else f"www.{host}"
+        if self.hosts(["host"], host=other).num_rows:
+            return [other]
+        rows = sum(file["rows"] for file in self.manifest["files"] if file["path"].startswith("hosts/"))
+        known = self.hosts(["host"]) if rows <= _MOST_HOSTS else None
+        return near(host, known.column("host"), _SUGGESTED) if known is not None and known.num_rows else []
 
 
 def _planned(page: dict[str, Any]) -> float:

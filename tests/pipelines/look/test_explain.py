@@ -153,7 +153,7 @@ def test_a_host_and_its_room(night):
 
 
 @pytest.mark.parametrize(
-    "near", [f"{SHOP}/offer", "http://shop.test/offer/", f"{SHOP}/OFFER/", f"{SHOP}/ofer/"]
+    "near", [f"{SHOP}/offer", "http://shop.test/offer/", f"{SHOP}/OFFER/", f"{SHOP}/ofer/", f"{PAGE}?x=1#y"]
 )
 def test_a_near_miss_is_put_right(night, near):
     code, _, complaints = command("explain", str(night.folder), near)
@@ -164,7 +164,9 @@ def test_what_cannot_be_explained(night, tmp_path):
     for what, expected, said in (
         ("https://nowhere.test/", 1, "no page of nowhere.test"),
         ("https://www.shop.test/", 1, "no page of www.shop.test: it has shop.test"),
-        ("nowhere.test", 1, "no page of it"),
+        ("https://shpo.test/offer/", 1, "no page of shpo.test: it has shop.test"),
+        ("nowhere.example", 1, "hosts/ has all hosts of the night\n"),
+        ("new.test", 1, "all hosts of the night. Did you mean news.test?"),
         ("ftp://shop.test/", 2, "not an absolute http or https URL"),
         ("shop.test/offer/", 2, "neither a URL"),
     ):

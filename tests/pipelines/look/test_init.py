@@ -97,7 +97,8 @@ def test_a_share_of_rejected_rows_is_proposed_that_lets_the_night_run(tmp_path):
     (log,) = logs(tmp_path, days=1, an_hour=2)
     with log.open("a") as out:
         out.write('{"url": "relative", "fetched_at": "2026-06-01T00:00:00Z"}\n' * 2)
-    assert written(tmp_path, log)[0] == 0
+    code, printed, _ = command("init", str(log), f"--output={tmp_path / 'recrawl.toml'}")
+    assert code == 0 and "Rejected: 4.0% of the rows of observations. A night fails" in printed
     assert "# max_rejected_fraction = 0.04\n" in (tmp_path / "recrawl.toml").read_text()
 
 
