@@ -1,6 +1,7 @@
 """Dependency runs one way, and nobody hides state or a clock where the mathematics is."""
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,14 +47,26 @@ def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def names(path: Path) -> Iterator[str]:
+SEEN = (ast.Import, ast.ImportFrom, ast.Call, ast.Attribute)
+
+
+@functools.cache
+def nodes(path: Path) -> list[ast.AST]:
+    """What these tests look at in a module; most of them do in each."""
+    return [n for n in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(n, SEEN)]
+
+
+@functools.cache
+def names(path: Path) -> list[str]:
     """Full names of all that a module imports, wherever in it."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    found = []
+    for node in nodes(path):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{name(path)}:{node.lineno}: import by the full name"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+    return found
 
 
 def packages(path: Path) -> set[str]:
@@ -112,7 +125,7 @@ def test_every_room_says_what_it_is_for(layer: str) -> None:
 
 @pytest.mark.parametrize("path", modules("policies"), ids=name)
 def test_policies_touch_no_files(path: Path) -> None:
-    calls = [n.func for n in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(n, ast.Call)]
+    calls = [n.func for n in nodes(path) if isinstance(n, ast.Call)]
     names = {c.id for c in calls if isinstance(c, ast.Name)}
     of_numpy = {
         c.attr
@@ -141,7 +154,7 @@ STATELESS = {"Generator", "Philox", "SeedSequence", "BitGenerator"}
 @pytest.mark.parametrize("path", modules(*PACKAGES), ids=name)
 def test_random_numbers_come_from_a_keyed_generator(path: Path) -> None:
     assert not {"random", "secrets"} & packages(path)
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Attribute):
             outer = node.value
             if (
@@ -153,7 +166,7 @@ def test_random_numbers_come_from_a_keyed_generator(path: Path) -> None:
 
 
 def clocks(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             of_time = isinstance(node.func.value, ast.Name) and node.func.value.id == "time"
             if node.func.attr in ("now", "utcnow", "today", "localtime", "gmtime", "time_ns") or (

@@ -377,26 +377,29 @@ _EDGES: dict[str, Any] = {
 
 def _solve(sums: FloatArray, parent: FloatArray) -> FloatArray:
     """Root r of ``found + s = predicted(r) + s r / parent`` for sums (..., 2 + F); `parent` broadcasts."""
-    crawls, found, predicted = sums[..., 0], sums[..., 1], sums[..., 2:]
+    factors = np.array(np.broadcast_to(parent, sums.shape[:-1]))
+    seen = sums[..., 0] > 0.0
+    crawls, found, predicted = sums[seen, 0], sums[seen, 1], sums[seen, 2:]
     log_factors = np.log(FACTORS)
-    some = np.maximum(crawls, 1e-300)[..., None]
+    some = np.maximum(crawls, 1e-300)[:, None]
     # Changes that a crawl would have to expect, in a cell of equals: nearly a power of the factor.
     events = np.log(np.maximum(-np.log1p(-np.minimum(predicted / some, 1.0 - 1e-12)), 1e-300))
-    begin = events.shape[-1] * np.arange(crawls.size).reshape(crawls.shape)
+    begin = events.shape[1] * np.arange(crawls.size)
     events = events.reshape(-1)
-    parent = np.broadcast_to(parent, crawls.shape)
+    of = factors[seen]
     step = log_factors[1] - log_factors[0]
     low, high = (np.full(crawls.shape, log_factors[end]) for end in (0, -1))
-    for _ in range(_BISECTIONS):
+    for _ in range(_BISECTIONS if crawls.size else 0):
         middle = 0.5 * (low + high)
         place = (middle - log_factors[0]) / step
         left = np.minimum(place.astype(np.int64), len(FACTORS) - 2)
         one, other = (events[begin + left + k] for k in (0, 1))
         expected = one + (place - left) * (other - one)
-        reached = -np.expm1(-np.exp(expected)) * crawls + STRENGTH * np.exp(middle) / parent
+        reached = -np.expm1(-np.exp(expected)) * crawls + STRENGTH * np.exp(middle) / of
         more = reached < found + STRENGTH
         low, high = np.where(more, middle, low), np.where(more, high, middle)
-    return np.where(crawls > 0.0, np.exp(0.5 * (low + high)), parent)
+    factors[seen] = np.exp(0.5 * (low + high))
+    return factors
 
 
 def pays(gain: FloatArray) -> BoolArray:
