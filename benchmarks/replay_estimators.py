@@ -116,15 +116,58 @@ def fit(history: History) -> dict[str, Forecast]:
     mean_gap = observed / np.maximum(count, 1.0)
     top = np.log(2.0 * count + 1.0) / mean_gap
     low = 0.5 / observed
-    lam, h = estimators.clipped_mle(plain, low, np.maximum(top, low))
+    lam, h = clipped_mle(page, gap, changed, low, np.maximum(top, low))
     result["mle"] = _gamma(np.where(known, lam, everywhere), np.where(known, np.maximum(h, 0.5), 1e9))
-    lam = np.maximum(estimators.cho_garcia_molina(count, changes, mean_gap), 1e-9)
+    lam = np.maximum(cho_garcia_molina(count, changes, mean_gap), 1e-9)
     result["cho"] = _gamma(np.where(known, lam, everywhere), np.where(known, changes + 0.5, 1e9))
 
     for name, group in history.groups.items():
         result[name] = _learned(faded, group)
         if name in ("host", "meta"):
             result[name + ", no forgetting"] = _learned(plain, group)
+    return result
+
+
+def clipped_mle(
+    page: IntArray,
+    gap_days: FloatArray,
+    changed: BoolArray,
+    low_per_day: FloatArray,
+    high_per_day: FloatArray,
+) -> tuple[FloatArray, FloatArray]:
+    """Maximum of the likelihood kept inside limits, and the information in log rate there: (n,) each.
+
+    `low` is the answer where nothing changed or is known, `high` where everything changed.
+    """
+    n = len(low_per_day)
+    found = estimators.mle(page, gap_days, changed, n_pages=n).change_rate_per_day
+    lam = np.clip(np.nan_to_num(found, nan=0.0, posinf=np.inf), low_per_day, high_per_day)
+    gaps = page[changed], np.ones(np.count_nonzero(changed)), gap_days[changed]
+    exposure = np.bincount(page[~changed], gap_days[~changed], n)
+    return lam, lam * exposure + estimators.changed_gaps(*gaps, lam)[1]
+
+
+def cho_garcia_molina(
+    n_intervals: FloatArray | IntArray, n_changes: FloatArray | IntArray, mean_gap_days: FloatArray | float
+) -> FloatArray:
+    """Cho and Garcia-Molina's bias-reduced estimate, "Estimating frequency of change".
+
+    ``-log((n - X + 0.5) / (n + 0.5)) / gap`` for `n` equal gaps of which `X` changed; finite at X = n. For
+    irregular gaps it is used with their mean, which is biased: kept for comparison.
+
+    Parameters
+    ----------
+    n_intervals, n_changes : (n,) float64 or int64, 0 <= n_changes <= n_intervals
+    mean_gap_days : float or (n,) float64, positive, days
+
+    Returns
+    -------
+    (n,) float64, per day
+    """
+    count, changes = np.asarray(n_intervals, dtype=np.float64), np.asarray(n_changes, dtype=np.float64)
+    if ((changes < 0.0) | (changes > count)).any():
+        raise ValueError("n_changes must be between 0 and n_intervals")
+    result: FloatArray = -np.log1p(-changes / (count + 0.5)) / mean_gap_days
     return result
 
 

@@ -372,10 +372,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         quiet = np.bincount(world.host[world.signalled], minlength=len(world.hosts)) == 0
         for code in np.flatnonzero(quiet):
             world = world.with_junk(world.hosts[code], options.junk, "sitemap", int(code))
-    missing = [m for m in options.modes if not MODES[m.partition("@")[0]].available()]
-    if missing:
-        print(f"left out: {', '.join(missing)}: this version has no objective for them\n")
-        options.modes = [m for m in options.modes if m not in missing]
     if options.second_source:
         world = world.told_twice("ping")
     out = mock.patch.object(*PARTS[options.without]) if options.without else nullcontext()

@@ -7,7 +7,6 @@ and of its square. The summary is small, adds up over nights, and gives the rate
 within a percent.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -126,22 +125,6 @@ def empty(n_pages: int = 0) -> Evidence:
     """Evidence of pages without any history."""
     start = np.zeros(n_pages + 1, dtype=np.int64)
     return Evidence(np.zeros(n_pages), np.zeros(n_pages), start, np.zeros(0), np.zeros(0), np.zeros(0))
-
-
-def concatenate(parts: Sequence[Evidence]) -> Evidence:
-    """The pages of all parts, one part after the other."""
-    if not parts:
-        return empty()
-    offset = np.cumsum([0] + [len(p.bin_weight) for p in parts])
-    starts = [p.bin_start[:-1] + o for p, o in zip(parts, offset[:-1], strict=True)]
-    return Evidence(
-        np.concatenate([p.exposure_days for p in parts]),
-        np.concatenate([p.dated_changes for p in parts]),
-        np.concatenate([*starts, offset[-1:]]).astype(np.int64, copy=False),
-        np.concatenate([p.bin_weight for p in parts]),
-        np.concatenate([p.bin_days for p in parts]),
-        np.concatenate([p.bin_days_squared for p in parts]),
-    )
 
 
 def from_intervals(

@@ -14,7 +14,6 @@ from policies.on_request.pairs import KeptPairs
 SHARE_AT = ((2.25, 0.0), (3.0, 0.5))
 """Pairs, and the part of the budget that is best left for crawls at requests."""
 
-MOST_SHARE = SHARE_AT[-1][1]
 _STEP = 1.2
 _LEFT = 0.02, 0.1
 _MOST_FACTOR = 32.0

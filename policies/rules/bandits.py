@@ -15,7 +15,7 @@ Weights are kept as logarithms with the largest at 0, so no number of steps over
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import ClassVar, Final
+from typing import Final
 
 import numpy as np
 
@@ -57,8 +57,6 @@ class BanditState:
 
 class Bandit(ABC):
     """One of the algorithms: `start`, then `probabilities`, `draw` and `learn` in each step."""
-
-    name: ClassVar[str]
 
     def start(self, lanes: int, arms: int) -> BanditState:
         """State of `lanes` lanes that know nothing about `arms` arms.
@@ -149,8 +147,6 @@ class Exp3(Bandit):
     reward of that arm (Auer et al. 2002, theorem 3.1), for rewards fixed in advance.
     """
 
-    name = "exp3"
-
     def __init__(self, gamma: float = DEFAULT_GAMMA) -> None:
         """`gamma` in [0, 1]: share of steps that draw any arm. At 0 the weights never move."""
         if not 0.0 <= gamma <= 1.0:
@@ -178,8 +174,6 @@ class Exp3IX(Bandit):
     ``4 sqrt(K T ln K) + (2 sqrt(K T / ln K) + 1) ln(2 / delta)`` (its theorem 1), whatever T.
     """
 
-    name = "exp3-ix"
-
     @staticmethod
     def _eta(step: int, arms: int) -> float:
         return math.sqrt(math.log(arms) / (arms * (step + 1)))
@@ -204,8 +198,6 @@ class Exp3PlusPlus(Bandit):
     the papers draw each arm once first, here arms are drawn at random from the start, for which the
     expected regret is at most ``4 sqrt(K T ln K)`` (2014, theorem 1), whatever T.
     """
-
-    name = "exp3++"
 
     @staticmethod
     def _eta(step: int, arms: int) -> float:
@@ -238,20 +230,3 @@ class Exp3PlusPlus(Bandit):
         score = _add(state.score, arm, (1.0 - reward) / q)
         out: FloatArray = score - score.min(axis=1, keepdims=True)
         return out
-
-
-_BY_NAME: Final[dict[str, type[Bandit]]] = {kind.name: kind for kind in (Exp3, Exp3IX, Exp3PlusPlus)}
-NAMES: Final = tuple(_BY_NAME)
-
-
-def get(name: str) -> Bandit:
-    """The algorithm called `name`, one of `NAMES`, with its default parameters.
-
-    Raises
-    ------
-    ValueError
-        An unknown name.
-    """
-    if name not in _BY_NAME:
-        raise ValueError(f"unknown bandit {name!r}: choose one of {', '.join(NAMES)}")
-    return _BY_NAME[name]()

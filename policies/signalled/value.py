@@ -172,15 +172,6 @@ def interval_days(pages: SignalPages, clock: FloatArray) -> FloatArray:
     return _curve(pages, clock)[0]
 
 
-def fresh_days(pages: SignalPages, clock: FloatArray) -> FloatArray:
-    """Mean days between crawls in which the copy is fresh, w(u) <= psi(u): (n,) float64."""
-    days, value = _curve(pages, clock)
-    u = np.asarray(clock, dtype=np.float64)
-    never = np.isinf(days)
-    fresh = value + np.exp(-u) * np.where(never, 0.0, days)
-    return np.where(never & ~(useful_changes(pages) >= TINY_RATE), np.inf, fresh)
-
-
 def freshness(pages: SignalPages, clock: FloatArray) -> FloatArray:
     """Long-run probability that the copy is fresh at threshold `clock`: V/(mu psi) + e^-u, (n,) float64.
 

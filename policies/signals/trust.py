@@ -33,7 +33,6 @@ class Trust:
         Share of signals that mean a change.
     recall, recall_error : (n, S) float64
         Share of changes that the source signals; 0 where the page never changes.
-    false_rate_per_day, false_rate_error : (n, S) float64, per day
     change_rate_per_day, change_rate_error : (n,) float64, per day
     """
 
@@ -41,8 +40,6 @@ class Trust:
     precision_error: FloatArray
     recall: FloatArray
     recall_error: FloatArray
-    false_rate_per_day: FloatArray
-    false_rate_error: FloatArray
     change_rate_per_day: FloatArray
     change_rate_error: FloatArray
 
@@ -55,7 +52,7 @@ def summarise(
     signals_seen: FloatArray | None = None,
     bundles: Bundles | None = None,
 ) -> Trust:
-    """Precision, recall, false signals and change rate, with standard errors by the delta method.
+    """Precision, recall and change rate, with standard errors by the delta method.
 
     Parameters
     ----------
@@ -94,16 +91,16 @@ def summarise(
             slopes[:, i] = _qualities(rate, weight, sent, bundles).imag / _STEP
         relative = np.zeros((n, s)) if signals_seen is None else 1.0 / np.maximum(signals_seen, 1e-300)
         errors = np.stack([_error(slope, covariance, relative) for slope in slopes])
-    columns = [v[j * s : (j + 1) * s].T for j in range(3) for v in (values, errors)]
+    columns = [v[j * s : (j + 1) * s].T for j in range(2) for v in (values, errors)]
     return Trust(*columns, *(v[-1] for v in (values, errors)))
 
 
 def _qualities(a: NDArray[Any], k: NDArray[Any], g: NDArray[Any], bundles: Bundles | None) -> NDArray[Any]:
-    """Precision, recall and false signals of all sources, and the change rate: (3 S + 1, n)."""
+    """Precision and recall of all sources, and the change rate: (2 S + 1, n)."""
     found = told(k, g, bundles)
     change = a + found.true_per_day
     recall = found.precision * g / np.where(change.real > 0.0, change, 1.0)[:, None]
-    return np.concatenate([found.precision.T, recall.T, (found.wrong * g).T, change[None]])
+    return np.concatenate([found.precision.T, recall.T, change[None]])
 
 
 def merge_sources(

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
-from apache_beam.metrics.metric import MetricResults, MetricsFilter
 
 NAMESPACE = "recrawl"
 
@@ -41,9 +40,3 @@ class AddCounts(beam.CombineFn):
 
     def extract_output(self, accumulator: dict[str, int]) -> dict[str, int]:
         return dict(sorted(accumulator.items()))
-
-
-def committed(metrics: MetricResults) -> dict[str, int]:
-    """Beam's counters of a finished pipeline (`result.metrics()`), by name."""
-    found = metrics.query(MetricsFilter().with_namespace(NAMESPACE))["counters"]
-    return {c.key.metric.name: c.result for c in sorted(found, key=lambda c: c.key.metric.name)}

@@ -236,11 +236,6 @@ def hash_texts(array: pa.Array) -> Hashes:
     return _hash(Texts(array), False)[0]
 
 
-def hash_of(texts: Texts) -> Hashes:
-    """Hash texts whose rows may have been cut to parts of their values: uint64 (n,)."""
-    return _hash(texts, False)[0]
-
-
 def hash_texts_and_prefixes(texts: Texts) -> tuple[Hashes, Hashes]:
     """Hash URLs, and their prefixes that end with the authority.
 

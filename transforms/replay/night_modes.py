@@ -12,7 +12,6 @@ from policies.estimation.forecast import forecast
 from policies.history.evidence import empty
 from policies.judging.recalibration import HEARD, PLAIN, QUIET, clock_factors
 from policies.numerics.typing_ import BoolArray, FloatArray, Int16Array, IntArray
-from policies.objectives import objectives
 from transforms.batches.coders import ShardTables
 from transforms.kept.fold_settings import RequestClock
 from transforms.kept.state import list_start
@@ -41,11 +40,6 @@ class Mode:
 
     def __init__(self, world: World) -> None:
         self._world = world
-
-    @classmethod
-    def available(cls) -> bool:
-        """Whether this version has the mode's objective."""
-        return cls.objective in objectives.NAMES
 
     def estimate(
         self, folded: ShardTables, learned: Learned, clock: RequestClock, groups: GroupTable | None = None

@@ -19,7 +19,7 @@ from policies.sequencing.sequencing import REASONS
 from policies.signals.counts import DISPOSITIONS as SIGNAL_DISPOSITIONS
 from tests.pipelines.jobs import Night, at, write_rows
 from tests.pipelines.site import make_site
-from transforms.batches.counters import committed
+from tests.transforms.counted import committed
 
 SITE = make_site(n_pages=50, seed=5)
 AS_OF = datetime(2026, 6, 29, tzinfo=UTC)  # the last days of the logs lie after it

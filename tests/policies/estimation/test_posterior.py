@@ -7,8 +7,9 @@ from numpy.testing import assert_allclose
 from policies.estimation.estimators import bin_nodes, predict_unchanged, rate
 from policies.estimation.forecast import forecast
 from policies.estimation.posterior import posterior
-from policies.history.evidence import Evidence, concatenate, from_intervals
+from policies.history.evidence import Evidence, from_intervals
 from policies.numerics.typing_ import FloatArray
+from tests.policies.joined import concatenate
 
 DAYS = np.exp(np.linspace(-4.0, 6.0, 21))
 

@@ -8,7 +8,8 @@ from policies.estimation import prior
 from policies.estimation.estimators import rate
 from policies.estimation.group_means import group_means
 from policies.estimation.prior import Prior, estimate, fit_prior
-from policies.history.evidence import Evidence, concatenate, empty, from_intervals
+from policies.history.evidence import Evidence, empty, from_intervals
+from tests.policies.joined import concatenate
 
 
 def sample(seed: int, shape: float, mean: float, n: int = 2000, n_groups: int = 1, k: int = 20) -> tuple:

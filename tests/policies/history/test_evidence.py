@@ -4,7 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from policies.history.evidence import Evidence, bin_of, concatenate, empty, forgetting_weights, from_intervals
+from policies.history.evidence import Evidence, bin_of, empty, forgetting_weights, from_intervals
+from tests.policies.joined import concatenate
 
 FIELDS = ("exposure_days", "dated_changes", "bin_start", "bin_weight", "bin_days", "bin_days_squared")
 

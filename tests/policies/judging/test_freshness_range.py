@@ -11,8 +11,9 @@ from scipy.special import gammaln
 from benchmarks.freshness_ranges import PERIODIC, World, one
 from policies.estimation.estimators import bin_nodes
 from policies.estimation.prior import Prior, estimate
-from policies.history.evidence import Evidence, concatenate, empty, from_intervals
+from policies.history.evidence import Evidence, empty, from_intervals
 from policies.judging.freshness_range import LEVEL, RangeSums, range_sums
+from tests.policies.joined import concatenate
 
 PRIOR = Prior(0.6, 0.3, 2.0)
 

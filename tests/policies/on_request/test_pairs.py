@@ -7,7 +7,7 @@ import pytest
 
 from policies.history.request_history import RequestState, fold_requests
 from policies.on_request.pairs import PARTS, KeptPairs, PairSums
-from policies.on_request.sharing import MOST_SHARE, first_factor, next_factor, share_for
+from policies.on_request.sharing import SHARE_AT, first_factor, next_factor, share_for
 
 FIRST_DAY, OLDEST, UNIT = 20_600, 2_900, 0.5
 SHARED = np.random.default_rng(7)
@@ -48,7 +48,7 @@ def test_steady_requests_have_the_pairs_that_are_expected(rate):
 def test_bursts_have_as_many_times_more_as_their_days_are_fewer(hot, low, high):
     pairs = kept(found(800, *log(np.full(800, 0.5), hot=hot))[0])
     assert low < pairs.ratio < high
-    assert share_for(pairs) == (MOST_SHARE if hot > 2 else 0.0)
+    assert share_for(pairs) == (SHARE_AT[-1][1] if hot > 2 else 0.0)
 
 
 def test_a_single_page_that_all_ask_for_is_no_pattern():

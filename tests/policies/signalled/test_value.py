@@ -77,7 +77,8 @@ def test_interval_and_fresh_time_match_golden():
     pages = pages_of(cases)
     clock = pages.unsignalled_rate_per_day * column(cases, "tau")
     np.testing.assert_allclose(signal_value.interval_days(pages, clock), column(cases, "psi"), rtol=1e-14)
-    np.testing.assert_allclose(signal_value.fresh_days(pages, clock), column(cases, "w"), rtol=1e-14)
+    fresh = signal_value.freshness(pages, clock) * column(cases, "psi")
+    np.testing.assert_allclose(fresh, column(cases, "w"), rtol=1e-14)
 
 
 def test_golden_limits_are_what_degenerate_pages_give():
@@ -103,7 +104,7 @@ def test_thresholds_match_golden():
     clock = signal_value.threshold(pages, multiplier)
     rate = signal_value.crawl_rate(pages, multiplier)
     iota = clock / pages.unsignalled_rate_per_day
-    value = rate * signal_value.fresh_days(pages, clock) * pages.request_rate_per_day
+    value = signal_value.freshness(pages, clock) * pages.request_rate_per_day
     np.testing.assert_allclose(iota, column(cases, "iota"), rtol=1e-13)
     np.testing.assert_allclose(rate, column(cases, "rate"), rtol=1e-13)
     np.testing.assert_allclose(value, column(cases, "value_rate"), rtol=1e-13)
@@ -125,7 +126,7 @@ def test_numbers_of_the_golden_simulation():
         else:
             clock = page.unsignalled_rate_per_day * case["threshold"]
         np.testing.assert_allclose(signal_value.interval_days(page, clock), case["psi"], rtol=1e-12)
-        np.testing.assert_allclose(signal_value.fresh_days(page, clock), case["w"], rtol=1e-12)
+        np.testing.assert_allclose(signal_value.freshness(page, clock), case["w"] / case["psi"], rtol=1e-12)
         np.testing.assert_allclose(signal_value.value_at(page, clock), case["V"], rtol=1e-12)
 
 
@@ -343,7 +344,7 @@ def test_rates_over_24_decades():
     rate = signal_value.crawl_rate(pages, multiplier)
     fresh = signal_value.freshness(pages, clock)
     value = signal_value.value_at(pages, clock)
-    for got in (clock, rate, fresh, value, signal_value.fresh_days(pages, clock)):
+    for got in (clock, rate, fresh, value):
         assert not np.any(np.isnan(got)) and np.all(got >= 0.0)
     assert np.all(fresh <= 1.0)
     rows = np.flatnonzero(np.isfinite(clock) & (multiplier > 0.0))

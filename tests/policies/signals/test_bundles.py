@@ -105,7 +105,7 @@ def test_standard_errors_are_those_of_small_deviations() -> None:
         rates = g[i] * np.exp(rng.normal(0.0, 1.0, (m, 3)) / np.sqrt(seen[i]))
         same = take(bundles, np.full(m, i))
         sample = summarise(a[i] * np.exp(move[:, 0]), k[i] * np.exp(move[:, 1:]), rates, bundles=same)
-        for name in ("precision", "recall", "false_rate", "change_rate"):
+        for name in ("precision", "recall", "change_rate"):
             value = getattr(sample, name + ("_per_day" if "rate" in name else ""))
             assert_allclose(getattr(trust, name + "_error")[i], value.std(axis=0), rtol=0.04)
 

@@ -62,9 +62,9 @@ def test_threshold_policy_simulated():
     kinds = set(signal_pages.kind_of(pages).tolist())
     assert kinds == {1, 2, 3, 4, 5}
     days = signal_value.interval_days(pages, clock)
-    fresh = signal_value.fresh_days(pages, clock)
     value = signal_value.value_at(pages, clock)
     share = signal_value.freshness(pages, clock)
+    fresh = share * days
     rng = np.random.default_rng(21)
     scores = []
     for i in range(SETS):

@@ -7,7 +7,6 @@ from policies.signals.trust import JUNK_WEIGHT, Trust, merge_sources, summarise
 FUNCTIONS = (
     ("precision", "precision_error"),
     ("recall", "recall_error"),
-    ("false_rate_per_day", "false_rate_error"),
     ("change_rate_per_day", "change_rate_error"),
 )
 
@@ -23,7 +22,6 @@ def test_summary_follows_the_definitions() -> None:
     trust = summarise((1.0 - recall[:, 0]) * rate, weight, recall * rate[:, None] + false)
     assert_allclose(trust.recall, recall, rtol=1e-14)
     assert_allclose(trust.change_rate_per_day, rate, rtol=1e-14)
-    assert_allclose(trust.false_rate_per_day, false, rtol=1e-14)
     assert_allclose(trust.precision, 1.2 / 1.7, rtol=1e-14)
     assert np.isnan(trust.precision_error).all()
 

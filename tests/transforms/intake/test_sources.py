@@ -11,6 +11,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that
 
 from pipelines.door import explaining
+from tests.transforms.counted import committed
 from tests.transforms.read_files import OBSERVATIONS, URL, write_file
 from transforms.batches import schemas
 from transforms.batches.counters import committed
