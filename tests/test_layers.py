@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -117,10 +118,15 @@ def test_no_files_import_each_other_in_a_circle() -> None:
 
 
 @pytest.mark.parametrize("layer", ROOMS)
-def test_every_room_says_what_it_is_for(layer: str) -> None:
+def test_every_room_says_what_it_is_for_what_it_uses_and_where_to_start(layer: str) -> None:
     for room in ROOMS[layer]:
-        tree = ast.parse((ROOT / layer / room / "__init__.py").read_text(encoding="utf-8"))
-        assert len((ast.get_docstring(tree) or "").split()) >= 6, room
+        files = [ROOT / layer / room / "__init__.py", *(ROOT / layer / room).rglob("*.py")]
+        said = ast.get_docstring(ast.parse(files[0].read_text(encoding="utf-8"))) or ""
+        uses = re.search(r"Uses (.*?)\.(\s|$)", said, re.DOTALL)
+        assert len(said.split()) >= 6 and uses and "start" in said.lower(), room
+        used = {full.split(".")[1] for p in files for full in names(p) if full.startswith(f"{layer}.")}
+        if uses[1] != "all other rooms":  # by the names of modules
+            assert set(re.findall(r"`(\w+)`", uses[1])) == used - {room}, room
 
 
 @pytest.mark.parametrize("path", modules("policies"), ids=name)

@@ -1,5 +1,5 @@
 """What every command shares: exit codes, messages, interrupts, options of inputs, the folder that it writes
 to.
 
-Start with `errors` and `exit_codes`.
+Uses `pictures`. Start with `errors` and `exit_codes`.
 """

@@ -1,4 +1,4 @@
 """Made-up corpora, for samples, tests and benchmarks.
 
-Start with `synthesize`.
+Uses no other room. Start with `synthesize`.
 """

@@ -2,4 +2,6 @@
 
 discover    options and wiring: start here
 summary     what a person sees at the end
+
+Uses `command` and `nightly`.
 """

@@ -2,4 +2,6 @@
 
 dynamics    options and wiring: start here
 summary     what a person sees: the summary, pictures and the page
+
+Uses `pictures`, `command`, `nightly` and `experiments`.
 """

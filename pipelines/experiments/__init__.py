@@ -1,4 +1,5 @@
 """Policies compared: backtests, frontiers, simulations, figures of papers.
 
-Uses `nightly` and `pictures`. Start with `experiment`, which they share, and `backtest`.
+Uses `pictures`, `command`, `nightly` and `webpage`. Start with `experiment`, which they share, and
+`backtest`.
 """

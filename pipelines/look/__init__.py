@@ -1,4 +1,4 @@
 """What a person asks of files and of nights: inspect, convert, diff, export.
 
-Uses `command` and `nightly`.
+Uses `command` and `nightly`. Start with `explain`.
 """

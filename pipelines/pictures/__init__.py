@@ -1,1 +1,4 @@
-"""Pictures of experiments. Needs the extra `plots`."""
+"""Pictures of experiments. Needs the extra `plots`.
+
+Uses no other room. Start with `plots`.
+"""

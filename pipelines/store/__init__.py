@@ -1,4 +1,5 @@
 """Nights on a store, one after the other: what is current, what is kept, which files are new, one at a time.
 
-Uses `nightly`. Start with `night`; `store` is the layout. The contract is in docs/operations.md.
+Uses `command`, `nightly`, `webpage` and `discovery`. Start with `night`; `store` is the layout. The contract
+is in docs/operations.md.
 """

@@ -21,4 +21,6 @@ in arrays over sources, and what sources share is in sums, so a batch of sources
     drawn        histories drawn with the statistics of the paper
 
 Schulam and Muslea 2023, "Improving the Exploration/Exploitation Trade-Off in Web Content Discovery".
+
+Uses `numerics`.
 """

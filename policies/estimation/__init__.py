@@ -1,4 +1,4 @@
 """From what is kept of pages to rates: the estimator, priors of pages and groups, request rates, predictions.
 
-Uses `history`. Start with `estimators`, then `prior`.
+Uses `numerics` and `history`. Start with `estimators`, then `prior`.
 """

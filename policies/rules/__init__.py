@@ -1,4 +1,4 @@
 """Policies to compare with: those of the literature, of today's crawlers, and bandits over them.
 
-Uses all rooms before it. Start with `rate_policies`.
+Uses `numerics`, `history`, `estimation`, `objectives` and `optimum`. Start with `rate_policies`.
 """

@@ -1,4 +1,4 @@
 """When to crawl a page whose changes are announced by noisy signals: thresholds of its clock, rates, values.
 
-Uses `objectives` and `signals`. Start with `value` and `pages`; `block` is what the search sees of them.
+Uses `numerics` and `objectives`. Start with `value` and `pages`; `block` is what the search sees of them.
 """

@@ -1,5 +1,5 @@
 """Learning from change-indicating signals (sitemaps, pings): how far each source is trusted, page by page.
 
-Uses `history` and `estimation`. Start with `counts` and `fold`, then `estimation`; `trust` says what the
-parameters mean.
+Uses `numerics`, `history` and `estimation`. Start with `counts` and `fold`, then `estimation`; `trust` says
+what the parameters mean.
 """

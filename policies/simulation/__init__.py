@@ -1,5 +1,8 @@
 """Crawlers simulated: worlds that change, policies that see their own crawls only, how fresh copies were.
 
+Uses `numerics`, `clocks`, `history`, `estimation`, `objectives`, `signalled`, `optimum`, `predictors`,
+`sequencing`, `greedy` and `rules`. Start with `histories`, or with `experiments` for those of the papers.
+
 Two simulators, two clocks. Real histories are replayed in microseconds (`histories`, `intervals`, `metrics`).
 Synthetic experiments of the papers run in float64 time units and slots:
 

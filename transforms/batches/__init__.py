@@ -1,4 +1,4 @@
 """How rows look and travel: schemas, columns, times, URLs, hashes, coders.
 
-Start with `schemas`; `columns` and `times` read whatever type a file has.
+Uses no other room. Start with `schemas`; `columns` and `times` read whatever type a file has.
 """

@@ -3,6 +3,8 @@
 A dialect is a module with a `DIALECT`, and with `PAGES` or `SOURCES` if its files list these as well. It
 yields raw blocks with recrawl's own columns (or some of them), as `transforms.intake.formats` does of
 canonical files; `transforms.rows.normalise` then checks values, whoever read them.
+
+Uses `batches`, `files` and `rows`. Start here, then with `scrapy`, which is short.
 """
 
 from __future__ import annotations

@@ -7,4 +7,6 @@ visiting     visits of a shard, one after the other, and what links did between 
 sources      sums of sources, carried from night to night; start here
 planning     one price for all sources, and instants
 commit       the manifest
+
+Uses `batches`, `files`, `rows`, `shards`, `kept`, `intake` and `night`.
 """

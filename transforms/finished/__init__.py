@@ -1,4 +1,4 @@
 """Nights that are done: read, compared, merged, exported.
 
-Uses the rooms below. Start with `nights`.
+Uses `batches`, `files`, `shards` and `kept`. Start with `nights`.
 """

@@ -1,4 +1,5 @@
 """Histories replayed day by day, and policies compared on them.
 
-Uses `night`. Start with `replaying` (from logs to `worlds`) and `closed_loop`.
+Uses `batches`, `files`, `rows`, `shards`, `kept`, `intake` and `night`. Start with `replaying` (from logs to
+`worlds`) and `closed_loop`.
 """

@@ -1,4 +1,4 @@
 """From the columns of a file to rows that are accepted or rejected, each with its reason.
 
-Uses `batches` and `files`. Start with `normalise`.
+Uses `batches`. Start with `normalise`.
 """

@@ -1,4 +1,4 @@
 """Which pages a shard has, and what the catalogue says of them.
 
-Uses `rows`. Start with `sharding` and `coding`.
+Uses `batches` and `rows`. Start with `sharding` and `coding`.
 """
