@@ -1,21 +1,30 @@
 """What holds for all tests."""
 
 import gc
+import os
 import signal
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+# Before NumPy is imported. Threads of BLAS wait by spinning: where each core has a worker of the tests,
+# products of matrices took four times the processor.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # A shell's background job, such as one of a build server, ignores Ctrl-C, and so would all that it starts.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+gc.disable()
 
 
 def pytest_collection_finish() -> None:
     """What is imported and collected by now stays: to look for cycles in it again and again takes time."""
     gc.freeze()
     gc.set_threshold(20_000)
+    gc.enable()
 
 
 @pytest.hookimpl(trylast=True)  # within the order that fixtures want

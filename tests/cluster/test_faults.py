@@ -157,7 +157,7 @@ def test_a_worker_that_works_long_is_let_be(prism_engine: Engine, first, clean, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", ["fold", "search", "write"])
+@pytest.mark.parametrize("place", ["fold", "write"])
 def test_a_worker_of_the_direct_runner_is_killed(place, first, corpus, clean, tmp_path, monkeypatch):
     mark = tmp_path / "mark"
     processes = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from tests.cluster.engines import Engine
 from tests.cluster.nights import end, second_options, start
 
@@ -38,13 +36,6 @@ def test_what_a_person_sees_comes_from_the_files(engine: Engine, first, clean):
     shown = "folding histories" in night.complaints
     assert shown == any(option.startswith("--flink_rest") for option in engine.options)
     assert shown != ("it shows no stages here" in night.complaints)
-
-
-@pytest.mark.slow
-def test_worker_processes_of_the_direct_runner(first, clean):
-    night = first("--direct_running_mode=multi_processing", "--direct_num_workers=2")
-    assert night.code == 0, night.complaints
-    assert night.digests() == clean.digests()
 
 
 def test_the_manifest_names_every_file_with_its_bytes(clean):

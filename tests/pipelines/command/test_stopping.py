@@ -22,7 +22,6 @@ SAID = stopping.INTERRUPTED + "\n"
     [
         ("simulate", 1, signal.SIGTERM),
         ("simulate", 2, signal.SIGINT),
-        ("reproduce", 2, signal.SIGINT),
         ("reproduce", 2, signal.SIGKILL),
     ],
     ids=str,

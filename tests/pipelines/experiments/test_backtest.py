@@ -28,7 +28,7 @@ from transforms.rows.normalise import CHANGES
 
 # To keep the last third fresh is hopeless, and the first third hardly needs it: equal rates waste crawls.
 RATES = np.repeat([0.02, 0.5, 5.0], 20)
-DAYS = 25
+DAYS = 20
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def test_who_wins_and_what_it_costs(
     assert "At 0.3: best is uniform" in err and said["facts"]["pages"] == 60
     days = pq.read_table(tmp_path / "one" / "days.parquet").to_pylist()
     of = [d for d in days if d["policy"] == "uniform" and d["budget"] == 0.3]
-    assert len(of) == DAYS - 10
+    assert len(of) == DAYS - 8
     assert sum(d["fresh"] for d in of) / sum(d["held"] for d in of) == pytest.approx(fresh["uniform", 0.3])
 
 

@@ -75,7 +75,7 @@ def test_a_log_of_requests_is_replayed_whole(site, tmp_path):
 
 
 def test_without_a_log_requests_are_drawn_the_same_each_time(site, tmp_path):
-    options = ("--requests_per_page_day=2", "--policies", "value")
+    options = ("--requests_per_page_day=0.5", "--policies", "value")
     for name, repetitions in (("one", 2), ("two", 1)):
         assert _run(site, tmp_path / name, *options, f"--repetitions={repetitions}")[0] == 0
     one, two = (pq.read_table(tmp_path / name / "results.parquet") for name in ("one", "two"))

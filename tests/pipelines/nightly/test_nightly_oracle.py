@@ -75,7 +75,7 @@ def _run(
 def plain(inputs: dict[str, dict[str, Path]], tmp_path_factory: pytest.TempPathFactory) -> dict[int, Night]:
     """One file, in this process, by number of shards; of the night that others are compared with, by Beam."""
     folder, found = tmp_path_factory.mktemp("plain"), {}
-    for n in (1, 3, 7, 16):
+    for n in (1, 3, 16):
         with pytest.MonkeyPatch.context() as patch:
             if n == 3:
                 patch.setenv(CHOICE, "beam")
@@ -193,7 +193,7 @@ def _by_url(night: Night) -> dict[str, list[object]]:
     return table.to_pydict()
 
 
-@pytest.mark.parametrize("num_shards", [3, 7, 16])
+@pytest.mark.parametrize("num_shards", [3, 16])
 def test_number_of_shards_changes_only_owed(num_shards, plain):
     one, many = plain[1], plain[num_shards]
     for name in ("low", "high", "multiplier", "share_low", "allocated_per_day"):
@@ -217,7 +217,7 @@ def test_number_of_shards_changes_only_owed(num_shards, plain):
         assert many.table(kind).num_rows > 0
 
 
-@pytest.mark.parametrize("num_shards", [3, 7, 16])
+@pytest.mark.parametrize("num_shards", [3, 16])
 def test_number_of_shards_keeps_totals(num_shards, plain):
     one, many = plain[1], plain[num_shards]
     assert many.manifest["slots"] == one.manifest["slots"]

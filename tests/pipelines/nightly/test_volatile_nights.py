@@ -114,7 +114,7 @@ def test_ordinary_pages_at_long_gaps_are_not_flagged(monkeypatch, shape, budget)
     crawler = _Watched(web, budget=budget * 2000)
     _watch(monkeypatch, crawler)
     ever, candidates = np.zeros(2000, np.bool_), 0
-    for _ in range(30):
+    for _ in range(20):
         crawler.night()
         flag, may_be, _ = _flags(crawler)
         ever |= flag

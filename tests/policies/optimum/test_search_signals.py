@@ -146,8 +146,8 @@ def test_any_cut_into_blocks_gives_the_same_bits(seed):
 
 
 def test_blocks_larger_than_a_window_give_the_same_bits():
-    problem = random_signal_problem(5, n=90_000, constrained=False, share=0.6)
-    problem = replace(problem, plain=replace(problem.plain, budget=9_000.0))
+    problem = random_signal_problem(5, n=70_000, constrained=False, share=0.6)
+    problem = replace(problem, plain=replace(problem.plain, budget=7_000.0))
     result, parts = search.solve(problem.block(), SIGNALS, problem.budget)
     other, other_parts = search.solve(problem.blocks(7), SIGNALS, problem.budget)
     assert other == result and rates_of(other_parts) == rates_of(parts)
@@ -222,7 +222,7 @@ def paper_mix(n: int, budget: float, **limits) -> SignalProblem:
 
 def test_a_demand_of_steps_is_found_whatever_the_cut():
     # All pages want their cap or nothing: rounds fall back on hundreds of multipliers.
-    n = 4000
+    n = 2000
     problem = paper_mix(n, 0.04 * n, cap=np.full(n, 0.05))
     result, parts = search.solve(problem.block(), SIGNALS, problem.budget)
     assert totals_of(parts).at_cap > 0.7 * n

@@ -49,7 +49,7 @@ from transforms.replay.worlds import World
 EQUAL = (Weighting("equal"),)
 # To keep the last third fresh is hopeless.
 MIXED = np.repeat([0.02, 0.5, 5.0], 20)
-DAYS = 30
+DAYS = 25
 
 
 @pytest.fixture(scope="module")
@@ -84,17 +84,17 @@ def crawls_of(world: World, planner: Planner) -> Crawls:
 def test_every_policy_spends_its_budget(world: World, name: str, played: Callable[[str], Scored]) -> None:
     found = played(name)
     assert found.spent == pytest.approx(0.3, rel=0.01)
-    assert found.crawls == pytest.approx(0.3 * len(world) * 18, rel=0.01)
+    assert found.crawls == pytest.approx(0.3 * len(world) * 15, rel=0.01)
     assert found.accuracy == pytest.approx(found.offer_freshness)
     assert found.fresh.sum() / found.held.sum() == pytest.approx(found.accuracy)
-    assert len(found.fresh) == 18
+    assert len(found.fresh) == 15
 
 
 @pytest.mark.parametrize("name", ["recrawl", "uniform", "lambdacrawl", *RULES])
 def test_where_pages_appear_all_policies_spend_the_same(name: str) -> None:
     """Five new pages a day beside a hundred old ones: who plans at night cannot pay for pages of that day."""
-    appears = np.concatenate([np.full(100, -1.0), np.arange(200) / 5.0 + 0.3])
-    growing = poisson_world(np.full(300, 0.3), 40, appears_day=appears)
+    appears = np.concatenate([np.full(100, -1.0), np.arange(140) / 5.0 + 0.3])
+    growing = poisson_world(np.full(240, 0.3), 28, appears_day=appears)
     found = play(growing, Trial(name, 0.3, EQUAL))[0]
     assert found.spent == pytest.approx(0.3, rel=0.005)
 
@@ -114,7 +114,7 @@ def test_hopeless_pages_are_left_alone_by_who_knows(played: Callable[[str], Scor
 
 def test_estimates_near_the_true_rates() -> None:
     rate_per_day = np.repeat([0.2, 0.8], 40)
-    world = poisson_world(rate_per_day, 90, seed=3)
+    world = poisson_world(rate_per_day, 60, seed=3)
     fold = JobFold(world, Mode(world), np.ones(80))
     for estimates in (JobEstimates(fold), Averages(world), Uncensored(world)):
         found = rates_found(world, estimates)
@@ -123,7 +123,7 @@ def test_estimates_near_the_true_rates() -> None:
             expected = -np.expm1(-rate) if isinstance(estimates, Averages) else rate
             assert found[rate_per_day == rate].mean() == pytest.approx(expected, rel=0.2)
     known = KnownRates(world, world.start_us, world.end_us)
-    truth = world.history.changes_between(world.start_us, world.end_us) / 90
+    truth = world.history.changes_between(world.start_us, world.end_us) / 60
     assert rates_found(world, known) == pytest.approx(truth, abs=0.01)
 
 
@@ -195,7 +195,7 @@ def test_one_run_serves_all_weights_of_a_policy_that_does_not_know_them(world: W
 
 def test_rules_are_those_of_the_simulator(world: World, played: Callable[[str], Scored]) -> None:
     begin = scored_from(world, 0.4)
-    assert begin == START + 12 * US_PER_DAY
+    assert begin == START + 10 * US_PER_DAY
     for name, rule in RULES.items():
         crawls = intervals.rule_at_budget(world.history, rule, 0.3, begin).crawls
         fresh = metrics.fresh_days(world.history, crawls.page, crawls.at_us, begin, world.end_us)

