@@ -41,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", params=["whole", "split"])
 def shards(request, world, log, folder) -> list[Night]:
-    """The same night in 1, 3 and 16 shards; the large host whole, or split where there are several."""
+    """The same night in 1, 3 and 7 shards; the large host whole, or split where there are several."""
     above = {"whole": 10**9, "split": 30}[request.param]
     signals = world.announced(-1, DAY)
     return [
@@ -57,7 +57,7 @@ def shards(request, world, log, folder) -> list[Night]:
             split_hosts_above=above,
             hosts=[{"host": "h0.test", "max_per_day": 2, "min_gap_seconds": 60}],
         )
-        for n in (1, 3, 16)
+        for n in (1, 3, 7)
     ]
 
 

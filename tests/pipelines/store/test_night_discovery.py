@@ -179,7 +179,7 @@ def shares(folder: Path, per_hour: int, nights: int = DAYS) -> list[dict[str, An
 
 
 def test_auto_gives_sources_more_where_links_appear_faster(tmp_path):
-    slow, fast = (shares(tmp_path / str(rate), rate)[-1] for rate in (1, 6))
+    slow, fast = (shares(tmp_path / str(rate), rate, nights=2)[-1] for rate in (1, 6))
     assert 0.0 < slow["share_of_slots"] < fast["share_of_slots"] <= 0.9
     assert slow["options"]["recrawling"]["new_page_worth"] > 0.0
 

@@ -108,14 +108,14 @@ def test_nulls_and_unaligned_buffers():
     assert hash_texts(odd)[0] == stable_hash("https://a.test/12")
 
 
-def test_a_million_neighbouring_urls_do_not_collide():
-    n = 1_000_000
+def test_many_neighbouring_urls_do_not_collide():
+    n = 400_000
     numbers = pc.cast(pa.array(np.arange(n)), pa.string())
     hashes = hash_texts(pc.binary_join_element_wise("https://shop.test/item/", numbers, "/index.html", ""))
     assert len(np.unique(hashes)) == n
-    # Halves of the hash are as good: expected collisions of 1e6 values in 2**32 are 116, sd 11.
+    # Halves of the hash are as good: expected collisions of 4e5 values in 2**32 are 19, sd 4.
     for half in (hashes >> np.uint64(32), hashes & np.uint64(0xFFFFFFFF)):
-        assert abs(n - len(np.unique(half)) - 116) < 70
+        assert abs(n - len(np.unique(half)) - 19) < 26
 
 
 @pytest.mark.parametrize("modulus", [2, 3, 7, 16, 64, 1000])

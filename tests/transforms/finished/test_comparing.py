@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -305,6 +306,7 @@ class TestOldNights:
 
 class TestSignals:
     @staticmethod
+    @functools.cache
     def pages(seed: int, share: float = 0.5, limit: float = 5.0) -> tuple[pa.Table, search.Allocation, float]:
         """Half of the pages with signals, whose quality the seed moves; the answer and its multiplier."""
         table = pages_of(1, limit=limit)
@@ -338,12 +340,13 @@ class TestSignals:
             table = table.append_column(name, column) if at < 0 else table.set_column(at, name, column)
         return table, answer, result.multiplier
 
-    @pytest.fixture
-    def nights(self, tmp_path: Path) -> tuple[Night, Night]:
-        made = []
+    @pytest.fixture(scope="class")
+    @classmethod
+    def nights(cls, tmp_path_factory: pytest.TempPathFactory) -> tuple[Night, Night]:
+        made, folder = [], tmp_path_factory.mktemp("signals")
         for seed in (1, 2):
-            table, _, multiplier = self.pages(seed)
-            made.append(night(tmp_path / f"signals{seed}", table, multiplier, objective="signals"))
+            table, _, multiplier = cls.pages(seed)
+            made.append(night(folder / f"signals{seed}", table, multiplier, objective="signals"))
         return made[0], made[1]
 
     def test_trust_is_the_cause(self, nights):
