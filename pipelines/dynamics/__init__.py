@@ -3,5 +3,5 @@
 dynamics    options and wiring: start here
 summary     what a person sees: the summary, pictures and the page
 
-Uses `pictures`, `command`, `nightly` and `experiments`.
+Uses `pictures`, `command`, `nightly`, `webpage` and `experiments`.
 """

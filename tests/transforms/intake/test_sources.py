@@ -14,7 +14,6 @@ from pipelines.door import explaining
 from tests.transforms.counted import committed
 from tests.transforms.read_files import OBSERVATIONS, URL, write_file
 from transforms.batches import schemas
-from transforms.batches.counters import committed
 from transforms.batches.errors import InputError
 from transforms.batches.urls import locate
 from transforms.files.inputs import match_files, split_patterns
