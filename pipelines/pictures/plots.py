@@ -13,16 +13,17 @@ from typing import Any, Final
 
 import numpy as np
 
-from pipelines.pictures.colours import colour_of
+from pipelines.pictures.colours import COLOURS, colour_of
 from policies.numerics.typing_ import FloatArray
 
 FORMATS: Final = ("png", "svg")
 _DOTS_PER_INCH: Final = 100
 _DOTS_WITH_POINTS: Final = 80  # points in many colours are what makes files large
 _PANEL_INCHES: Final = (4.8, 3.6)
+# Those of pages, and three more that can be told from them.
 _COLOURS: Final = (
-    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c564b", "#7f7f7f",
-    "#bcbd22",
+    *(COLOURS[role][0] for role in ("fresh", "found", "crawls", "violet", "wine", "plain", "black")),
+    "#56b4e9", "#e08bbd", "#8a6d00",
 )  # fmt: skip
 _MARKERS: Final = "osD^vP*X<>"
 _STYLES: Final = ("-", "--", ":")  # a style for each ten colours
