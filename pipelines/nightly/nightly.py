@@ -171,16 +171,16 @@ def build_pipeline(
     )
     groups = _group_means(tables, learned, settings, layout)
     shared = bool(layout.parts) or settings.host_groups
-    blocks = tables | "EstimateParameters" >> beam.ParDo(
-        EstimateParameters(chosen.clock, shared), AsSingleton(learned), groups
-    ).with_output_types(ShardTables)
+    estimates = EstimateParameters(chosen.clock, shared), AsSingleton(learned), groups
+    estimated = outputs(tables, "EstimateParameters", *estimates)
+    blocks = estimated["blocks"]
     blocks, shares = _share_limits(blocks, settings, layout) if shared else (blocks, None)
     blocks, without = _follow_useful(blocks, settings, shards) if objective == "signals" else (blocks, None)
     result = blocks | "SolveMultiplier" >> SolveMultiplier(objective, budget, shards)
     plan = blocks | "DivideSlots" >> DivideSlots(night, previous.carry, result)
     priors, solved, slots = map(AsSingleton, (learned, result, plan))
-    sides = priors, groups, solved, slots, shares, without
-    sequenced = outputs(tables, "SequenceCrawls", SequenceCrawls(night, chosen.clock), *sides)
+    sides = priors, solved, slots, shares, without
+    sequenced = outputs(estimated["estimated"], "SequenceCrawls", SequenceCrawls(night), *sides)
 
     formats = dict.fromkeys(("pages", "hosts", "schedule"), settings.output_format)
     files = (
@@ -403,21 +403,21 @@ def writing(output: str) -> Iterator[None]:
         raise OptionsError([f"--output={output}: cannot be written: {e}"]) from None
 
 
-def local_runner(options: PipelineOptions, small: Callable[[], bool] = lambda: False) -> Any:
-    """Beam's in-process runner where none, or "DirectRunner", is asked for; else None, and Beam decides.
+def local_runner(options: PipelineOptions, small: Callable[[], bool] | None = None) -> Any:
+    """A runner in this process where none, or "DirectRunner", is asked for; else None, and Beam decides.
 
-    Beam's own choice would try to start another engine first. One worker thread per core, unless the options
-    say otherwise: the kernels release the interpreter's lock. A small night has a plainer runner, unless one
-    is named or told what to do.
+    Beam's own choice would try to start another engine first. It has a worker thread per core, unless the
+    options say otherwise: the kernels release the interpreter's lock. Jobs that know whether they are `small`
+    have a plainer one, of one thread where they are, unless a runner is named or told what to do.
     """
     name = str(options.view_as(StandardOptions).runner or "")
     if name.lower() not in LOCAL_RUNNERS:
         return None
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     direct = options.view_as(DirectOptions)
     asked = name or direct.get_all_options(drop_default=True, current_only=True)
-    if not asked and small():
-        return PlainRunner()
+    if small is not None and not asked:
+        return PlainRunner(1 if small() else cores)
     if "direct_num_workers" not in direct.get_all_options(drop_default=True, current_only=True):
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         direct.direct_num_workers = cores
     return FnApiRunner()

@@ -6,7 +6,7 @@ from policies.numerics.special import p2_inverse
 from policies.numerics.typing_ import BoolArray, FloatArray
 from policies.optimum.page_block import PageBlock
 from policies.signalled import pages as signal_pages
-from policies.signalled import value as signal_value
+from policies.signalled.expansion import Trail
 from policies.signalled.pages import GENERAL, SignalPages
 
 
@@ -67,8 +67,8 @@ def worth_waiting_for(pages: SignalPages, multiplier: float, wait_days: float) -
     if not rows.size:
         return worth
     some = pages.take(rows)
-    threshold = signal_value.threshold(some, multiplier)
-    lost = lost_waiting(some, threshold, signal_value.crawl_rate(some, multiplier), wait_days)
+    threshold, rate = Trail.of(some).at(np.arange(rows.size), np.full(rows.size, multiplier))
+    lost = lost_waiting(some, threshold, rate, wait_days)
     worth[rows] = np.exp(-threshold) - lost >= np.exp(-_periodic_clock(some, multiplier))
     return worth
 

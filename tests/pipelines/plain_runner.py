@@ -1,4 +1,4 @@
-"""A runner for tests: the plain one of small nights, but what could go wrong on the way stays.
+"""A runner for tests: the plain one of this machine, but what could go wrong on the way stays.
 
 A step travels pickled, what is grouped or given to other steps travels through its coder, and what has
 several elements comes in two bundles. A job that fails here is run by Beam's runner, whose error is what a
@@ -10,8 +10,8 @@ Tests of what runners do have the fixture `beams_runner`; `make test-beam` gives
 from __future__ import annotations
 
 import os
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
@@ -59,7 +59,9 @@ class PlainRunner(FnApiRunner):
 
     def run_pipeline(self, pipeline: beam.Pipeline, options: PipelineOptions) -> PipelineResult:
         try:
-            pipeline.visit(_Steps())
+            steps = _Steps()
+            pipeline.visit(steps)
+            steps.run()
         except Exception:
             return super().run_pipeline(pipeline, options)
         return plain_runner.Done(PipelineState.DONE)
@@ -70,10 +72,10 @@ def chosen() -> Iterator[None]:
     """Let jobs in this process run plainly, unless Beam's runner or something of it is asked for."""
     found = nightly.local_runner
 
-    def local_runner(options: PipelineOptions, small: Callable[[], bool] = lambda: False) -> Any:
+    def local_runner(options: PipelineOptions, small: Callable[[], bool] | None = None) -> Any:
         asked = options.view_as(DirectOptions).get_all_options(drop_default=True, current_only=True)
         choice = os.environ.get(CHOICE, PLAIN)
-        runner = found(options, lambda: choice == "own" and small())
+        runner = found(options, small if choice == "own" else None)
         return PlainRunner() if choice == PLAIN and runner is not None and not asked else runner
 
     with ExitStack() as stack:
@@ -89,7 +91,7 @@ class _Steps(plain_runner.Steps):
     def say(self, label: str) -> None:
         """Nothing: what a night has to complain of is all that tests read."""
 
-    def grouped(self, of: pvalue.PValue, pairs: list[tuple[Any, Any]]) -> list[tuple[Any, list[Any]]]:
+    def grouped(self, of: pvalue.PValue, pairs: Iterable[tuple[Any, Any]]) -> list[tuple[Any, list[Any]]]:
         of_key, of_value = map(coders.registry.get_coder, coerce_to_kv_type(of.element_type).tuple_types)
         found: dict[bytes, list[bytes]] = defaultdict(list)
         for key, value in pairs:
@@ -100,12 +102,17 @@ class _Steps(plain_runner.Steps):
         coder = coders.registry.get_coder(of.element_type or Any)
         return [coder.decode(coder.encode(value)) for value in values]
 
-    def taken(self, step: ParDo) -> tuple[Any, Any, Any]:
-        function, args, kwargs = pickler.roundtrip((step.fn, step.args, step.kwargs))
+    def taken(self, step: ParDo) -> tuple[Any, Any]:
+        args, kwargs = pickler.roundtrip((step.args, step.kwargs))
+        return args, kwargs
+
+    def function(self, step: ParDo) -> Any:
+        function = pickler.roundtrip(step.fn)
         defaults = get_function_arguments(function, "process")[1]
         if any(isinstance(value, type(DoFn.ElementParam)) for value in defaults):
             raise NotImplementedError(f"{step.label}: parameters that Beam fills in")
-        return function, args, kwargs
+        return function
 
-    def bundles(self, elements: list[Any]) -> tuple[list[Any], ...]:
-        return elements[::2], elements[1::2]
+    def bundles(self, elements: deque[Any]) -> list[deque[Any]]:
+        values = list(elements)
+        return [deque(values[::2]), deque(values[1::2])]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import apache_beam as beam
 import numpy as np
@@ -19,7 +19,7 @@ from policies.history import volatile
 from policies.history.evidence import Evidence
 from policies.numerics.typing_ import BoolArray, FloatArray
 from policies.optimum import search
-from transforms.batches.coders import ShardTables
+from transforms.batches.coders import KEPT, ShardTables
 from transforms.batches.combining import Combine, CombineShards
 from transforms.batches.errors import InputError
 from transforms.batches.steps import Step, each
@@ -234,19 +234,25 @@ def _weight(
 
 
 class EstimateParameters(Step):
-    """What the search needs to know of a folded shard, see `transforms.night.solving`.
+    """Rates of a folded shard.
 
-    The estimates themselves go no further: `SequenceCrawls` makes them again, which costs less than handing
-    every page's row on.
+    Outputs
+    -------
+    "blocks" : ShardTables
+        What the search needs to know, see `transforms.night.solving`: each of its rounds reads it.
+    "estimated" : ShardTables
+        As of `estimate_shard`, for `SequenceCrawls`.
     """
+
+    OUTPUTS: ClassVar = {"blocks": ShardTables, "estimated": ShardTables}
 
     def __init__(self, clock: RequestClock, with_hosts: bool) -> None:
         self._clock, self._with_hosts = clock, with_hosts
 
-    def process(
-        self, folded: ShardTables, learned: Learned, groups: GroupTable | None
-    ) -> Iterator[ShardTables]:
-        yield solver_tables(estimate_shard(folded, learned, groups, self._clock), self._with_hosts)
+    def process(self, folded: ShardTables, learned: Learned, groups: GroupTable | None) -> Iterator[Any]:
+        estimated = estimate_shard(folded, learned, groups, self._clock)
+        yield solver_tables(estimated, self._with_hosts)
+        yield beam.pvalue.TaggedOutput("estimated", estimated)
 
 
 def is_new(pages: pa.RecordBatch) -> BoolArray:
@@ -282,9 +288,9 @@ def estimate_shard(
     Returns
     -------
     ShardTables
-        "pages" with the evidence replaced by change_rate_per_day, information, request_rate_per_day,
-        impression_rate_per_day and weight, volatile pages capped and, where there are any, marked in
-        "volatile"; "hosts" as they were. Where signals are used and the shard has any, "signals", "trust" and
+        "pages" with change_rate_per_day, information, request_rate_per_day, impression_rate_per_day and
+        weight, volatile pages capped and, where there are any, marked in "volatile"; "bins" and "hosts" as
+        they were. Where signals are used and the shard has any, "signals", "trust" and
         "forecasts", see `transforms.night.trusting`; change rates of pages with signals are then of their
         model.
     """
@@ -343,7 +349,8 @@ def estimate_shard(
         cap = columns["cap_per_day"].to_numpy(zero_copy_only=False)
         columns |= tonight.columns(pages, by_clock, information, rate, weight, cap, signalled)
         more |= {name: folded.tables[name] for name in ("clocks", "request_hours") if name in folded.tables}
-    return ShardTables(folded.shard, {"pages": pa.RecordBatch.from_pydict(columns), "hosts": hosts, **more})
+    made = pa.RecordBatch.from_pydict(columns, metadata=KEPT)
+    return ShardTables(folded.shard, {"pages": made, "bins": folded.tables["bins"], "hosts": hosts, **more})
 
 
 def _change_rates(

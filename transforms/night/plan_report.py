@@ -30,7 +30,6 @@ LEAST_PAGES = 512
 
 
 def spread_of(
-    folded: ShardTables,
     estimated: ShardTables,
     prior: Prior,
     night: Night,
@@ -45,8 +44,8 @@ def spread_of(
         gain = pages.column("clock_gain").to_numpy()
         change, speed = change / gain, pages.column("clock_speed").to_numpy() / gain
     return range_sums(
-        evidence_of(folded.tables["pages"], folded.tables["bins"]),
-        np.unique(folded.tables["pages"].column("group_hash").to_numpy(), return_inverse=True)[1],
+        evidence_of(pages, estimated.tables["bins"]),
+        np.unique(pages.column("group_hash").to_numpy(), return_inverse=True)[1],
         prior,
         objectives.get(night.objective),
         crawl_rate_per_day,

@@ -29,15 +29,13 @@ from transforms.batches.counters import published
 from transforms.batches.steps import Step
 from transforms.batches.tally import Counts
 from transforms.kept import statistics
-from transforms.kept.fold_settings import RequestClock
 from transforms.kept.signal_forecasts import slots_columns
 from transforms.kept.silence import ShardSilence, silence_of, silence_sums
 from transforms.kept.state import microseconds, null_of_nan, times
 from transforms.night import clock_hours
 from transforms.night.clock_hours import ClockHours, explored_tonight
 from transforms.night.dividing import Night, Quotas, limited_giants
-from transforms.night.group_tables import GroupTable
-from transforms.night.learning import Learned, estimate_shard, is_new, solver_tables
+from transforms.night.learning import Learned, is_new, solver_tables
 from transforms.night.ordering import Ordering
 from transforms.night.plan_report import BOUNDS, bounds, spread_of
 from transforms.night.refreshes import Fixed
@@ -45,7 +43,7 @@ from transforms.night.request_crawls import request_crawls
 from transforms.night.shard_report import ShardReport
 from transforms.night.sharing import ByHost, share_limits
 from transforms.night.signal_slots import SignalClocks, dues, signal_columns
-from transforms.night.signal_use import follow_useful
+from transforms.night.signal_use import only, useful_signals
 from transforms.night.solving import freshness_without, one_rate, tables_to_block
 from transforms.night.trust_report import hosts_batch, trust_sums
 from transforms.shards.catalogue import DAY_US, META, UNLIMITED_SLOTS
@@ -56,7 +54,7 @@ SHIFT_OF_ALL = 10.0
 
 
 class SequenceCrawls(Step):
-    """Rates and slots of one folded shard.
+    """Rates and slots of one estimated shard.
 
     Outputs
     -------
@@ -67,27 +65,25 @@ class SequenceCrawls(Step):
 
     OUTPUTS: ClassVar = {"files": ShardTables, "report": ShardReport}
 
-    def __init__(self, night: Night, clock: RequestClock) -> None:
-        self._night, self._clock = night, clock
+    def __init__(self, night: Night) -> None:
+        self._night = night
 
     def process(
         self,
-        folded: ShardTables,
+        estimated: ShardTables,
         learned: Learned,
-        groups: GroupTable | None,
         result: search.SearchResult,
         plan: Quotas,
         shares: ByHost | None,
         without: search.SearchResult | None,
     ) -> Iterator[Any]:
-        estimated = estimate_shard(folded, learned, groups, self._clock)
         asked = learned.weight, self._night.request_share.factor(learned.rows_by_day, self._night.as_of_us)
         shard = ScheduledShard(
             self._night, estimated, result, plan, shares, without, learned.sums[ShardSilence], asked
         )
         for folder, batch in shard.files():
-            yield ShardTables(folded.shard, {folder: batch})
-        spread = spread_of(folded, estimated, learned.change, self._night, *shard.claims())
+            yield ShardTables(estimated.shard, {folder: batch})
+        spread = spread_of(estimated, learned.change, self._night, *shard.claims())
         yield beam.pvalue.TaggedOutput("report", replace(shard.report(), spread=spread))
 
 
@@ -117,8 +113,8 @@ class ScheduledShard:
             tables = share_limits(tables, shares, night.objective, night.budget_per_day)
         block, days = tables_to_block(tables), night.horizon_us / DAY_US
         if without is not None:
-            estimated = follow_useful(estimated, without, days, block)
-            block = tables_to_block(follow_useful(tables, without, days, block))
+            useful = useful_signals(block, without, days)
+            estimated, block = only(estimated, useful), tables_to_block(only(tables, useful))
         self._allocation = search.allocate(block, objective, result)
         self._rate = self._allocation.crawl_rate_per_day
         self._floors = floor_cost(block, objective, self._allocation, result.multiplier)

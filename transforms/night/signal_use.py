@@ -4,30 +4,39 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from policies.numerics.typing_ import BoolArray
 from policies.optimum import search, signalled_delay
 from policies.optimum.page_block import PageBlock
 from transforms.batches.coders import ShardTables
 from transforms.night.solving import tables_to_block
 
 
-def follow_useful(
-    tables: ShardTables, without: search.SearchResult, horizon_days: float, block: PageBlock | None = None
-) -> ShardTables:
-    """A shard with only those rows of "signals" that should move their pages; the others are crawled evenly.
+def follow_useful(tables: ShardTables, without: search.SearchResult, horizon_days: float) -> ShardTables:
+    """A shard, as the solver takes it, with only those rows of "signals" that should move their pages.
+
+    The others are crawled evenly.
 
     Parameters
     ----------
     tables : ShardTables
-        As the solver takes it, or, with `block`, any that has the same rows of "signals".
     without : SearchResult
         Of a search that does not look at signals: its multiplier prices a crawl.
     horizon_days : float
         Of a schedule: signals wait half of it, on average.
-    block : PageBlock, optional
     """
-    signals = tables.tables.get("signals")
-    if signals is None:
+    if "signals" not in tables.tables:
         return tables
-    block = block or tables_to_block(tables)
-    useful = signalled_delay.followed(block, without.multiplier, 0.5 * horizon_days)
-    return ShardTables(tables.shard, {**tables.tables, "signals": signals.filter(pa.array(useful))})
+    return only(tables, useful_signals(tables_to_block(tables), without, horizon_days))
+
+
+def useful_signals(block: PageBlock, without: search.SearchResult, horizon_days: float) -> BoolArray:
+    """Which rows of the block's signals those are, (k,)."""
+    return signalled_delay.followed(block, without.multiplier, 0.5 * horizon_days)
+
+
+def only(tables: ShardTables, useful: BoolArray) -> ShardTables:
+    """A shard, as the solver takes it or as it was estimated, with some rows of "signals"."""
+    if "signals" not in tables.tables:
+        return tables
+    signals = tables.tables["signals"].filter(pa.array(useful))
+    return ShardTables(tables.shard, {**tables.tables, "signals": signals})

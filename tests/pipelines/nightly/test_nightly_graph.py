@@ -79,7 +79,7 @@ def test_batches_have_their_own_coder(proto):
 
 def test_hints_reach_every_tagged_output(proto):
     """The folder's and the sequencer's outputs are batches but for their counts."""
-    expected = {"FoldHistory": 2, "SequenceCrawls": 1, "EstimateParameters": 1}
+    expected = {"FoldHistory": 2, "SequenceCrawls": 1, "EstimateParameters": 2}
     for step, n in expected.items():
         own = [c for k, (_, c) in _coders(proto).items() if k.startswith(step)]
         assert sum(bool({"RecordBatchCoder", "ShardTablesCoder"} & set(c)) for c in own) == n, (step, own)

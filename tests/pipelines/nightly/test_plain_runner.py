@@ -1,19 +1,29 @@
-"""What the runners of small nights and of tests make of a night is what Beam's makes of it, to the byte."""
+"""What the runners of one machine and of tests make of a night is what Beam's makes of it, to the byte."""
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import threading
+import weakref
+from collections import deque
 from pathlib import Path
 from typing import Any
 
+import apache_beam as beam
 import pytest
+from apache_beam import pvalue
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
+from pipelines.nightly import nightly as nightly_job
+from pipelines.nightly.plain_runner import PlainRunner, Steps
 from tests.pipelines.jobs import Night, at, crawls, nightly, write_rows
 from tests.pipelines.plain_runner import CHOICE
 from tests.pipelines.site import make_site
 from transforms.batches import combining
+from transforms.batches.combining import Combine
+from transforms.batches.steps import Given, each
 from transforms.intake import layout
 
 SITE = make_site(n_pages=40, days=12)
@@ -73,14 +83,15 @@ def test_the_same_bytes(name, by_beam, tmp_path, monkeypatch):
     monkeypatch.setenv(CHOICE, "plain")
     first = _run(tmp_path, name, 6.0, None, output=tmp_path / "first")
     assert first.code == 0, first.complaints
-    made = {}
-    for runner in ("plain", "own", "beam"):
-        monkeypatch.setenv(CHOICE, runner)
+    made, rows = {}, layout.SMALL_ROWS
+    for runner in ("plain", "own", "threads", "beam"):
+        monkeypatch.setenv(CHOICE, "own" if runner == "threads" else runner)
+        monkeypatch.setattr(layout, "SMALL_ROWS", 0 if runner == "threads" else rows)
         night = _run(tmp_path, name, 12.0, first.folder / "state")
         assert night.code == 0 and "could not be written" not in night.complaints, night.complaints
         made[runner] = night.digests()
         shutil.rmtree(night.folder)
-    assert made["plain"] == made["own"] == made["beam"] and "manifest.json" in made["beam"]
+    assert made["plain"] == made["own"] == made["threads"] == made["beam"] and "manifest.json" in made["beam"]
     assert len(by_beam) == 1
 
 
@@ -98,20 +109,83 @@ def test_a_night_that_fails_fails_as_with_beam(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "flags, rows, plain",
+    "flags, rows, threads",
     [
-        ([], 10**6, True),
-        ([], 3, False),  # more rows than a small night has
-        (["--runner=DirectRunner"], 10**6, False),
-        (["--direct_num_workers=2"], 10**6, False),
+        ([], 10**6, 1),
+        ([], 3, 3),  # more rows than a small night has
+        (["--runner=DirectRunner"], 10**6, None),
+        (["--direct_num_workers=2"], 10**6, None),
     ],
 )
-def test_a_small_night_runs_plainly_unless_a_runner_is_asked_for(
-    flags, rows, plain, by_beam, tmp_path, monkeypatch
+def test_a_night_runs_plainly_unless_a_runner_is_asked_for(
+    flags, rows, threads, by_beam, tmp_path, monkeypatch
 ):
+    chosen: list[int] = []
+    monkeypatch.setattr(nightly_job, "PlainRunner", lambda n: chosen.append(n) or PlainRunner(n))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2}, raising=False)
     monkeypatch.setenv(CHOICE, "own")
     monkeypatch.setattr(layout, "SMALL_ROWS", rows)
     night = nightly(tmp_path, observations=crawls("https://a.test/", "ABC" * 200), as_of=at(700), flags=flags)
     assert night.code == 0, night.complaints
-    assert bool(by_beam) is not plain
+    assert (chosen, len(by_beam)) == (([threads], 0) if threads else ([], 1))
     assert "searching the multiplier" in night.complaints and "writing the manifest" in night.complaints
+
+
+class _Thing:
+    """Something that is still there or not."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def test_what_nobody_reads_again_is_let_go():
+    """An element goes through all steps before the next; what is grouped goes with its last reader."""
+    seen: list[tuple[str, int]] = []
+    alive: weakref.WeakSet[_Thing] = weakref.WeakSet()
+
+    def make(number: int) -> tuple[int, _Thing]:
+        thing = _Thing(number)
+        alive.add(thing)
+        seen.append(("made", number))
+        return number, thing
+
+    def read(pair: tuple[int, list[_Thing]], total: int) -> int:
+        seen.append(("read", len(alive)))
+        return total
+
+    pipeline = beam.Pipeline(runner=PlainRunner())
+    numbers = pipeline | Given(range(6))
+    total = pvalue.AsSingleton(numbers | Combine(beam.CombineFn.from_callable(sum)))
+    noted = numbers | "Note" >> each(lambda x: seen.append(("given", x)) or x)
+    noted | "Make" >> each(make) | beam.GroupByKey() | "Read" >> each(read, total)
+    pipeline.run()
+    assert seen[:12] == [(word, number) for number in range(6) for word in ("given", "made")]
+    assert [count for word, count in seen if word == "read"] == [6, 5, 4, 3, 2, 1]
+
+
+def test_a_failure_ends_all_threads():
+    """The error comes as it is; who has an element ends it, and nobody takes another."""
+    both, none_left, done = threading.Barrier(2), threading.Event(), []
+
+    class Queue(deque[Any]):
+        def clear(self) -> None:
+            super().clear()
+            none_left.set()
+
+    class Watched(Steps):
+        def bundles(self, elements: deque[Any]) -> Any:
+            return super().bundles(Queue(elements))
+
+    def work(pair: tuple[int, list[int]]) -> None:
+        both.wait(60)
+        if pair[0] == 1:
+            raise LookupError("one of six")
+        none_left.wait(60)
+        done.append(pair[0])
+
+    pipeline, steps = beam.Pipeline(), Watched(threads=2)
+    pipeline | Given(range(6)) | each(lambda x: (x, x)) | beam.GroupByKey() | "Work" >> each(work)
+    pipeline.visit(steps)
+    with pytest.raises(LookupError, match="one of six"):
+        steps.run()
+    assert done == [0]
