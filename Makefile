@@ -147,6 +147,10 @@ format: $(INSTALLED)
 docs: $(INSTALLED)
 	$(BIN)/python -m mkdocs build --strict
 
+# What kernels take, in instructions: no load of the machine changes that. Fails where one takes a fifth more.
+count: $(INSTALLED)
+	$(BIN)/python -m benchmarks instructions
+
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks
 

@@ -1,6 +1,7 @@
 """All benchmarks, or those that are named: `python -m benchmarks [--scale 0.1] [search estimation ...]`.
 
-`python -m benchmarks compare REV` compares two revisions, see `benchmarks.compare`.
+`python -m benchmarks compare REV` compares two revisions, see `benchmarks.compare`;
+`python -m benchmarks instructions` counts what kernels take, see `benchmarks.instructions`.
 """
 
 import argparse
@@ -9,7 +10,7 @@ import pkgutil
 import sys
 
 import benchmarks
-from benchmarks import compare
+from benchmarks import compare, instructions
 from benchmarks.rows import show
 
 
@@ -18,6 +19,8 @@ def main() -> None:
     if sys.argv[1:2] == ["compare"]:
         compare.main(sys.argv[2:])
         return
+    if sys.argv[1:2] == ["instructions"]:
+        raise SystemExit(instructions.main(sys.argv[2:]))
     found = [m.name.removeprefix("bench_") for m in pkgutil.iter_modules(benchmarks.__path__)
              if m.name.startswith("bench_")]  # fmt: skip
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)

@@ -45,12 +45,11 @@ class Forecast:
         rows, exact = self._exact(at)
         if exact is not None:
             changed = exact.changed(days[rows])
-            with np.errstate(divide="ignore"):
-                found[rows] = np.where(
-                    changed < 0.5,
-                    np.log1p(-np.minimum(changed, 0.5)),
-                    np.log(np.maximum(exact.unchanged(days[rows]), 1e-300)),
-                )
+            log = np.log1p(-np.minimum(changed, 0.5))
+            often = np.flatnonzero(changed >= 0.5)
+            unchanged = exact.take(often).unchanged(days[rows[often]])
+            log[often] = np.log(np.maximum(unchanged, 1e-300))
+            found[rows] = log
         return found
 
     def fresh(self, at: IntArray | Int32Array, days: FloatArray) -> FloatArray:
