@@ -1,9 +1,9 @@
-"""Instructions that the kernels of a night take, counted by valgrind: `python -m benchmarks instructions [--record]`.
+"""Instructions of kernels, counted by valgrind: `python -m benchmarks instructions [--record]`.
 
 A count does not depend on what else a machine does, so a small change shows, and CI can fail for it. Each
 kernel runs in a process of its own, and once more without the call, whose count is taken off. Figures are
-kept in `instructions.json`; one that is a fifth above its own fails. They hold for one version of Python and the
-versions of `constraints.txt`; elsewhere nothing is compared.
+kept in `instructions.json`; one that is a fifth above its own fails. They hold for one version of Python
+and the versions of `constraints.txt`; elsewhere nothing is compared.
 """
 
 from __future__ import annotations
