@@ -19,9 +19,10 @@ from policies.history import volatile
 from policies.history.evidence import Evidence
 from policies.numerics.typing_ import BoolArray, FloatArray
 from policies.optimum import search
-from transforms.batches.coders import KEPT, ShardTables
+from transforms.batches.coders import ShardTables
 from transforms.batches.combining import Combine, CombineShards
 from transforms.batches.errors import InputError
+from transforms.batches.shard_tables import KEPT
 from transforms.batches.steps import Step, each
 from transforms.kept.clocks import ShardClocks
 from transforms.kept.fold_settings import RequestClock
