@@ -23,8 +23,8 @@ from pipelines.command.version import __version__
 from pipelines.discovery.summary import summary
 from pipelines.nightly import nightly, report, submitting
 from pipelines.nightly.arguments import LEAST_BUDGET
+from pipelines.nightly.beam_options import Options
 from pipelines.nightly.checks import Checks
-from pipelines.nightly.views import Options
 from policies.discovery.names import POLICIES
 from policies.discovery.pricing import Recrawling
 from transforms import dialects

@@ -23,7 +23,7 @@ from pipelines.door.unknown import unknown_of, unknown_of_night
 from pipelines.nightly import nightly, report
 from pipelines.nightly.options import Settings
 from pipelines.store import in_force, night, night_options
-from pipelines.store.beside import write_beside
+from pipelines.store.metrics_and_page import write_beside
 from transforms.files.sinks import read_json
 
 

@@ -17,8 +17,8 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from pipelines.command import output_folder, stopping
 from pipelines.nightly import local_worker, submitting
+from pipelines.nightly.beam_options import Options
 from pipelines.nightly.nightly import local_runner
-from pipelines.nightly.views import Options
 from pipelines.pictures import plots
 from pipelines.pictures.plots import Picture
 from transforms.files.filesystems import FileSystems

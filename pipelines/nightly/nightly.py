@@ -22,10 +22,10 @@ from pipelines.command.output_folder import LEDGER
 from pipelines.command.version import __version__
 from pipelines.nightly import submitting
 from pipelines.nightly.arguments import LOCAL_RUNNERS
+from pipelines.nightly.beam_options import Options
 from pipelines.nightly.discovered import Discovered
 from pipelines.nightly.options import Settings
 from pipelines.nightly.plain_runner import PlainRunner
-from pipelines.nightly.views import Options
 from policies.history.page_state import Forgetting
 from transforms.batches.coders import ShardTables
 from transforms.batches.combining import Combine

@@ -19,9 +19,9 @@ from pipelines.command.telling import Told
 from pipelines.nightly import nightly, report, submitting
 from pipelines.nightly.options import Settings
 from pipelines.store import partitions
-from pipelines.store.beside import write_beside
-from pipelines.store.finding import Finding
 from pipelines.store.in_force import said
+from pipelines.store.metrics_and_page import write_beside
+from pipelines.store.night_discovery import Finding
 from pipelines.store.night_gaps import long_after, too_early
 from pipelines.store.night_options import Asked, asked, split
 from pipelines.store.partitions import LOGS, Before, Choice, Ledger

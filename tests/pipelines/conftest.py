@@ -12,7 +12,7 @@ import pytest
 from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
 from pipelines.nightly import local_worker
-from pipelines.store import beside
+from pipelines.store import metrics_and_page
 from tests.pipelines.plain_runner import CHOICE
 from tests.pipelines.started import recrawl
 
@@ -56,7 +56,7 @@ def no_pages(request: pytest.FixtureRequest) -> Iterator[None]:
     if {room, f"{room}/{file}"} & WITH_PAGES:
         yield
         return
-    with mock.patch.object(beside, "_page", lambda _: ""):
+    with mock.patch.object(metrics_and_page, "_page", lambda _: ""):
         yield
 
 

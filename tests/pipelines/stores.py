@@ -15,7 +15,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from pipelines.command.instants import parse_instant
 from pipelines.nightly import nightly
 from pipelines.nightly.options import Settings
-from pipelines.store import beside, clock, night
+from pipelines.store import clock, metrics_and_page, night
 from pipelines.store.store import night_id
 from tests.pipelines.jobs import Night, Rows, at, command, write_rows
 from tests.transforms.schedules import MANIFEST
@@ -101,7 +101,7 @@ class Job:
             "manifest.json",
             {
                 **MANIFEST,
-                "options": settings.published() | {"num_shards": 1},
+                "options": settings.published() | {"num_shards": settings.num_shards or 1},
                 "counters": {"pages_known": 1, **self.counters},
                 "warnings": self.warnings,
                 "expected_freshness": 0.5,
@@ -119,7 +119,7 @@ def job(monkeypatch: pytest.MonkeyPatch) -> Job:
     """Nights that only write a manifest."""
     stub = Job()
     monkeypatch.setattr(nightly, "run", stub)
-    monkeypatch.setattr(beside, "local_path", lambda folder: None)  # no page, which takes time
+    monkeypatch.setattr(metrics_and_page, "local_path", lambda folder: None)  # no page, which takes time
     monkeypatch.setattr(night.report, "summary", lambda manifest, folder, seconds: f"done: {folder}")
     return stub
 

@@ -9,7 +9,7 @@ import shutil
 import numpy as np
 import pytest
 
-from pipelines.store import beside
+from pipelines.store import metrics_and_page
 from pipelines.webpage.dots import Dot, Dots
 from pipelines.webpage.parts import HEIGHT, WIDTH, Chart, Line, Table, count
 from tests.pipelines.jobs import Night, at, command, crawls, nightly, seen
@@ -204,7 +204,7 @@ def test_what_cannot_be_written_beside_a_night_costs_itself_alone(
         raise error("not today")
 
     with monkeypatch.context() as patched:
-        patched.setattr(beside, maker, fail)
+        patched.setattr(metrics_and_page, maker, fail)
         night = nightly(tmp_path, observations=crawls("https://a.test/", "AB"))
     assert night.code == 0 and night.committed
     assert not (night.folder / name).exists() and (night.folder / other).exists()

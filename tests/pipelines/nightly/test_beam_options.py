@@ -6,7 +6,7 @@ import pickle
 
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, SetupOptions
 
-from pipelines.nightly.views import Options
+from pipelines.nightly.beam_options import Options
 
 FLAGS = ["--direct_num_workers=3", "--save_main_session", "--budget=7"]
 
