@@ -63,26 +63,19 @@ class Answers:
         self.failed_hours[first] = now_hours
         self.asked_hours[asked] = now_hours
 
-    def _usual(self) -> FloatArray:
+    @property
+    def usual(self) -> FloatArray:
+        """Share of the asks that sources answer which are alive: (n,) float64."""
         return np.minimum((self.answered + PRIOR) / (self.asked + PRIOR), _MOST_USUAL)
 
     def _alive(self, usual: FloatArray) -> FloatArray:
         log = np.minimum(-self.failures * np.log1p(-usual), _MOST_LOG)
         return np.where(self.failures > 0.0, 1.0 / (1.0 + GONE * np.exp(log)), 1.0)
 
-    def _back(self, now_hours: float) -> FloatArray:
-        hours, down = now_hours - self.asked_hours, self.asked_hours - self.failed_hours
-        return np.where(np.isnan(down), 1.0, hours / np.maximum(hours + down, _LEAST))
-
     def worth(self, now_hours: float) -> FloatArray:
         """Of asking now, over that of a source that always answers: (n,) float64."""
-        usual = self._usual()
-        alive, back = self._alive(usual), self._back(now_hours)
+        usual = self.usual
+        alive = self._alive(usual)
+        hours, down = now_hours - self.asked_hours, self.asked_hours - self.failed_hours
+        back = np.where(np.isnan(down), 1.0, hours / np.maximum(hours + down, _LEAST))
         return np.asarray(alive * usual + (1.0 - alive) * np.minimum(usual, back**2), np.float64)
-
-    def odds(self, now_hours: float) -> FloatArray:
-        """Of an answer: (n,) float64. What asking is worth to who plans ahead, and has others to choose from
-        at a price, however likely an answer is later: waiting for that cost links and days."""
-        usual = self._usual()
-        alive, back = self._alive(usual), self._back(now_hours)
-        return np.asarray(usual * (alive + (1.0 - alive) * back), np.float64)

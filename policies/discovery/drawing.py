@@ -74,7 +74,6 @@ class Drawn:
         ends_hours: tuple[float, float],
         step_hours: float,
         at_least: FloatArray,
-        apart_hours: FloatArray,
     ) -> Drawn:
         """Draw for all steps between two instants.
 
@@ -89,8 +88,6 @@ class Drawn:
             Least time between two refreshes of a source.
         at_least : (n,) float64
             Hours from the beginning until the next refresh may be; inf: never.
-        apart_hours : (n,) float64
-            From then on between two refreshes.
         """
         begin, end = ends_hours
         none = np.zeros(len(key), np.uint64)
@@ -98,8 +95,7 @@ class Drawn:
         first, last = math.floor(begin / step_hours), math.ceil(end / step_hours)
         due = (first + minute) * step_hours - begin
         score = np.empty((len(key), last - first))
-        every, first_at = np.arange(len(key)), np.maximum(at_least, 0.0)
-        apart = np.ceil(apart_hours / step_hours)
+        every = np.arange(len(key))
         for step in range(last - first):
             at = due + step * step_hours
             hour = np.floor(begin + at).astype(np.int64) % HOURS
@@ -108,8 +104,7 @@ class Drawn:
                 1.0 + yields.visits[every, hour].astype(np.float64),
                 uniforms(key, none, first + step, _DRAWS),
             )
-            may = (at >= first_at) & (at < end - begin)
-            may &= np.floor(np.where(may, at - first_at, 0.0) / step_hours) % apart == 0.0
+            may = (at >= np.maximum(at_least, 0.0)) & (at < end - begin)
             score[:, step] = np.where(may, drawn, -np.inf)
         now = int(begin) % HOURS
         mean = (yields.new[:, now] + 1.0) / (yields.visits[:, now] + 1.0)

@@ -101,21 +101,25 @@ class Waiting:
         Hours of the clock since the last visit; inf where there was none.
     at_least : (n,) float64
         Hours of the clock until the next refresh may be.
-    least_hours : (n,) float64
+    least_hours : float
         Between two refreshes of a source.
     span : float
         Hours of the clock that are planned.
     policy : str
         One of `POLICIES`, none of `DRAWN`.
+    odds : (n,) float64, optional
+        Those of an answer that are in `per_hour` because the last fetch failed; 1 where it did not. For the
+        first refresh they do not count: it tells whether the source is back.
     """
 
     per_hour: FloatArray
     share: FloatArray
     since: FloatArray
     at_least: FloatArray
-    least_hours: FloatArray
+    least_hours: float
     span: float
     policy: str = POLICIES[0]
+    odds: FloatArray | None = None
 
     def __len__(self) -> int:
         return len(self.per_hour)
@@ -123,7 +127,8 @@ class Waiting:
     def take(self, rows: IntArray) -> Waiting:
         """Some of them."""
         some = (self.per_hour[rows], self.share[rows], self.since[rows], self.at_least[rows])
-        return Waiting(*some, self.least_hours[rows], self.span, self.policy)
+        odds = None if self.odds is None else self.odds[rows]
+        return Waiting(*some, self.least_hours, self.span, self.policy, odds)
 
     @cached_property
     def curves(self) -> FloatArray:
@@ -159,12 +164,11 @@ class Waiting:
         """
         made = np.empty(len(self))
         for rows in _slices(len(self)):
-            made[rows] = self._invert(self.curves[rows], price[rows], self.least_hours[rows])
+            made[rows] = self._invert(self.curves[rows], price[rows])
         return made
 
-    @staticmethod
-    def _invert(curve: FloatArray, price: FloatArray | float, least_hours: FloatArray) -> FloatArray:
-        """Hours at which curves reach prices, or one price, and the least ones."""
+    def _invert(self, curve: FloatArray, price: FloatArray | float) -> FloatArray:
+        """Hours at which curves reach prices, or one price."""
         price, points = np.asarray(price), len(_GRID_HOURS)
         above = np.bitwise_count(np.packbits(curve < price[..., None], axis=1).view(np.uint64)[:, 0])
         high = np.minimum(np.maximum(above, 1), points - 1).astype(np.int64)
@@ -172,26 +176,41 @@ class Waiting:
         y0, y1 = (np.log(np.maximum(curve.ravel().take(i), 1e-300)) for i in (at - 1, at))
         x0, x1 = _LOG_HOURS.take(high - 1), _LOG_HOURS.take(high)
         part = np.minimum(np.maximum((np.log(price) - y0) / np.maximum(y1 - y0, 1e-12), 0.0), 1.0)
-        hours = np.maximum(np.exp(x0 + part * (x1 - x0)), least_hours)
+        hours = np.maximum(np.exp(x0 + part * (x1 - x0)), self.least_hours)
         return np.where(above < points, hours, np.inf)
 
-    def waits(self, distance: FloatArray) -> FloatArray:
+    def firsts(
+        self, price: FloatArray | float, distance: FloatArray, curve: FloatArray | None = None
+    ) -> FloatArray:
+        """Hours of the clock from the last refresh to the first one, as `distances` and at its prices."""
+        if self.odds is None or not len(rows := np.flatnonzero(self.odds < 1.0)):
+            return distance
+        made, every = distance.copy(), np.broadcast_to(price, len(self))
+        made[rows] = self._invert((self.curves if curve is None else curve)[rows], (every * self.odds)[rows])
+        return made
+
+    def waits(self, first: FloatArray) -> FloatArray:
         """Hours of the clock until the first refresh: (n,) float64."""
         # Who was never seen is due at any distance.
         seen = np.isfinite(self.since)
-        left = np.where(seen, distance - np.where(seen, self.since, 0.0), 0.0)
+        left = np.where(seen, first - np.where(seen, self.since, 0.0), 0.0)
         wait = np.maximum(np.maximum(left, self.at_least), 0.0)
-        return np.where(np.isfinite(distance), wait, np.inf)
+        return np.where(np.isfinite(first), wait, np.inf)
 
-    def counts(self, distance: FloatArray) -> IntArray:
-        """Refreshes in the span at distances: (n,) int64."""
-        wait = self.waits(distance)
+    def counts(self, first: FloatArray, distance: FloatArray) -> IntArray:
+        """Refreshes in the span: (n,) int64."""
+        wait = self.waits(first)
         room = np.where(wait < self.span, self.span - wait, 0.0)
-        return np.ceil(room / np.where(np.isfinite(distance), distance, 1.0)).astype(np.int64)
+        return np.where(room > 0.0, np.maximum(np.ceil(room / distance), 1.0), 0.0).astype(np.int64)
+
+    def _counts(self, curve: FloatArray, price: float) -> IntArray:
+        distance = self._invert(curve, price)
+        return self.counts(self.firsts(price, distance, curve), distance)
 
     def asked(self, price: FloatArray) -> IntArray:
         """Refreshes in the span at prices, (n,) float64: (n,) int64."""
-        return self.counts(self.distances(price))
+        distance = self.distances(price)
+        return self.counts(self.firsts(price, distance), distance)
 
     def totals(self, prices: FloatArray, host_start: IntArray, most: IntArray) -> IntArray:
         """Refreshes of all at each price, within the limits of hosts: (prices,) int64.
@@ -209,7 +228,7 @@ class Waiting:
         for rows in _slices(len(self)):
             curve, some = self.curves[rows], self.take(np.arange(rows.start, rows.stop))
             for i in (0, len(prices) - 1):
-                count[i, rows] = some.counts(self._invert(curve, prices[i], some.least_hours))
+                count[i, rows] = some._counts(curve, prices[i])
             some._between(curve, prices, count[:, rows])
         return within(count, host_start, most)
 
@@ -227,7 +246,7 @@ class Waiting:
                 count[:, moves] = part
             return
         middle = len(prices) // 2
-        count[middle] = self.counts(self._invert(curve, prices[middle], self.least_hours))
+        count[middle] = self._counts(curve, prices[middle])
         self._between(curve, prices[: middle + 1], count[: middle + 1])
         self._between(curve, prices[middle:], count[middle:])
 
@@ -245,7 +264,7 @@ class Waiting:
         row = np.repeat(np.arange(len(self)), chosen.count)
         number = np.arange(len(row)) - np.repeat(np.cumsum(chosen.count) - chosen.count, chosen.count)
         distance = self.distances(chosen.at)
-        waits = self.waits(distance)
+        waits = self.waits(self.firsts(chosen.at, distance))
         apart = np.where(np.isfinite(distance), distance, 0.0)
         due: FloatArray = np.minimum(waits, self.span)[row] + number * apart[row]
         first, later = self.worth(self.since + waits), self.worth(np.where(chosen.count > 1, distance, 0.0))

@@ -28,9 +28,6 @@ from policies.numerics.typing_ import BoolArray, FloatArray, IntArray, UIntArray
 RETURNS = 3.0
 """Links for which all hosts count in what first returns to a host bring."""
 
-AGAIN = 0.5
-"""Of the time for which a source has not answered, until it may be asked again."""
-
 
 @dataclass(frozen=True)
 class Prior:
@@ -141,8 +138,8 @@ def early_rates(host_new: IntArray, host_exposure: IntArray, common: Common) -> 
     return np.asarray((host_new + RETURNS) / (host_exposure * UNIT + RETURNS / common.early), np.float64)
 
 
-def answering(sums: Sums, at_hours: float) -> FloatArray:
-    """What asking is worth, over asking one that always answers: (n,) float64."""
+def answering(sums: Sums, at_hours: float) -> tuple[FloatArray, FloatArray]:
+    """How often sources answer as a rule, and what failures since make of that: (n,) float64 each."""
     n = len(sums)
     every = np.zeros(n, np.int64)
     made = Answers(Items(np.zeros(n, np.uint64), np.zeros(n, np.uint64), every, np.ones(1, np.int64)))
@@ -153,27 +150,18 @@ def answering(sums: Sums, at_hours: float) -> FloatArray:
     made.failed_hours = np.where(failing, sums.failed_s / 3600.0, np.nan)
     last = np.where(failing, sums.asked_s, sums.seen_s)
     made.asked_hours = np.where(last == NEVER_S, np.nan, last / 3600.0)
-    return made.odds(at_hours)
+    return made.usual, made.worth(at_hours) / made.usual
 
 
-def asked_again(sums: Sums, now_hours: float, least_hours: float) -> tuple[FloatArray, FloatArray]:
-    """When sources that did not answer may be asked again: (n,) float64 each.
+def until_asked_again(sums: Sums, now_hours: float, least_hours: float) -> FloatArray:
+    """Hours until sources that did not answer are asked again: (n,) float64.
 
-    Half as long after the last failure as that came after the first one: if it fails, too, distances grow by
-    half each time, from `least_hours` on.
-
-    Returns
-    -------
-    wait_hours
-        Until they may be asked.
-    apart_hours
-        From then on between two refreshes; `least_hours` for all others.
+    As long after the last failure as that came after the first one: distances double, from `least_hours` on.
     """
     failing = sums.failures > 0
-    failed, asked = (x / 3600.0 for x in (sums.failed_s, sums.asked_s))
-    down = np.where(failing, asked - failed, 0.0)
-    again = asked + np.maximum(AGAIN * down, least_hours)
-    return np.where(failing, np.maximum(again - now_hours, 0.0), 0.0), np.maximum(down, least_hours)
+    down = np.maximum((sums.asked_s - sums.failed_s) / 3600.0, least_hours)
+    asked = now_hours - sums.asked_s / 3600.0
+    return np.asarray(np.where(failing, np.maximum(down - asked, 0.0), 0.0), np.float64)
 
 
 def _roots(sums: Sums) -> FloatArray:

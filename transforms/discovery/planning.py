@@ -166,6 +166,7 @@ def ready(shard: ShardTables, plan: Plan, learned: Learned) -> Ready:
     )
     now, end = (np.array([us / HOUR_US]) for us in (plan.as_of_us, plan.as_of_us + plan.horizon_us))
     start = clock.reading(now)[0]
+    odds = None
     if plan.policy == IN_TURN:
         thought = np.ones(len(sums))
     else:
@@ -173,21 +174,21 @@ def ready(shard: ShardTables, plan: Plan, learned: Learned) -> Ready:
             thought = priors.drawn(sums, learned.prior, mean, keys(shard), plan.as_of_us)
         elif plan.policy != POLICIES[0]:
             thought = mean
-        thought = thought * priors.answering(sums, float(now[0] + end[0]) / 2.0)
+        usual, odds = priors.answering(sums, float(now[0] + end[0]) / 2.0)
+        thought = thought * usual * odds
     planned = listed_only(batch, plan.only_listed)
     thought[~planned] = 0.0
     since = np.where(sums.seen_s >= 0, start - clock.reading(sums.seen_s / 3600.0), np.inf)
-    at_least, apart = priors.asked_again(sums, float(now[0]), plan.least_hours)
+    at_least = priors.until_asked_again(sums, float(now[0]), plan.least_hours)
     waiting: Waiting | Drawn
     if plan.policy in DRAWN:
         at_least = np.where(planned, np.maximum(at_least, plan.least_hours - since), np.inf)
         step_hours = max(1.0, plan.least_hours)
         yields = tables.columns_to_yields(batch)
-        ends = float(now[0]), float(end[0])
-        waiting = Drawn.of(yields, keys(shard), ends, step_hours, at_least, apart)
+        waiting = Drawn.of(yields, keys(shard), (float(now[0]), float(end[0])), step_hours, at_least)
     else:
         span = float(clock.reading(end)[0] - start)
-        waiting = Waiting(thought, share, since, at_least, apart, span, plan.policy)
+        waiting = Waiting(thought, share, since, at_least, plan.least_hours, span, plan.policy, odds)
     starts = np.append(0, np.cumsum(count))
     return Ready(sums, waiting, mean, share, host, starts, hosts.column("most").to_numpy())
 

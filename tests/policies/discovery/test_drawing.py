@@ -24,7 +24,7 @@ def drawn(of: HourlyYields, hours: float = 24.0, begin: float = BEGIN, rows: sli
     key = KEYS[: len(of.new)][rows]
     part = HourlyYields(len(key))
     part.new, part.visits = of.new[rows], of.visits[rows]
-    return Drawn.of(part, key, (begin, begin + hours), 1.0, np.zeros(len(key)), np.ones(len(key)))
+    return Drawn.of(part, key, (begin, begin + hours), 1.0, np.zeros(len(key)))
 
 
 def test_draws_follow_the_posterior_of_their_hour_and_do_not_hang_together() -> None:
@@ -57,9 +57,7 @@ def test_batches_and_nights_draw_the_same() -> None:
 def test_who_may_not_be_asked_yet_is_not_and_refreshes_are_steps_apart() -> None:
     key, n = KEYS[:500], 500
     at_least = np.linspace(-5.0, 30.0, n)
-    fails = np.arange(n) % 5 == 0
-    apart = np.where(fails, 6.0, 2.5)
-    made = Drawn.of(yields(n), key, (BEGIN, BEGIN + 24.0), 2.5, at_least, apart)
+    made = Drawn.of(yields(n), key, (BEGIN, BEGIN + 24.0), 2.5, at_least)
     each, host = np.array([0, n]), np.array([1 << 40])
     chosen = choose(made, Bracket(1e-10, 1e-9), 0, key, each, host)
     got = made.instants(chosen, key, 100.0)
@@ -68,9 +66,7 @@ def test_who_may_not_be_asked_yet_is_not_and_refreshes_are_steps_apart() -> None
     by_source = np.lexsort((got.due, got.row))
     same = np.diff(got.row[by_source]) == 0
     # Instants give way to each other by minutes.
-    hours, failing = np.diff(got.due[by_source])[same], fails[got.row[by_source]][1:][same]
-    assert (hours > 2.4).all() and hours.min() < 2.6
-    assert (hours[failing] > 7.4).all() and hours[failing].min() < 7.6
+    assert (np.diff(got.due[by_source])[same] > 2.4).all()
 
 
 @pytest.mark.parametrize("refreshes", [0, 1, 999, 20_000])

@@ -18,7 +18,7 @@ def waiting(n: int = 400, seed: int = 0) -> tuple[Waiting, np.ndarray, np.ndarra
     share = rng.dirichlet(np.ones(len(CLASS_HOURS)), n)
     since = np.where(rng.random(n) < 0.2, np.inf, rng.exponential(12.0, n))
     at_least = np.where(rng.random(n) < 0.1, rng.random(n) * 30.0, 0.0)
-    made = Waiting(rng.pareto(1.2, n), share, since, at_least, np.full(n, 0.5), 24.0)
+    made = Waiting(rng.pareto(1.2, n), share, since, at_least, 0.5, 24.0)
     start = np.append(0, np.sort(rng.choice(np.arange(1, n), HOSTS - 1, replace=False)))
     most = np.where(rng.random(HOSTS) < 0.5, rng.integers(0, 12, HOSTS), 1 << 40)
     return made, rng.integers(1, 2**63, n).astype(np.uint64), np.append(start, n), most
@@ -143,3 +143,21 @@ def test_with_recrawls_at_one_price_a_right_price_stays_and_more_links_take_more
     else:
         assert (found > refreshes) == (scale > 1.0) == (bracket.high > price)
     assert found + float(pages.asked(bracket.high)) == pytest.approx(refreshes + 400, abs=3)
+
+
+def test_who_failed_is_due_as_if_it_had_not_and_from_then_on_by_its_odds() -> None:
+    one, _, start, most = waiting()
+    rng = np.random.Generator(np.random.Philox(key=7))
+    odds = np.where(rng.random(len(one)) < 0.4, rng.random(len(one)), 1.0)
+    failed = replace(one, per_hour=one.per_hour * odds, odds=odds)
+    for price in (0.01, 0.3, 4.0):
+        at = np.full(len(one), price)
+        first = failed.firsts(at, failed.distances(at))
+        assert failed.waits(first) == pytest.approx(one.waits(one.distances(at)), rel=1e-9)
+        asked, before = failed.asked(at), one.asked(at)
+        assert ((asked > 0) == (before > 0)).all() and (asked <= before).all()
+        assert (asked == before)[odds == 1.0].all() and (asked < before)[odds < 0.5].any()
+    prices = np.geomspace(1e-3, 1e3, 9)
+    whole = failed.totals(prices, np.arange(len(one) + 1), np.full(len(one), 1 << 40))
+    assert whole.tolist() == [failed.asked(np.full(len(one), p)).sum() for p in prices]
+    assert (np.diff(failed.totals(prices, start, most)) <= 0).all()
