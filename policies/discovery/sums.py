@@ -65,7 +65,7 @@ class Sums:
     before_hours : (n,) float32
         Between the last two visits, whole minutes; inf before the second one.
     asked, unanswered : (n,) float32
-        As in `answers.Answers`: what was asked, and what of it did not answer; failures in a row are one.
+        As in `answers.Answers`: what was asked, and what of it did not answer.
     links : (n,) int32
         At the last visit.
     failures : (n,) int32
@@ -151,10 +151,9 @@ class Sums:
         self.before_hours[source] = np.clip(np.rint(hours * 60.0), 1.0, MOST_MINUTES) / 60.0
 
     def _answer(self, source: IntArray) -> None:
-        # Failures in a row are one: whoever was away for a week is asked as usual when it is back.
-        failed = (self.failures[source] > 0).astype(np.float64)
-        decay = DECAY ** (failed + 1.0)
-        self.asked[source] = self.asked[source] * decay + failed + 1.0
-        self.unanswered[source] = self.unanswered[source] * decay + failed
+        failures = self.failures[source].astype(np.float64)
+        decay = DECAY ** (failures + 1.0)
+        self.asked[source] = self.asked[source] * decay + failures + 1.0
+        self.unanswered[source] = self.unanswered[source] * decay + failures
         self.failures[source] = 0
         self.failed_s[source] = self.asked_s[source] = NEVER_S
