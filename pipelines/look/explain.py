@@ -250,7 +250,7 @@ def _limits(found: dict[str, Any]) -> list[str]:
     if page["crawl_rate_per_day"] > 0.0 and limit in ("floor", "cap", "volatile", "silent"):
         own = {
             "floor": "min_rate_per_day in --pages, or --page_min_per_day, gives it more than it would get",
-            "cap": "max_rate_per_day in --pages holds it back",
+            "cap": "max_rate_per_day in --pages, or --page_max_per_day, holds it back",
         }
         lines.append(_row("held by", own.get(limit, _HELD.get(limit, limit))))
     if page.get("soft_404"):
