@@ -1,5 +1,6 @@
 """`recrawl discover` from files to files."""
 
+import gzip
 import itertools
 import json
 from pathlib import Path
@@ -280,9 +281,9 @@ def test_calendars_without_end_do_not_take_the_budget(tmp_path: Path) -> None:
 
 
 def test_listed_sources_are_planned_before_they_were_seen_and_others_are_not(tmp_path: Path) -> None:
-    (tmp_path / "sources.csv").write_text("url\nhttps://a.test/\nhttps://c.test/new\n")
+    (tmp_path / "sources.txt").write_text("https://a.test/\nhttps://c.test/new\n")
     rows = steady("https://a.test/", range(24)) + steady("https://b.test/", range(24))
-    night = small(tmp_path, rows, f"--sources={tmp_path}/sources.csv")
+    night = small(tmp_path, rows, f"--sources={tmp_path}/sources.txt")
     by_url = {r["url"]: r for r in read(night, "sources")}
     assert set(by_url) == {"https://a.test/", "https://c.test/new"}
     assert by_url["https://c.test/new"]["why"] == "never seen"
@@ -328,6 +329,20 @@ def test_bad_rows_are_rejected_with_reasons(tmp_path: Path) -> None:
     )
     assert discover(tmp_path / "not", *words) == 4
     assert not (tmp_path / "not" / "manifest.json").exists()
+
+
+def test_inputs_that_leave_no_source_say_why(tmp_path: Path) -> None:
+    rows = write_csv(tmp_path / "links.csv", steady("https://a.test/", range(24))).read_bytes()
+    (tmp_path / "cut.csv.gz").write_bytes(gzip.compress(rows)[:200])
+    words = (f"--links={tmp_path}/cut.csv.gz", "--budget=9", "--num_shards=1")
+    assert discover(tmp_path / "later", *words, f"--as_of={iso(START - HOUR)}") == 3
+    said = manifest(tmp_path / "later")
+    assert said["status"] == "no_input" and "of --links are later than --as_of" in said["status_reason"]
+    assert said["warnings"] == ["1 file of --links damaged, and read up to there: see rejected/"]
+    (tmp_path / "none.csv").write_text("url\n")
+    listed = f"--sources={tmp_path}/none.csv"
+    assert discover(tmp_path / "none", *words, f"--as_of={iso(at(48))}", listed) == 3
+    assert "--sources has no usable row" in manifest(tmp_path / "none")["status_reason"]
 
 
 def test_a_state_of_another_job_or_a_damaged_one_is_refused(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pipelines.nightly.discovered import Discovered
 from tests.pipelines.jobs import Night, at, command, crawls
 from tests.pipelines.stores import Stored, midnight
 
@@ -255,6 +256,16 @@ def test_a_first_night_without_any_link_has_no_discovery(tmp_path):
     assert done.code == 0 and done.manifest["discovery"] is None
     assert "no file, and no source is known" in done.complaints
     assert done.table("schedule").num_rows + done.counters.get("slots_empty", 0) == 240
+
+
+def test_why_no_source_is_known_is_a_warning_of_the_night():
+    names = ("price", "refreshes", "new_links_per_day", "options", "counters")
+    found = dict.fromkeys(names, 0) | {"warnings": ["one"], "status_reason": "all rows are later"}
+    assert Discovered("found", found | {"status": "no_input"}).said()["warnings"] == [
+        "one",
+        "all rows are later",
+    ]
+    assert Discovered("found", found | {"status": "empty_schedule"}).said()["warnings"] == ["one"]
 
 
 def test_what_sources_cannot_use_is_told(tmp_path):
