@@ -9,12 +9,16 @@ Tests of what runners do have the fixture `beams_runner`; `make test-beam` gives
 
 from __future__ import annotations
 
+import functools
+import gettext
+import inspect
 import os
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
+from weakref import WeakKeyDictionary
 
 import apache_beam as beam
 from apache_beam import coders, pvalue
@@ -24,6 +28,7 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.runners.runner import PipelineResult, PipelineState
 from apache_beam.transforms import core, ptransform
 from apache_beam.transforms.core import DoFn, ParDo, get_function_arguments
+from apache_beam.typehints import decorators
 from apache_beam.typehints.decorators import IOTypeHints
 from apache_beam.typehints.typehints import coerce_to_kv_type
 
@@ -45,12 +50,41 @@ def _checked(process: Any) -> bool:
     return _CHECKED[method]
 
 
-# A tenth of a small night: Beam reads the source of each step, and notes where each type hint comes from;
-# what it pickles while steps are wired is pickled again when they run.
+_SIGNATURES: tuple[WeakKeyDictionary[Any, inspect.Signature], ...] = (
+    WeakKeyDictionary(),
+    WeakKeyDictionary(),
+)
+_signature = decorators.get_signature
+_all_options = PipelineOptions.get_all_options
+
+
+def _signature_once(function: Any) -> inspect.Signature:
+    """Of a function, method or class; any other callable is of one job."""
+    method = inspect.ismethod(function)
+    if not (method or inspect.isfunction(function) or inspect.isclass(function)):
+        return _signature(function)
+    known, of = _SIGNATURES[method], getattr(function, "__func__", function)
+    if of not in known:
+        known[of] = _signature(function)
+    return known[of]
+
+
+def _options(self: PipelineOptions, *arguments: Any, display_warnings: bool = False, **more: Any) -> Any:
+    """Nothing where only warnings are wanted, of options that the command line has looked at."""
+    return {} if display_warnings else _all_options(self, *arguments, **more)
+
+
+# A fifth of a small night: Beam reads the source and the signatures of each step, notes where each type hint
+# comes from, and parses all options once more for warnings; what it pickles while steps are wired is pickled
+# again when they run.
 _LESS: tuple[tuple[Any, str, Any], ...] = (
     (core, "_check_fn_use_yield_and_return", _checked),
+    (core, "get_signature", _signature_once),
+    (decorators, "get_signature", _signature_once),
+    (PipelineOptions, "get_all_options", _options),
     (ptransform.pickler, "roundtrip", lambda value: value),
     (IOTypeHints, "_make_origin", lambda *_, **__: []),
+    (gettext, "find", functools.cache(gettext.find)),
 )
 
 
