@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, NamedTuple
 
 import apache_beam as beam
+import pyarrow as pa
 from apache_beam import pvalue
 from apache_beam.internal.util import insert_values_in_args
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -25,7 +26,10 @@ from apache_beam.runners.runner import PipelineResult, PipelineState
 from apache_beam.transforms.core import ParDo
 from apache_beam.utils.windowed_value import WindowedValue
 
+from transforms.batches.coders import RecordBatchCoder
+
 _LOGGER = logging.getLogger(__name__)
+_BATCH = RecordBatchCoder()
 
 
 class PlainRunner(FnApiRunner):
@@ -55,6 +59,20 @@ class Done(PipelineResult):
     def wait_until_finish(self, duration: Any = None) -> str:
         """The state."""
         return str(self.state)
+
+
+class Held:
+    """Batches that are kept as bytes, a quarter of what they are, and made anew whenever they are read."""
+
+    def __init__(self) -> None:
+        self._kept: list[bytes] = []
+
+    def append(self, encoded: bytes) -> None:
+        """Add a batch."""
+        self._kept.append(encoded)
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(_BATCH.decode, self._kept)
 
 
 class Call(NamedTuple):
@@ -140,7 +158,8 @@ class Steps(PipelineVisitor):
             self._reads[step.inputs[0]] -= 1
         kept = [made for step in stage for made in step.outputs.values() if self._reads[made]]
         queues = self.bundles(elements)
-        bundles = [Bundle(calls, kept, self.function) for _ in queues]
+        holds = [made for made in kept if self.holds(made)]
+        bundles = [Bundle(calls, kept, holds, self.function) for _ in queues]
         _share(list(zip(bundles, queues, strict=True)))
         for made in kept:
             self._made[made] = [value for bundle in bundles for value in bundle.kept[made]]
@@ -157,12 +176,20 @@ class Steps(PipelineVisitor):
         """Tell that a step begins, as Beam's runner does of stages."""
         _LOGGER.debug("Running %s", label)
 
-    def grouped(self, of: pvalue.PValue, pairs: Iterable[tuple[Any, Any]]) -> list[tuple[Any, list[Any]]]:
+    def grouped(self, of: pvalue.PValue, pairs: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
         """The values of each key."""
-        found: dict[Any, list[Any]] = defaultdict(list)
+        found: dict[Any, Any] = defaultdict(Held if self.holds(of) else list)
         for key, value in pairs:
             found[key].append(value)
         return list(found.items())
+
+    def holds(self, of: pvalue.PValue) -> bool:
+        """Whether batches wait as bytes for being grouped: rows of large jobs are all there at once."""
+        return (
+            self._threads > 1
+            and all(type(reader.transform) is beam.GroupByKey for reader in self._readers[of])
+            and getattr(of.element_type, "tuple_types", ())[1:] == (pa.RecordBatch,)
+        )
 
     def given(self, of: pvalue.PValue, values: list[Any]) -> list[Any]:
         """What a step is given beside its elements."""
@@ -185,6 +212,10 @@ class Steps(PipelineVisitor):
         return side._from_runtime_iterable(values, side._view_options())
 
 
+def _holding(values: list[Any]) -> Callable[[tuple[Any, Any]], None]:
+    return lambda pair: values.append((pair[0], _BATCH.encode(pair[1])))
+
+
 def _read_by(step: AppliedPTransform) -> Iterator[pvalue.PValue]:
     yield from step.inputs
     yield from (side.pvalue for side in step.side_inputs)
@@ -200,14 +231,18 @@ class Bundle:
     """
 
     def __init__(
-        self, calls: Sequence[Call], kept: Iterable[pvalue.PValue], function: Callable[[ParDo], Any]
+        self,
+        calls: Sequence[Call],
+        kept: Iterable[pvalue.PValue],
+        holds: Iterable[pvalue.PValue],
+        function: Callable[[ParDo], Any],
     ) -> None:
         self.kept: dict[pvalue.PValue, list[Any]] = {made: [] for made in kept}
         self._calls = [(call, function(call.step.transform)) for call in calls]
         # By output of a step: who takes it, in this bundle.
         self._takers: dict[pvalue.PValue, list[Callable[[Any], None]]] = defaultdict(list)
         for made, values in self.kept.items():
-            self._takers[made].append(values.append)
+            self._takers[made].append(_holding(values) if made in holds else values.append)
         self._feeds = [self._feed(*pair) for pair in self._calls]
         for (call, _), feed in zip(self._calls[1:], self._feeds[1:], strict=True):
             self._takers[call.step.inputs[0]].append(feed)

@@ -125,7 +125,7 @@ class _Steps(plain_runner.Steps):
     def say(self, label: str) -> None:
         """Nothing: what a night has to complain of is all that tests read."""
 
-    def grouped(self, of: pvalue.PValue, pairs: Iterable[tuple[Any, Any]]) -> list[tuple[Any, list[Any]]]:
+    def grouped(self, of: pvalue.PValue, pairs: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
         of_key, of_value = map(coders.registry.get_coder, coerce_to_kv_type(of.element_type).tuple_types)
         found: dict[bytes, list[bytes]] = defaultdict(list)
         for key, value in pairs:

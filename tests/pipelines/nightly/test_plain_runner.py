@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import re
 import shutil
 import threading
@@ -12,17 +13,20 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
+import pyarrow as pa
 import pytest
 from apache_beam import pvalue
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
+from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
 
 from pipelines.nightly import nightly as nightly_job
-from pipelines.nightly.plain_runner import PlainRunner, Steps
+from pipelines.nightly.plain_runner import Held, PlainRunner, Steps
 from tests.pipelines.jobs import Night, at, crawls, nightly, write_rows
 from tests.pipelines.plain_runner import CHOICE
 from tests.pipelines.site import make_site
 from transforms.batches import combining
 from transforms.batches.combining import Combine
+from transforms.batches.shard_tables import SHUFFLED
 from transforms.batches.steps import Given, each
 from transforms.intake import layout
 
@@ -189,3 +193,22 @@ def test_a_failure_ends_all_threads():
     with pytest.raises(LookupError, match="one of six"):
         steps.run()
     assert done == [0]
+
+
+def test_rows_that_wait_for_their_shard_are_bytes():
+    """Of a large job all are there at once; a small one does without. What a step gets is the same."""
+    found: dict[int, list[Any]] = {}
+    for threads in (1, 2):
+        pipeline, steps = beam.Pipeline(), Steps(threads)
+        rows = pa.RecordBatch.from_pydict({"url": ["https://a.test/"] * 1000}, metadata=SHUFFLED)
+        pairs = pipeline | Given([(0, rows), (0, rows)])
+        pairs.element_type = convert_to_beam_type(tuple[int, pa.RecordBatch])
+        grouped: list[Any] = []
+        pairs | beam.GroupByKey() | "Take" >> each(lambda pair, into=grouped: into.append(pair[1]))
+        pipeline.visit(steps)
+        steps.run()
+        assert isinstance(grouped[0], Held) is (threads == 2)
+        found[threads] = list(grouped[0])
+        if threads == 2:
+            assert len(pickle.dumps(grouped[0])) < 0.3 * 2 * rows.nbytes
+    assert found[1] == found[2] == [rows, rows]
