@@ -47,6 +47,10 @@ _DATES = (
 )
 """How dates look, their placeholders, and in how many of a path's last names they are looked for."""
 _PLACEHOLDER = re.compile(r"\{\w+\}")
+_TIME = re.compile(
+    r"(?<=\})([T_-]?)([01]\d|2[0-3])[-.:_]?[0-5]\d([-.:_]?[0-5]\d([.,]\d+)?)?(Z|[+-]\d\d[-.:_]?\d\d)?(?!\d)"
+)
+"""When a crawl began, behind its date: another one begins at another minute."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -267,12 +271,12 @@ def _patterns(kind: str, paths: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def _dated(path: str) -> str:
-    """A path with placeholders for the date that it has."""
+    """A path with placeholders for the date that it has, and a `*` for the time behind it."""
     for pattern, placeholder, depth in _DATES:
         parts = path.rsplit("/", depth)
         head, tail = path[: len(path) - len("/".join(parts[1:]))], "/".join(parts[1:])
         if found := pattern.search(tail):
-            return head + tail.replace(found[0], placeholder)
+            return head + _TIME.sub(r"\1*", tail.replace(found[0], placeholder))
     return path
 
 

@@ -57,6 +57,10 @@ def test_budget_and_dates_are_those_of_the_log_and_a_night_runs(tmp_path):
         (["a/x.csv", "b/y.csv"], ["a/x.csv", "b/y.csv"]),
         (["2026-06-01-crawler/a/b/c/x.log"], ["2026-06-01-crawler/a/b/c/x.log"]),
         (["a/12026-06-011.csv"], ["a/12026-06-011.csv"]),
+        # The next crawl begins at another time; a serial number is none.
+        (["a/2026-06-01T02-00-05+00-00.jsonl", "a/2026-06-02T02-00-47+00-00.jsonl"], ["a/{date}T*.jsonl"]),
+        (["a/20260601_0213.log"], ["a/{year}{month}{day}_*.log"]),
+        (["a/2026-06-01-00001.gz"], ["a/{date}-00001.gz"]),
     ],
 )
 def test_few_patterns_match_all_files(names, expected):
