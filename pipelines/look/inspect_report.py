@@ -173,6 +173,8 @@ def _counts(counts: Counter[str], spelled: Mapping[str, str]) -> str:
 
 def _evidence(found: Account) -> str:
     some = [f"{found.evidence[n]:,} {what}" for n, what in _SPELLED.items() if found.evidence[n]]
+    if sum(found.evidence.values()) > found.accepted:
+        some[-1] += " (a row may have several)"
     none = found.evidence["none"]
     if none:
         some.append(f"{none:,} without any: they cannot show a change")

@@ -148,6 +148,13 @@ def test_one_of_a_thing_is_one(tmp_path, capsys):
     assert "1 page on 1 host," in shown and "evidence   1 told that nothing has changed" in shown
 
 
+def test_evidence_that_adds_up_to_more_than_the_rows_is_said_to(tmp_path, capsys):
+    text = "url,fetched_at,status,digest\nhttps://a.test/,2026-01-01,404,A\nhttps://a.test/,2026-01-02,200,\n"
+    assert main(["inspect", str(write_file(tmp_path / "a.csv", [], text))]) == 0
+    said = "1 with a digest; 1 with 304, 404 or 410 (a row may have several); 1 without any"
+    assert said in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("command", [["inspect"], ["convert", "--output"]])
 def test_json_laid_out_for_people_is_refused_in_one_sentence(tmp_path, capsys, command):
     path = tmp_path / "search.json"
