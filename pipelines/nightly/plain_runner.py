@@ -12,7 +12,7 @@ import copy
 import logging
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -93,13 +93,16 @@ class Steps(PipelineVisitor):
         self._made: dict[pvalue.PValue, list[Any]] = {}
         self._readers: dict[pvalue.PValue, list[AppliedPTransform]] = defaultdict(list)
         self._reads: Counter[pvalue.PValue] = Counter()
+        self._sides: set[pvalue.PValue] = set()
 
     def visit_transform(self, step: AppliedPTransform) -> None:
         """Take a step."""
         self._steps.append(step)
         for one in step.inputs:
             self._readers[one].append(step)
-        self._reads.update(_read_by(step))
+        sides = [side.pvalue for side in step.side_inputs]
+        self._sides.update(sides)
+        self._reads.update([*step.inputs, *sides])
 
     def run(self) -> None:
         """Run all steps.
@@ -157,10 +160,13 @@ class Steps(PipelineVisitor):
         for step in stage[1:]:
             self._reads[step.inputs[0]] -= 1
         kept = [made for step in stage for made in step.outputs.values() if self._reads[made]]
-        queues = self.bundles(elements)
         holds = [made for made in kept if self.holds(made)]
-        bundles = [Bundle(calls, kept, holds, self.function) for _ in queues]
-        _share(list(zip(bundles, queues, strict=True)))
+        bundles = []
+        for queue in self.queues(elements):
+            sharing = max(1, min(self._threads, len(queue)))
+            own = [Bundle(calls, kept, holds, self.function) for _ in range(sharing)]
+            _share(queue, own)
+            bundles += own
         for made in kept:
             self._made[made] = [value for bundle in bundles for value in bundle.kept[made]]
             for bundle in bundles:  # its closures make it outlive this stage
@@ -187,7 +193,8 @@ class Steps(PipelineVisitor):
         """Whether batches wait as bytes for being grouped: rows of large jobs are all there at once."""
         return (
             self._threads > 1
-            and all(type(reader.transform) is beam.GroupByKey for reader in self._readers[of])
+            and of not in self._sides
+            and {type(reader.transform) for reader in self._readers[of]} == {beam.GroupByKey}
             and getattr(of.element_type, "tuple_types", ())[1:] == (pa.RecordBatch,)
         )
 
@@ -203,9 +210,9 @@ class Steps(PipelineVisitor):
         """The function of a step, for one bundle."""
         return step.fn if self._threads == 1 else copy.copy(step.fn)
 
-    def bundles(self, elements: deque[Any]) -> Sequence[deque[Any]]:
-        """Queues of elements, one for each bundle; threads may share one."""
-        return [elements] * max(1, min(self._threads, len(elements)))
+    def queues(self, elements: deque[Any]) -> Sequence[deque[Any]]:
+        """Queues of elements, one after the other; threads share each."""
+        return [elements]
 
     def _side(self, side: pvalue.AsSideInput) -> Any:
         values = self.given(side.pvalue, self._made[side.pvalue])
@@ -214,11 +221,6 @@ class Steps(PipelineVisitor):
 
 def _holding(values: list[Any]) -> Callable[[tuple[Any, Any]], None]:
     return lambda pair: values.append((pair[0], _BATCH.encode(pair[1])))
-
-
-def _read_by(step: AppliedPTransform) -> Iterator[pvalue.PValue]:
-    yield from step.inputs
-    yield from (side.pvalue for side in step.side_inputs)
 
 
 class Bundle:
@@ -283,21 +285,18 @@ class Bundle:
                 take(value)
 
 
-def _share(bundles: list[tuple[Bundle, deque[Any]]]) -> None:
-    """Run bundles, the first in this thread.
+def _share(elements: deque[Any], bundles: Sequence[Bundle]) -> None:
+    """Run bundles that share a queue, the first in this thread.
 
     Where one fails the others end after the element that they have, and are waited for: nothing is written
     by a job that has failed.
     """
-    (first, elements), others = bundles[0], bundles[1:]
-    if not others or others[0][1] is not elements:  # queues of their own come one after the other
-        for bundle, own in bundles:
-            bundle.run(own)
+    if len(bundles) == 1:
+        bundles[0].run(elements)
         return
-    with ThreadPoolExecutor(len(others)) as pool:
-        running = [pool.submit(_ending, bundle, elements) for bundle, elements in others]
-        _ending(first, elements)
-        wait(running)
+    with ThreadPoolExecutor(len(bundles) - 1) as pool:
+        running = [pool.submit(_ending, bundle, elements) for bundle in bundles[1:]]
+        _ending(bundles[0], elements)
     for one in running:
         one.result()
 

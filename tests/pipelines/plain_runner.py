@@ -147,6 +147,6 @@ class _Steps(plain_runner.Steps):
             raise NotImplementedError(f"{step.label}: parameters that Beam fills in")
         return function
 
-    def bundles(self, elements: deque[Any]) -> list[deque[Any]]:
+    def queues(self, elements: deque[Any]) -> list[deque[Any]]:
         values = list(elements)
         return [deque(values[::2]), deque(values[1::2])]

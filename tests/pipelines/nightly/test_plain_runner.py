@@ -177,8 +177,8 @@ def test_a_failure_ends_all_threads():
             none_left.set()
 
     class Watched(Steps):
-        def bundles(self, elements: deque[Any]) -> Any:
-            return super().bundles(Queue(elements))
+        def queues(self, elements: deque[Any]) -> Any:
+            return super().queues(Queue(elements))
 
     def work(pair: tuple[int, list[int]]) -> None:
         both.wait(60)
