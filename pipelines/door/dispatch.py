@@ -62,21 +62,17 @@ def check_required(command: str, parser: argparse.ArgumentParser, words: Sequenc
     unknown = unknown_of(command, rest)
     if unknown.problems:
         missing = [action for action in required if getattr(parsed, action.dest, None) in (None, [])]
-        raise OptionsError(
-            unknown.with_others(
+        with unknown.and_checks():
+            raise OptionsError(
                 [f"{(a.option_strings or [a.metavar])[0]} is missing: {a.help}" for a in missing]
             )
-        )
 
 
 def _local(parsed: argparse.Namespace, rest: list[str]) -> int:
     command = module_of(parsed.command)
-    unknown = unknown_of(parsed.command, rest)
-    problems = unknown.problems
-    if hasattr(command, "problems"):
-        problems = unknown.with_others(command.problems(parsed))
-    if problems:
-        raise OptionsError(problems)
+    with unknown_of(parsed.command, rest).and_checks():
+        if problems := command.problems(parsed) if hasattr(command, "problems") else []:
+            raise OptionsError(problems)
     return int(command.run(parsed) or EXIT_OK)
 
 
@@ -84,7 +80,6 @@ def _status(arguments: list[str], as_json: bool) -> int:
     own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     add_telling("night", own)
     words = own.parse_known_args(arguments)[1]
-    problems = unknown_of_night(words).problems
-    if problems:
-        raise OptionsError(problems)
+    with unknown_of_night(words).and_checks():
+        pass
     return status.status(words, as_json)

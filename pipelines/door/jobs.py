@@ -13,7 +13,6 @@ from contextlib import ExitStack, redirect_stdout
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines.command import stopping
-from pipelines.command.errors import OptionsError
 from pipelines.command.exit_codes import EXIT_EMPTY, EXIT_FAILED, EXIT_OK
 from pipelines.command.instants import format_instant
 from pipelines.command.telling import Told, check_url, notify
@@ -75,15 +74,9 @@ def _telling(parsed: argparse.Namespace, arguments: list[str], work: Callable[[l
 
 
 def _nightly(argv: list[str], rest: list[str], told: Told) -> int:
-    unknown = unknown_of("nightly", rest)
-    problems, settings = unknown.problems, None
-    try:
+    with unknown_of("nightly", rest).and_checks():
         # The sub-command's parser has split our options from Beam's; both go to Beam as they came.
         settings = Settings(PipelineOptions(argv))
-    except OptionsError as error:
-        problems = unknown.with_others(error.problems)
-    if problems or settings is None:
-        raise OptionsError(problems)
     told.as_of, told.folder = format_instant(settings.as_of_us), settings.output
     return _nightly_job(argv, settings.output, told)
 
@@ -105,27 +98,15 @@ def _nightly_job(argv: list[str], output: str, told: Told) -> int:
 
 
 def _night(argv: list[str], told: Told) -> int:
-    unknown = unknown_of_night(argv)
-    problems = unknown.problems
-    try:
+    with unknown_of_night(argv).and_checks():
         night.parse(argv)
-    except OptionsError as error:
-        problems = unknown.with_others(error.problems)
-    if problems:
-        raise OptionsError(problems)
     return int(night.run(argv, told=told))
 
 
 def _experiment(parsed: argparse.Namespace, rest: list[str]) -> int:
     command = module_of(parsed.command)
-    unknown = unknown_of(parsed.command, rest)
-    problems = unknown.problems
-    try:
+    with unknown_of(parsed.command, rest).and_checks():
         command.check(parsed)
-    except OptionsError as error:
-        problems = unknown.with_others(error.problems)
-    if problems:
-        raise OptionsError(problems)
     if not getattr(parsed, "json", False):
         return int(command.run(parsed, rest))
     from pipelines.experiments.experiment import results_as_json  # a night needs nothing of it

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import difflib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from pipelines.command.errors import OptionsError
 from pipelines.door.commands import LOCAL, arguments_of
 from pipelines.nightly.arguments import LOCAL_RUNNERS
 from pipelines.store import night_options
@@ -30,10 +32,22 @@ class Unknown:
     problems: list[str]
     meant: set[str]
 
-    def with_others(self, others: Sequence[str]) -> list[str]:
-        """These problems, and those of other checks that do not follow from them."""
-        follow = tuple(f"{option} is missing" for option in self.meant)
-        return self.problems + [text for text in others if not text.startswith(follow)]
+    @contextmanager
+    def and_checks(self) -> Iterator[None]:
+        """Tell these problems with those that checks find inside, but for what follows from these.
+
+        Raises
+        ------
+        OptionsError
+        """
+        problems = self.problems
+        try:
+            yield
+        except OptionsError as error:
+            follow = tuple(f"{option} is missing" for option in self.meant)
+            problems = problems + [text for text in error.problems if not text.startswith(follow)]
+        if problems:
+            raise OptionsError(problems)
 
 
 def unknown_words(
