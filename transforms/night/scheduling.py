@@ -43,7 +43,7 @@ from transforms.night.request_crawls import request_crawls
 from transforms.night.shard_report import ShardReport
 from transforms.night.sharing import ByHost, share_limits
 from transforms.night.signal_slots import SignalClocks, dues, signal_columns
-from transforms.night.signal_use import only, useful_signals
+from transforms.night.signal_use import only_signals, useful_signals
 from transforms.night.solving import freshness_without, one_rate, tables_to_block
 from transforms.night.trust_report import hosts_batch, trust_sums
 from transforms.shards.catalogue import DAY_US, META, UNLIMITED_SLOTS
@@ -114,7 +114,7 @@ class ScheduledShard:
         block, days = tables_to_block(tables), night.horizon_us / DAY_US
         if without is not None:
             useful = useful_signals(block, without, days)
-            estimated, block = only(estimated, useful), tables_to_block(only(tables, useful))
+            estimated, block = only_signals(estimated, useful), tables_to_block(only_signals(tables, useful))
         self._allocation = search.allocate(block, objective, result)
         self._rate = self._allocation.crawl_rate_per_day
         self._floors = floor_cost(block, objective, self._allocation, result.multiplier)

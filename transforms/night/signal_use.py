@@ -26,7 +26,7 @@ def follow_useful(tables: ShardTables, without: search.SearchResult, horizon_day
     """
     if "signals" not in tables.tables:
         return tables
-    return only(tables, useful_signals(tables_to_block(tables), without, horizon_days))
+    return only_signals(tables, useful_signals(tables_to_block(tables), without, horizon_days))
 
 
 def useful_signals(block: PageBlock, without: search.SearchResult, horizon_days: float) -> BoolArray:
@@ -34,7 +34,7 @@ def useful_signals(block: PageBlock, without: search.SearchResult, horizon_days:
     return signalled_delay.followed(block, without.multiplier, 0.5 * horizon_days)
 
 
-def only(tables: ShardTables, useful: BoolArray) -> ShardTables:
+def only_signals(tables: ShardTables, useful: BoolArray) -> ShardTables:
     """A shard, as the solver takes it or as it was estimated, with some rows of "signals"."""
     if "signals" not in tables.tables:
         return tables

@@ -30,7 +30,7 @@ from transforms.night.learning import Learned, SumGroups, end_round, evidence_of
 from transforms.night.night_clocks import Tonight
 from transforms.night.sampling import merge_overviews
 from transforms.night.scheduling import ScheduledShard
-from transforms.night.signal_use import only, useful_signals
+from transforms.night.signal_use import only_signals, useful_signals
 from transforms.replay.closed_loop import Day, Planned, Planner, Trust
 from transforms.replay.night_modes import Mode
 from transforms.replay.worlds import World
@@ -222,7 +222,7 @@ class JobNights(Planner):
         if mode.objective == "signals":
             without, _ = search.solve(block, objectives.get("periodic"), budget)
             useful = useful_signals(block, without, self._options.horizon_us / US_PER_DAY)
-            estimated = only(estimated, useful)
+            estimated = only_signals(estimated, useful)
             block = solver_block(estimated)
         result, (allocation,) = search.solve(block, objectives.get(mode.objective), budget)
         total = ShardTotal(0, float(allocation.crawl_rate_per_day.sum()))

@@ -212,3 +212,15 @@ def test_rows_that_wait_for_their_shard_are_bytes():
         if threads == 2:
             assert len(pickle.dumps(grouped[0])) < 0.3 * 2 * rows.nbytes
     assert found[1] == found[2] == [rows, rows]
+
+
+def test_what_is_read_beside_elements_is_never_bytes():
+    rows = pa.RecordBatch.from_pydict({"url": ["https://a.test/"]}, metadata=SHUFFLED)
+    pipeline, steps, seen = beam.Pipeline(), Steps(threads=2), []
+    pairs = pipeline | Given([(0, rows)])
+    pairs.element_type = convert_to_beam_type(tuple[int, pa.RecordBatch])
+    pairs | beam.GroupByKey()
+    pipeline | "Once" >> Given([0]) | each(lambda _, all_of: seen.append(all_of), pvalue.AsList(pairs))
+    pipeline.visit(steps)
+    steps.run()
+    assert seen == [[(0, rows)]]

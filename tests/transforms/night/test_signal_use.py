@@ -10,7 +10,7 @@ from policies.optimum import search
 from policies.optimum.signalled_delay import followed, worth_waiting_for
 from policies.signalled.block import SignalBlock
 from policies.signalled.pages import SignalPages
-from transforms.night.signal_use import follow_useful, only, useful_signals
+from transforms.night.signal_use import follow_useful, only_signals, useful_signals
 from transforms.night.solving import block_to_tables, tables_to_block
 
 N, HOSTS = 60, 3
@@ -72,7 +72,7 @@ def test_the_rows_of_a_shard_are_those_that_are_worth_it():
     assert useful.shard == 4 and useful.tables["pages"].equals(tables.tables["pages"])
     other = tables.tables["signals"].append_column("more", pa.array(np.arange(N)))
     estimated = type(tables)(4, {**tables.tables, "signals": other})
-    said = only(estimated, useful_signals(block, without, 1.0)).tables["signals"]
+    said = only_signals(estimated, useful_signals(block, without, 1.0)).tables["signals"]
     assert said.column("more").to_pylist() == np.flatnonzero(kept).tolist()
     # What was left out once is left out again: a night may ask twice.
     assert follow_useful(useful, without, 1.0).tables["signals"].equals(useful.tables["signals"])
