@@ -152,7 +152,7 @@ count: $(INSTALLED)
 	$(BIN)/python -m benchmarks instructions
 
 bench: $(INSTALLED)
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks all
 
 clean:
 	rm -rf sample out build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,4 +1,4 @@
-"""Instructions of kernels, counted by valgrind: `python -m benchmarks instructions [--record]`.
+"""Instructions of kernels, counted by valgrind.
 
 A count does not depend on what else a machine does, so a small change shows, and CI can fail for it. Each
 kernel runs in a process of its own, and once more without the call, whose count is taken off. Figures are
@@ -30,7 +30,7 @@ Call = Callable[[], object]
 
 
 def _fold() -> Call:
-    from benchmarks.bench_history import FOREVER, fold, log
+    from benchmarks.estimation.bench_history import FOREVER, fold, log
     from policies.history.page_state import PageState
 
     state, _ = fold(PageState.empty(N), log(N, 20_000, 3), FOREVER, half_life_changes=12)
@@ -51,14 +51,14 @@ def _estimate() -> Call:
 
 
 def _search() -> Call:
-    from benchmarks.bench_search import objectives, pages, search
+    from benchmarks.optimum.bench_search import objectives, pages, search
 
     block = search.PageBlock(*pages(N))
     return lambda: search.solve(block, objectives.get("periodic"), 0.1 * N)
 
 
 def _search_with_signals() -> Call:
-    from benchmarks.bench_search import objectives, pages, search
+    from benchmarks.optimum.bench_search import objectives, pages, search
 
     change, request = pages(N)
     rng = np.random.Generator(np.random.Philox(key=3))
@@ -70,7 +70,7 @@ def _search_with_signals() -> Call:
 
 
 def _sequence(gap_seconds: int | None) -> Call:
-    from benchmarks.bench_sequencing import DAY_US, _pages, sequence, slot_offsets_us
+    from benchmarks.sequencing.bench_sequencing import DAY_US, _pages, sequence, slot_offsets_us
 
     pages, offsets = _pages(N, N, gap_seconds), slot_offsets_us([N], 0, DAY_US)
     return lambda: sequence(pages, offsets, DAY_US)

@@ -105,6 +105,11 @@ def test_rooms_are_the_declared_ones_and_use_each_other_one_way(layer: str) -> N
     assert not wrong
 
 
+def test_benchmarks_have_rooms_of_the_same_names() -> None:
+    rooms = {p.parent.relative_to(ROOT / "benchmarks").parts for p in modules("benchmarks")} - {()}
+    assert rooms <= {(room,) for layer in ROOMS.values() for room in layer} | {("measuring",)}
+
+
 def test_no_files_import_each_other_in_a_circle() -> None:
     known = {".".join(p.relative_to(ROOT).with_suffix("").parts): p for p in modules(*PACKAGES)}
     used = {

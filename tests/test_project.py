@@ -126,6 +126,18 @@ def test_the_readme_names_commands_that_exist() -> None:
     assert named <= targets, named - targets
 
 
+def test_benchmarks_that_are_named_exist() -> None:
+    """In documents and in the benchmarks themselves, as modules or, where they are costs, by short names."""
+    costs = {p.stem.removeprefix("bench_") for p in ROOT.glob("benchmarks/*/bench_*.py")}
+    texts = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*/*.py"), ROOT / "Makefile"]
+    for path in texts:
+        text = path.read_text(encoding="utf-8")
+        for module in re.findall(r"\bbenchmarks\.\w+\.\w+", text):
+            assert (ROOT / module.replace(".", "/")).with_suffix(".py").exists(), f"{path.name}: {module}"
+        for short in re.findall(r"python -m benchmarks (\w+)", text):
+            assert short in {*costs, "all", "compare", "instructions"}, f"{path.name}: {short}"
+
+
 PAGES = {
     "nightly": "options.md",
     "synthesize": "corpus.md",

@@ -15,8 +15,8 @@ windows of `policies.sequencing.sequencing` do: a page that cannot be fetched wa
 
 Every page is evaluated about a dozen times a night, and for each slot 20 to 40 crawl values are computed, a
 million pages or not; about two dozen candidates take part in a slot. That is 10 to 25 times the time of
-`policies.sequencing.sequencing`, see `benchmarks.bench_sequencing`. Memory is about 200 bytes a page and 150
-a slot: 350 MB for a million pages and a million slots. Pages that tie to the last bits, and hosts whose gaps
+`policies.sequencing.sequencing`, see `benchmarks.sequencing`. Memory is about 200 bytes a page and 150 a
+slot: 350 MB for a million pages and a million slots. Pages that tie to the last bits, and hosts whose gaps
 close them in most slots, cost more; the picks stay the same.
 """
 

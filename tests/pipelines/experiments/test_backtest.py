@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks import backtest_histories, backtest_logs
+from benchmarks.replay import backtest_histories, backtest_logs
 from pipelines.door import cli
 from pipelines.experiments import backtest_report, frontier
 from pipelines.experiments.backtest_report import compare

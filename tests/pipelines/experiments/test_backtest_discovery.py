@@ -12,7 +12,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.replay_estimators import shared_folder
+from benchmarks.measuring.histories import shared_folder
 from pipelines.door import cli
 
 SHARED = shared_folder()

@@ -9,11 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from benchmarks import replay_signals
-from benchmarks.histories import US_PER_DAY, PolledWorld, read_world
-from benchmarks.replay_estimators import shared_folder
-from benchmarks.replay_signals import freshness
-from benchmarks.signal_modes import CERTAIN, Blind, PingedFirst, with_parameters
+from benchmarks.measuring.histories import US_PER_DAY, PolledWorld, read_world, shared_folder
+from benchmarks.signals import replay_signals
+from benchmarks.signals.replay_signals import freshness
+from benchmarks.signals.signal_modes import CERTAIN, Blind, PingedFirst, with_parameters
 from policies.judging.recalibration import NO_CELL
 from policies.numerics.typing_ import FloatArray, IntArray
 from policies.simulation.histories import ChangeHistory

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.replay_estimators import shared_folder
+from benchmarks.measuring.histories import shared_folder
 from tests.pipelines.jobs import Night, nightly
 
 SHARED = shared_folder()

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from benchmarks.replay_estimators import SETS, bootstrap, fit, replay, score, shared_folder
+from benchmarks.estimation.replay_estimators import SETS, bootstrap, fit, replay, score
+from benchmarks.measuring.histories import shared_folder
 
 SHARED = shared_folder()
 

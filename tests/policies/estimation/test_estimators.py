@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import binom
 
-from benchmarks.replay_estimators import cho_garcia_molina, clipped_mle
+from benchmarks.estimation.replay_estimators import cho_garcia_molina, clipped_mle
 from policies.estimation import estimators
 from policies.estimation.estimators import mle, predict_unchanged, rate, standard_error
 from policies.history.evidence import Evidence, empty, from_intervals

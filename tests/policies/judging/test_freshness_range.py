@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from benchmarks.freshness_ranges import PERIODIC, World, one
+from benchmarks.judging.freshness_ranges import PERIODIC, World, one
 from policies.estimation.estimators import bin_nodes
 from policies.estimation.prior import Prior, estimate
 from policies.history.evidence import Evidence, empty, from_intervals

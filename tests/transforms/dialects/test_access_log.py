@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from benchmarks.replay_estimators import shared_folder
+from benchmarks.measuring.histories import shared_folder
 from tests.transforms.dialects.reading import PACKED_OR_UTF_16, read, solid, write
 from transforms.batches.errors import InputError
 from transforms.files import unpacking

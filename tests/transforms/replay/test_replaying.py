@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from benchmarks.backtest_logs import crawled, one_a_gap
+from benchmarks.replay.backtest_logs import crawled, one_a_gap
 from policies.history.page_state import US_PER_DAY
 from policies.numerics.typing_ import FloatArray
 from policies.simulation import metrics

@@ -1,0 +1,1 @@
+"""What `recrawl discover` costs, and what failures cost it."""

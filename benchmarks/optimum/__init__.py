@@ -1,0 +1,1 @@
+"""What the multiplier search costs, and to tell why rates moved. Start in `bench_search`."""
