@@ -25,6 +25,7 @@ from pipelines.nightly import nightly, report, submitting
 from pipelines.nightly.arguments import LEAST_BUDGET
 from pipelines.nightly.beam_options import Options
 from pipelines.nightly.checks import Checks
+from pipelines.nightly.progress import progress
 from policies.discovery.names import POLICIES
 from policies.discovery.pricing import Recrawling
 from transforms import dialects
@@ -329,7 +330,7 @@ def run(parsed: argparse.Namespace, beam_arguments: Sequence[str] = ()) -> int:
     """Run the command; returns the exit code."""
     settings = Settings.of(parsed)
     started = time.monotonic()
-    with report.progress(sys.stderr, STEPS):
+    with progress(sys.stderr, STEPS):
         run_job(settings, beam_arguments)
     manifest = read_json(FileSystems.join(settings.output, MANIFEST))
     print(summary(manifest, settings.output, time.monotonic() - started))

@@ -21,6 +21,7 @@ from pipelines.door.commands import add_telling, module_of
 from pipelines.door.unknown import unknown_of, unknown_of_night
 from pipelines.nightly import nightly, report
 from pipelines.nightly.options import Settings
+from pipelines.nightly.progress import progress
 from pipelines.store import in_force, night, night_options
 from pipelines.store.metrics_and_page import write_beside
 from transforms.files.sinks import read_json
@@ -83,7 +84,7 @@ def _nightly(argv: list[str], rest: list[str], told: Told) -> int:
 
 def _nightly_job(argv: list[str], output: str, told: Told) -> int:
     started = time.monotonic()
-    with report.progress(sys.stdout if told.quiet else sys.stderr):
+    with progress(sys.stdout if told.quiet else sys.stderr):
         nightly.run(argv)
     manifest = read_json(os.path.join(output, "manifest.json"))
     if manifest is None:

@@ -18,8 +18,8 @@ from pipelines.command.errors import OptionsError
 from pipelines.dynamics import page, summary
 from pipelines.dynamics.arguments import INPUTS
 from pipelines.experiments.experiment import run_here, show_pictures
-from pipelines.nightly import report
 from pipelines.nightly.checks import Checks
+from pipelines.nightly.progress import progress
 from policies.clocks.kept import LONGEST_US
 from transforms.batches.coders import ShardTables
 from transforms.batches.combining import CombineShards
@@ -179,7 +179,7 @@ def run_pipeline(settings: Settings, beam_arguments: Sequence[str] = ()) -> None
     attempt = Attempt(uuid.uuid4().hex, settings.output, settings.output)
     attempt.claim()
     try:
-        with report.progress(sys.stderr, STEPS):
+        with progress(sys.stderr, STEPS):
             run_here(
                 lambda pipeline: build_pipeline(pipeline, settings, attempt),
                 beam_arguments,

@@ -26,8 +26,8 @@ from pipelines.experiments.experiment import (
     write_table,
 )
 from pipelines.experiments.result_schemas import days_table, results_table
-from pipelines.nightly import report
 from pipelines.nightly.checks import Checks, near
+from pipelines.nightly.progress import progress
 from policies.on_request.strategies import RULES
 from transforms.batches import schemas
 from transforms.batches.steps import Step
@@ -371,7 +371,7 @@ def run_pipeline(settings: Settings, beam_arguments: Sequence[str], **parts: Any
             plan_files(found.patterns, found.kind, True)
         else:
             check_inputs(found.kind, found.patterns, True, how=found.how)
-    with report.progress(sys.stderr, STEPS):
+    with progress(sys.stderr, STEPS):
         run_here(
             lambda pipeline: build_pipeline(pipeline, settings, **parts),
             beam_arguments,

@@ -21,8 +21,8 @@ from pipelines.experiments import discovery_report
 from pipelines.experiments.arguments.backtest_discovery import KINDS
 from pipelines.experiments.arguments.shared import EXIT_HELP
 from pipelines.experiments.experiment import listed, run_here, show_pictures, write_table
-from pipelines.nightly import report
 from pipelines.nightly.checks import Checks
+from pipelines.nightly.progress import progress
 from policies.discovery.presences import US_PER_HOUR
 from transforms import dialects
 from transforms.batches import schemas
@@ -218,7 +218,7 @@ def run_pipeline(settings: Settings, beam_arguments: Sequence[str]) -> None:
     """
     for found in settings.inputs:
         check_inputs(found.kind, found.patterns, True, how=found.how)
-    with report.progress(sys.stderr, STEPS):
+    with progress(sys.stderr, STEPS):
         run_here(
             lambda pipeline: build_pipeline(pipeline, settings),
             beam_arguments,

@@ -19,7 +19,7 @@ from pipelines.command import output_folder, stopping
 from pipelines.command.errors import OptionsError
 from pipelines.experiments import figures, given_history, reproduced
 from pipelines.experiments.figures.records import Columns, Figure, Made
-from pipelines.nightly.report import Clock
+from pipelines.nightly.progress import Clock
 from pipelines.pictures import plots
 from policies.numerics.errors import RecrawlError
 from transforms.files.sinks import write_file

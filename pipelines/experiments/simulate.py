@@ -32,8 +32,8 @@ from pipelines.experiments.arguments.simulate import (
 )
 from pipelines.experiments.experiment import listed, run_here, show_pictures, write_table
 from pipelines.experiments.result_schemas import OVER_TIME, SIMULATION
-from pipelines.nightly import report
 from pipelines.nightly.checks import Checks, near
+from pipelines.nightly.progress import progress
 from policies.simulation.drawn import (
     CLICKS,
     EQUAL,
@@ -299,7 +299,7 @@ def build_pipeline(pipeline: beam.Pipeline, settings: Settings) -> None:
 def run(parsed: argparse.Namespace, beam_arguments: Sequence[str] = ()) -> int:
     """Run the command; returns the exit code."""
     settings = Settings.of(parsed)
-    with report.progress(sys.stderr, STEPS):
+    with progress(sys.stderr, STEPS):
         run_here(lambda p: build_pipeline(p, settings), beam_arguments, settings.workers, settings.output)
     problems = FileSystems.join(settings.output, PROBLEMS)
     found = read_json(problems)

@@ -18,6 +18,7 @@ from pipelines.command.output_folder import LEDGER
 from pipelines.command.telling import Told
 from pipelines.nightly import nightly, report, submitting
 from pipelines.nightly.options import Settings
+from pipelines.nightly.progress import progress
 from pipelines.store import partitions
 from pipelines.store.in_force import said
 from pipelines.store.metrics_and_page import write_beside
@@ -219,7 +220,7 @@ def _run_due(options: NightOptions, last: Night | None, say: Callable[[str], Non
     arguments = options.arguments(logs, FileSystems.join(last.folder, "state") if last else None, *more)
     started = time.monotonic()
     # What cron mails is what stands on standard error: only what a person should look at.
-    with report.progress(sys.stderr if sys.stderr.isatty() and not told.quiet else sys.stdout):
+    with progress(sys.stderr if sys.stderr.isatty() and not told.quiet else sys.stdout):
         if options.finding is not None:
             found_in = options.finding.run(arguments, logs.get("links"), store.nights())
             arguments += [f"--discovery={found_in}"] if found_in else []

@@ -27,7 +27,7 @@ def main(command: str, workers: int, folder: str) -> int:
     """
     from pipelines.door import cli
     from pipelines.experiments import reproduce, simulate
-    from pipelines.nightly.report import Clock
+    from pipelines.nightly.progress import Clock
 
     def simulated(parsed: argparse.Namespace, rest: list[str]) -> int:
         from pipelines.experiments import experiment

@@ -14,8 +14,9 @@ import pytest
 from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
 
 from pipelines.door import cli
-from pipelines.nightly import flink, report, submitting
+from pipelines.nightly import flink, submitting
 from pipelines.nightly.options import NightlyOptions
+from pipelines.nightly.progress import progress
 from tests.pipelines.flink_rest import Cluster, cluster
 from tests.pipelines.jobs import at, crawls, nightly, write_rows
 from tests.pipelines.orphans import SECONDS, elsewhere, gate
@@ -41,7 +42,7 @@ def test_stages_are_shown_as_those_of_this_process(there):
     there.add("b" * 32, "other", **{"[1]SequenceCrawls": "RUNNING"})
     there.add("c" * 32, "night", "FAILED", **{"[1]SequenceCrawls": "FINISHED"})  # the night before
     job, stream = flink.Job(f"http://{there.rest}", "night"), io.StringIO()
-    with report.progress(stream):
+    with progress(stream):
         job.show()
         job.show()
         assert stream.getvalue().split(" s  ")[1:] == [
