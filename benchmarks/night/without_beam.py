@@ -26,9 +26,9 @@ from transforms.batches.urls import HostTable
 from transforms.files.shard_files import write_shard
 from transforms.intake.sources import ROWS, plan_files, read_split
 from transforms.kept.carrying import Carry, find_previous, read_previous_file
-from transforms.night.commit import KINDS
 from transforms.night.dividing import ShardTotal, divide_slots
 from transforms.night.folding import ShardFold
+from transforms.night.guards import KINDS
 from transforms.night.learning import estimate_shard, learn, solver_block
 from transforms.night.sampling import merge_overviews
 from transforms.night.scheduling import ScheduledShard

@@ -56,9 +56,10 @@ from transforms.intake.rejects import WriteRejected
 from transforms.intake.sources import check_inputs
 from transforms.kept.carrying import Previous, find_previous
 from transforms.kept.fold_settings import FoldSettings, RequestClock
-from transforms.night.commit import KINDS, Guards, WriteManifest
+from transforms.night.commit import WriteManifest
 from transforms.night.dividing import DivideSlots, Night
 from transforms.night.folding import FoldHistory
+from transforms.night.guards import KINDS, Guards
 from transforms.night.learning import EstimateParameters, LearnGroupMeans, LearnPriors
 from transforms.night.scheduling import SequenceCrawls
 from transforms.night.sharing import ShareHostLimits, share_limits

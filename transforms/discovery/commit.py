@@ -15,7 +15,7 @@ from transforms.discovery.previous import JOB
 from transforms.files.attempts import Attempt
 from transforms.files.replacing import MANIFEST, finish, is_done, sweep
 from transforms.files.sinks import FileInfo, write_json
-from transforms.night.commit import check_share
+from transforms.night.guards import check_share
 
 KINDS = {"links_seen": "--links", "sources": "--sources"}
 """Inputs, and their options."""

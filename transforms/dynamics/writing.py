@@ -19,7 +19,7 @@ from transforms.batches.steps import Step
 from transforms.dynamics import tables
 from transforms.dynamics.summing import RATE_EDGES, Part, Shown
 from transforms.files.sinks import FileInfo, write_file, write_json
-from transforms.night.commit import check_share
+from transforms.night.guards import check_share
 
 RESULTS = "results.json"
 ALL = "all"

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from transforms.night.commit import Guards, HistoryShrunkError, check_shrink, warnings_of
+from transforms.night.errors import HistoryShrunkError
+from transforms.night.guards import Guards, check_shrink, warnings_of
 from transforms.shards.catalogue import DAY_US
 
 LAST = 20_605  # the day that the previous night begins

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from transforms.night.commit import Guards, warnings_of
+from transforms.night.guards import Guards, warnings_of
 from transforms.night.input_warnings import option_warnings
 
 GUARDS = Guards(0.01, False, 0, False, {})
