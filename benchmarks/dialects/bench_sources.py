@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from benchmarks.measuring.rows import Row
 from benchmarks.measuring.timing import best_ns
 from transforms.batches.digests import digests as read_digests
-from transforms.batches.hashing import Texts
+from transforms.batches.texts import Texts
 from transforms.batches.urls import HostTable, hash_urls, trim
 from transforms.files.filesystems import InputFile
 from transforms.intake.formats import plan, read

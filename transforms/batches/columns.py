@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from transforms.batches.hashing import Texts
 from transforms.batches.schemas import COUNT_UNIT
+from transforms.batches.texts import Texts
 from transforms.batches.urls import trim
 
 Mask = NDArray[np.bool_]

@@ -7,7 +7,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from transforms.batches import columns
-from transforms.batches.hashing import Texts
+from transforms.batches.texts import Texts
 from transforms.batches.times import parse_times
 
 HOURS = 24

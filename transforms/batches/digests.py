@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from policies.history.visits import OTHER, REWRITTEN
 from transforms.batches.columns import NOTHING, is_fixed, is_text, plain, trim
-from transforms.batches.hashing import Hashes, Texts, hash_texts, stable_hash
+from transforms.batches.hashing import hash_texts, stable_hash
+from transforms.batches.texts import Hashes, Texts
 
 Mask = NDArray[np.bool_]
 Forms = NDArray[np.uint32]

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from policies.history.lastmods import BAD, DAY, INSTANT, LOCAL, MONTH, NONE, YEAR, Int8Array
 from policies.numerics.typing_ import IntArray
-from transforms.batches.hashing import Texts
+from transforms.batches.texts import Texts
 from transforms.batches.times import DAY_US, END_US, read_texts
 
 _YEAR, _MONTH = r"^\d{4}$", r"^\d{4}-\d\d$"

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from transforms.batches import written_dates
-from transforms.batches.hashing import Texts
+from transforms.batches.texts import Texts
 from transforms.batches.zones import LocalClock
 
 TIME = pa.timestamp("us", tz="UTC")

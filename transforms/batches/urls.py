@@ -21,7 +21,8 @@ from ada_url import parse_url
 from numpy.typing import NDArray
 from publicsuffixlist import PublicSuffixList
 
-from transforms.batches.hashing import Hashes, Texts, hash_texts_and_prefixes, stable_hash
+from transforms.batches.hashing import hash_texts_and_prefixes, stable_hash
+from transforms.batches.texts import Hashes, Texts
 
 __all__ = [
     "HostTable",

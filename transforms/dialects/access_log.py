@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from transforms.batches.hashing import Texts
+from transforms.batches.texts import Texts
 from transforms.dialects import Dialect, Source
 from transforms.dialects.textformats import line_blocks
 from transforms.dialects.weblogs import NAME, Clicks, Ints, Lines, Mask, Requests, good_status, unescape

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from transforms.batches import columns
 from transforms.batches.digests import digests
-from transforms.batches.hashing import Texts
+from transforms.batches.texts import Texts
 from transforms.batches.times import from_integers
 from transforms.dialects import Source
 from transforms.files.blocks import Block, RawBlock

@@ -15,7 +15,7 @@ import pyarrow.json
 from numpy.typing import NDArray
 
 from transforms.batches import columns
-from transforms.batches.hashing import Texts
+from transforms.batches.texts import Texts
 from transforms.batches.values import scalars
 
 # The usual name first. "s" is the status, but a length in records that have an offset and no other length.

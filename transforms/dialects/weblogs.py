@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from transforms.batches.errors import InputError, NoSiteError
-from transforms.batches.hashing import Texts
+from transforms.batches.texts import Texts
 from transforms.batches.urls import canonical_host
 from transforms.dialects import Source
 from transforms.files.blocks import Block, RawBlock

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.batches.hashing import Texts
+from transforms.batches.texts import Texts
 
 TRACKING = (
     # Campaigns (Google Analytics and most others), Matomo's.

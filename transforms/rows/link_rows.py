@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 
 from policies.numerics.typing_ import IntArray
 from transforms.batches import columns, schemas, times
-from transforms.batches.hashing import Hashes, hash_pages, hash_texts
+from transforms.batches.hashing import hash_pages, hash_texts
+from transforms.batches.texts import Hashes
 from transforms.batches.urls import NO_URL, REASONS, HostTable, Located, locate, site
 from transforms.rows.joining import page_urls
 from transforms.rows.raw_rows import Made, Mask, RawRows, read, read_time

@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 
 from transforms.batches.hashing import (
     BLOCK_BYTES,
-    LONG_BYTES,
-    Texts,
     hash_pages,
     hash_prefixes,
     hash_texts,
     hash_texts_and_prefixes,
     stable_hash,
 )
+from transforms.batches.texts import LONG_BYTES, Texts
 
 TYPES = [pa.binary(), pa.large_binary()]
 urlish = st.builds(

@@ -3,7 +3,8 @@
 import numpy as np
 import pyarrow as pa
 
-from transforms.batches.hashing import Texts, hash_pages
+from transforms.batches.hashing import hash_pages
+from transforms.batches.texts import Texts
 from transforms.rows.link_rows import page_hashes, page_texts
 
 
