@@ -52,7 +52,8 @@ from transforms.replay.backtesting import (
     trials,
     weightings,
 )
-from transforms.replay.replaying import BuildWorld, Facts, ReadLogs, Replayed, ReplayError, ReplaySettings
+from transforms.replay.reading import ReadLogs
+from transforms.replay.replaying import BuildWorld, Facts, Replayed, ReplayError, ReplaySettings
 
 ROOM = 1.1  # for rounding: above the least budget
 LOG_BUDGETS, CHANGE_BUDGETS = (0.25, 0.5, 1.0), (0.25, 0.5, 1.0, 2.0)

@@ -34,7 +34,8 @@ from transforms.intake.reading import Input
 from transforms.intake.sources import check_inputs
 from transforms.replay.discovering import POLICIES, PlayDiscovery, Result, trials
 from transforms.replay.link_histories import BuildLinkHistory, LinkHistory, LinkSettings
-from transforms.replay.replaying import ReadLogs, ReplayError
+from transforms.replay.reading import ReadLogs
+from transforms.replay.replaying import ReplayError
 
 PROBLEM = "problem.json"
 STEPS = (
