@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from transforms.batches.texts import Texts
 from transforms.dialects import Dialect, Source
-from transforms.dialects.textformats import line_blocks
+from transforms.dialects.textformats import line_blocks, of_each
 from transforms.dialects.weblogs import NAME, Clicks, Ints, Lines, Mask, Requests, good_status, unescape
 from transforms.files.blocks import Block
 from transforms.rows.normalise import rejected_rows
@@ -73,18 +74,12 @@ def _looks_like(path: str, text: bytes) -> bool:
 
 
 def _read(source: Source) -> Iterator[Block]:
-    clicks = Clicks(source)
-    for item in line_blocks(source.path, source.gzip):
-        if isinstance(item, pa.RecordBatch):
-            yield item
-            continue
-        block, first = item
-        if first == 1:
-            block = block.removeprefix(b"\xef\xbb\xbf")
-        yield from _read_block(source.path, block, first, clicks)
+    return of_each(line_blocks(source.path, source.gzip), partial(_read_block, source.path, Clicks(source)))
 
 
-def _read_block(path: str, block: bytes, first: int, clicks: Clicks) -> Iterator[Block]:
+def _read_block(path: str, clicks: Clicks, block: bytes, first: int) -> Iterator[Block]:
+    if first == 1:
+        block = block.removeprefix(b"\xef\xbb\xbf")
     lines = _Lines(block)
     quick = lines.quick()
     found = lines.requests(np.flatnonzero(quick), clicks)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ from transforms.dialects import Dialect, Source
 from transforms.dialects.captures import OTHER_METHOD, Captures, joined, observations, rows_with, url_of_key
 from transforms.dialects.json_captures import FIELDS, read_records
 from transforms.dialects.json_strings import Plain, read_plain, slices
-from transforms.dialects.textformats import line_blocks
+from transforms.dialects.textformats import line_blocks, of_each
 from transforms.files.blocks import Block
 from transforms.rows.normalise import rejected_rows
 
@@ -66,12 +67,7 @@ class _Lines:
 
 def read(source: Source) -> Iterator[Block]:
     """Read a CDXJ file."""
-    for item in line_blocks(source.path, source.gzip, _apart):
-        if isinstance(item, pa.RecordBatch):
-            yield item
-            continue
-        block, line = item
-        yield from _read_block(source, block.removeprefix(b"\xef\xbb\xbf") if line == 1 else block, line)
+    return of_each(line_blocks(source.path, source.gzip, _apart), partial(_read_block, source))
 
 
 def _apart(before: bytes, after: bytes) -> bool:
@@ -80,6 +76,7 @@ def _apart(before: bytes, after: bytes) -> bool:
 
 def _read_block(source: Source, block: bytes, line: int) -> Iterator[Block]:
     """Read the plain lines by their quotes, and the rest in full."""
+    block = block.removeprefix(b"\xef\xbb\xbf") if line == 1 else block
     data = np.frombuffer(block, np.uint8)
     end = np.flatnonzero(data == 10)
     if len(block) and data[-1] != 10:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from transforms.dialects import Dialect, Source
 from transforms.dialects.tables import Fields, split_fields
-from transforms.dialects.textformats import line_blocks
+from transforms.dialects.textformats import line_blocks, of_each
 from transforms.files.blocks import Block, RawBlock
 from transforms.rows.normalise import rejected_rows
 
@@ -37,15 +37,14 @@ def read(source: Source) -> Iterator[Block]:
     The time is that at which the fetch began, which may be long before the line was written. What another
     fetch was needed for, and what is not http, is left out; a fetch that failed is a row, and says nothing.
     """
-    for item in line_blocks(source.path, source.gzip):
-        if isinstance(item, pa.RecordBatch):
-            yield item
-            continue
-        block, line = item
+
+    def rows(block: bytes, line: int) -> Iterator[Block]:
         fields = whole_fields(block, line, _USED)
         yield from _rows(source, fields)
         if fields.wrong:
             yield odd_rows(source.path, fields)
+
+    return of_each(line_blocks(source.path, source.gzip), rows)
 
 
 def whole_fields(block: bytes, line: int, use: list[int]) -> Fields:

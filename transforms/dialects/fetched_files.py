@@ -20,7 +20,7 @@ from transforms.batches.urls import trim
 from transforms.dialects import Dialect, Source
 from transforms.dialects.json_rows import parse
 from transforms.dialects.sitemaps import read_sitemap
-from transforms.dialects.textformats import line_blocks, read_csv
+from transforms.dialects.textformats import line_blocks, of_each, read_csv
 from transforms.dialects.wat import resolved
 from transforms.files.blocks import Block, RawBlock
 from transforms.files.filesystems import FileSystems, local_path
@@ -73,15 +73,15 @@ def _lists(source: Source) -> Iterator[Block]:
     if not _unmarked(text).startswith(b"{"):
         yield from read_csv(source.path, source.gzip, _KIND, None)
         return
-    for item in line_blocks(source.path, source.gzip):
-        if isinstance(item, pa.RecordBatch):
-            yield item
-            continue
-        found = parse(*item, _JSON, source.path)
+
+    def rows(block: bytes, line: int) -> Iterator[Block]:
+        found = parse(block, line, _JSON, source.path)
         if found.rejected is not None:
             yield found.rejected
         for batch in found.table.combine_chunks().to_batches():
-            yield RawBlock(batch, lambda line=found.line: line)  # type: ignore[misc]
+            yield RawBlock(batch, lambda: found.line)
+
+    yield from of_each(line_blocks(source.path, source.gzip), rows)
 
 
 def _fetch(source: Source, fetch: dict[str, str], number: int) -> Iterator[Block]:

@@ -19,7 +19,7 @@ from transforms.batches import columns, times
 from transforms.batches.hashing import hash_texts
 from transforms.dialects import Dialect, Source
 from transforms.dialects.crawl_log import looks_like, odd_rows, whole_fields
-from transforms.dialects.textformats import line_blocks
+from transforms.dialects.textformats import line_blocks, of_each
 from transforms.files.blocks import Block, RawBlock
 
 _LOGGED, _STATUS, _URI, _PATH, _VIA, _STARTED = 0, 1, 3, 4, 5, 8
@@ -54,16 +54,15 @@ class _Fetches:
 def read(source: Source) -> Iterator[Block]:
     """A row for each fetch, and one for each link to what was fetched."""
     fetches = _Fetches()
-    for item in line_blocks(source.path, source.gzip):
-        if isinstance(item, pa.RecordBatch):
-            yield item
-            continue
-        block, line = item
+
+    def rows(block: bytes, line: int) -> Iterator[Block]:
         fields = whole_fields(block, line, _USED)
         if fields.wrong:
             yield odd_rows(source.path, fields)
         if len(fields.line):
             yield from _rows(source, fetches, fields.table.combine_chunks().columns, fields.line)
+
+    return of_each(line_blocks(source.path, source.gzip), rows)
 
 
 def _rows(source: Source, fetches: _Fetches, given: list[pa.Array], line: np.ndarray) -> Iterator[Block]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -23,7 +23,7 @@ from transforms.batches.zones import zone_of
 from transforms.dialects import Dialect, Source
 from transforms.dialects.json_rows import parse
 from transforms.dialects.tables import line_texts, pages_of, texts_of
-from transforms.dialects.textformats import line_blocks
+from transforms.dialects.textformats import line_blocks, of_each
 from transforms.files.blocks import Block, RawBlock
 from transforms.files.unpacking import head_of
 from transforms.rows.normalise import rejected_rows
@@ -82,11 +82,7 @@ def read(source: Source) -> Iterator[Block]:
         For an option that cannot be, a local time without `observations_timezone`, or a dump as text.
     """
     zone, rate = _zone(source), _rate(source)
-    for item in _records(source):
-        if isinstance(item, pa.RecordBatch):
-            yield item
-        else:
-            yield from _rows(source, *item, zone, rate)
+    yield from of_each(_records(source), lambda table, line: _rows(source, table, line, zone, rate))
 
 
 def read_pages(source: Source) -> Iterator[Block]:
@@ -97,31 +93,28 @@ def read_pages(source: Source) -> Iterator[Block]:
     InputError
         For a dump as text.
     """
-    for item in _records(source):
-        if isinstance(item, pa.RecordBatch):
-            yield item
-        else:
-            yield from pages_of(item[0]["url"], item[1])
+    return of_each(_records(source), lambda table, line: pages_of(table["url"], line))
 
 
 def _records(source: Source) -> Iterator[tuple[pa.Table, NDArray[np.int64]] | pa.RecordBatch]:
     """Tables of what a dump has of its pages, with each row's line, and rejected rows."""
     _refuse_text(source.path)
-    for item in line_blocks(source.path, source.gzip):
-        if isinstance(item, pa.RecordBatch):
-            yield item
-            continue
-        block, line = item
-        if line == 1:
-            block = block.removeprefix(b"\xef\xbb\xbf")
-        if block.lstrip(b"\xef\xbb\xbf[ \r\n").startswith(b"{"):
-            records = parse(block, line, _JSON, source.path)
-            if records.rejected is not None:
-                yield records.rejected
-            columns = dict(zip(_NAMES, records.table.columns, strict=True))
-            yield pa.table(columns), records.line
-        else:
-            yield from _read_csv(source, block, line)
+    yield from of_each(line_blocks(source.path, source.gzip), partial(_read_block, source))
+
+
+def _read_block(
+    source: Source, block: bytes, line: int
+) -> Iterator[tuple[pa.Table, NDArray[np.int64]] | pa.RecordBatch]:
+    if line == 1:
+        block = block.removeprefix(b"\xef\xbb\xbf")
+    if block.lstrip(b"\xef\xbb\xbf[ \r\n").startswith(b"{"):
+        records = parse(block, line, _JSON, source.path)
+        if records.rejected is not None:
+            yield records.rejected
+        columns = dict(zip(_NAMES, records.table.columns, strict=True))
+        yield pa.table(columns), records.line
+    else:
+        yield from _read_csv(source, block, line)
 
 
 def _refuse_text(path: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,7 @@ from transforms.batches.times import parse_times
 from transforms.dialects import Dialect, Source
 from transforms.dialects.json_rows import Records, parse
 from transforms.dialects.tables import pages_of, texts_of
-from transforms.dialects.textformats import line_blocks
+from transforms.dialects.textformats import line_blocks, of_each
 from transforms.files.blocks import Block, RawBlock
 from transforms.rows.normalise import rejected_rows
 
@@ -70,24 +71,23 @@ def read(source: Source) -> Iterator[Block]:
     A page was fetched at `lastProcessedDate` (where the metadata persists it), else one `fetchInterval`, in
     minutes, before `nextFetchDate`; without these it is left out, as where recrawl has set that date.
     """
-    for item in _documents(source):
-        if isinstance(item, pa.RecordBatch):
-            yield item
-            continue
-        column, first, known, line = item
+
+    def rows(
+        column: Column, first: Column, known: NDArray[np.bool_], line: NDArray[np.int64]
+    ) -> Iterator[Block]:
         metadata = {n: first(n) for n in METADATA}
         due = column("nextFetchDate")
-        yield from rows_of_state(source, column("url"), column("status"), due, metadata, line, known)
+        return rows_of_state(source, column("url"), column("status"), due, metadata, line, known)
+
+    return of_each(_documents(source), rows)
 
 
 def read_pages(source: Source) -> Iterator[Block]:
     """All URLs of a dump of the status index, also those that were never fetched."""
-    for item in _documents(source):
-        if isinstance(item, pa.RecordBatch):
-            yield item
-        else:
-            column, _, known, line = item
-            yield from pages_of(column("url").filter(pa.array(known)), line[known])
+    return of_each(
+        _documents(source),
+        lambda column, _, known, line: pages_of(column("url").filter(pa.array(known)), line[known]),
+    )
 
 
 Column = Callable[[str], pa.Array]
@@ -101,16 +101,15 @@ def _documents(
     Of documents two functions that give a field, and the first value of a field of the metadata, by its name;
     which documents are sound; and each one's line.
     """
-    for item in line_blocks(source.path, source.gzip):
-        if isinstance(item, pa.RecordBatch):
-            yield item
-            continue
-        block, line = item
+
+    def read(block: bytes, line: int) -> Iterator[Any]:
         records = parse(_without_hits(block), line, _SCHEMA, source.path)
         if records.rejected is not None:
             yield records.rejected
         if len(records.line):
             yield from _checked(source, records, block, line)
+
+    return of_each(line_blocks(source.path, source.gzip), read)
 
 
 def _without_hits(block: bytes) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -87,6 +87,15 @@ def line_blocks(
     """
     # What a reader makes of half a chunk fits into memory that the process has already.
     return _blocks(path, gzip, _last_line_end, apart, unpacking.CHUNK_BYTES // 2)
+
+
+def of_each(items: Iterable[Any], read: Callable[..., Iterator[Any]]) -> Iterator[Any]:
+    """What `read` makes of each item, such as a block and its first line's number; rejected rows pass."""
+    for item in items:
+        if isinstance(item, pa.RecordBatch):
+            yield item
+        else:
+            yield from read(*item)
 
 
 def _blocks(

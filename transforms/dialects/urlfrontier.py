@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ from transforms.dialects import Dialect, Source
 from transforms.dialects.json_rows import parse
 from transforms.dialects.stormcrawler import METADATA, NO_STATUS, first_of, rows_of_state
 from transforms.dialects.tables import pages_of
-from transforms.dialects.textformats import line_blocks
+from transforms.dialects.textformats import line_blocks, of_each
 from transforms.files.blocks import Block
 from transforms.rows.normalise import rejected_rows
 
@@ -69,21 +70,12 @@ def read(source: Source) -> Iterator[Block]:
 
     A line that is a bare URL is one that was never fetched.
     """
-    for item in line_blocks(source.path, source.gzip):
-        if isinstance(item, pa.RecordBatch):
-            yield item
-            continue
-        block, line = item
-        yield from _rows(source, block, line)
+    return of_each(line_blocks(source.path, source.gzip), partial(_rows, source))
 
 
 def read_pages(source: Source) -> Iterator[Block]:
     """All URLs of a dump, also those that were never fetched."""
-    for item in line_blocks(source.path, source.gzip):
-        if isinstance(item, pa.RecordBatch):
-            yield item
-        else:
-            yield from _pages(source, *item)
+    return of_each(line_blocks(source.path, source.gzip), partial(_pages, source))
 
 
 def _pages(source: Source, block: bytes, line: int) -> Iterator[Block]:

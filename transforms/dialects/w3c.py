@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from transforms.batches.errors import InputError
 from transforms.dialects import Dialect, Source
-from transforms.dialects.textformats import line_blocks
+from transforms.dialects.textformats import line_blocks, of_each
 from transforms.dialects.weblogs import Clicks, Ints, Lines, Mask, Requests, good_status
 from transforms.files.blocks import Block
 from transforms.rows.normalise import rejected_rows
@@ -40,24 +40,20 @@ def _looks_like(path: str, text: bytes) -> bool:
 
 
 def _read(source: Source) -> Iterator[Block]:
-    clicks, log = Clicks(source), _Log(source.path)
-    for item in line_blocks(source.path, source.gzip):
-        if isinstance(item, pa.RecordBatch):
-            yield item
-            continue
-        block, first = item
-        yield from log.read(block.removeprefix(b"\xef\xbb\xbf") if first == 1 else block, first, clicks)
+    log = _Log(source.path, Clicks(source))
+    return of_each(line_blocks(source.path, source.gzip), log.read)
 
 
 class _Log:
     """What the directives of a file have said so far."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, path: str, clicks: Clicks) -> None:
+        self._path, self._clicks = path, clicks
         self._fields: list[str] = []
         self._date = b""
 
-    def read(self, block: bytes, first: int, clicks: Clicks) -> Iterator[Block]:
+    def read(self, block: bytes, first: int) -> Iterator[Block]:
+        block = block.removeprefix(b"\xef\xbb\xbf") if first == 1 else block
         lines = _Columns(block)
         hash_first = lines.has(lines.start, _HASH) & (lines.end > lines.start)
         rows, done = np.flatnonzero(~hash_first & (lines.end > lines.start)), 0
@@ -65,10 +61,10 @@ class _Log:
             said = self._said(block[lines.start[at] : lines.end[at]], first + at)
             if said != (self._fields, self._date):
                 end = int(np.searchsorted(rows, at))
-                yield from self._rows(lines, rows[done:end], first, clicks)
+                yield from self._rows(lines, rows[done:end], first)
                 done = end
                 self._fields, self._date = said
-        yield from self._rows(lines, rows[done:], first, clicks)
+        yield from self._rows(lines, rows[done:], first)
 
     def _said(self, line: bytes, number: int) -> tuple[list[str], bytes]:
         """Fields and date after a directive."""
@@ -98,7 +94,7 @@ class _Log:
             )
         return fields, self._date
 
-    def _rows(self, lines: _Columns, rows: Ints, first: int, clicks: Clicks) -> Iterator[Block]:
+    def _rows(self, lines: _Columns, rows: Ints, first: int) -> Iterator[Block]:
         if not len(rows):
             return
         cut = _Cut(lines, rows, len(self._fields))
@@ -122,7 +118,7 @@ class _Log:
         if not self._fields:
             return
         quick = {name: cut.field(i) for i, name in enumerate(self._fields) if name in _USED}
-        found = self._requests(rows[cut.quick], quick, cut.tabs[cut.quick], clicks)
+        found = self._requests(rows[cut.quick], quick, cut.tabs[cut.quick])
         if odd:
             columns = {
                 name: pa.array([tokens[i] for _, tokens in odd], pa.binary())
@@ -130,19 +126,19 @@ class _Log:
                 if name in _USED
             }
             of = np.array([row for row, _ in odd], np.int64)
-            found = found.merge(self._requests(of, columns, np.zeros(len(of), np.bool_), clicks))
+            found = found.merge(self._requests(of, columns, np.zeros(len(of), np.bool_)))
         if len(found.line):
             found.line[:] += first
-            yield from clicks.rows(found)
+            yield from self._clicks.rows(found)
 
-    def _requests(self, line: Ints, columns: dict[str, pa.Array], tabs: Mask, clicks: Clicks) -> Requests:
+    def _requests(self, line: Ints, columns: dict[str, pa.Array], tabs: Mask) -> Requests:
         get = np.asarray(pc.equal(columns["cs-method"], b"GET"))
         others = columns["cs-method"].filter(pa.array(~get))
         named = pc.sum(pc.match_substring_regex(others, r"^[A-Za-z]+$")).as_py() or 0
-        clicks.leave_out("method", named)
-        clicks.leave_out("no_request", len(others) - named)
+        self._clicks.leave_out("method", named)
+        self._clicks.leave_out("no_request", len(others) - named)
         good = np.asarray(pc.is_in(columns["sc-status"], _GOOD))
-        clicks.leave_out("status", int((get & ~good).sum()))
+        self._clicks.leave_out("status", int((get & ~good).sum()))
         use = pa.array(np.flatnonzero(get & good))
         columns = {name: column.take(use) for name, column in columns.items()}
         tabs = tabs[use]

@@ -18,7 +18,7 @@ from policies.numerics.typing_ import IntArray
 from transforms.batches.urls import trim
 from transforms.dialects import Dialect, Source
 from transforms.dialects.json_rows import parse
-from transforms.dialects.textformats import line_blocks
+from transforms.dialects.textformats import line_blocks, of_each
 from transforms.files.blocks import Block, RawBlock
 
 _HEADERS = re.compile(rb"(?m)^[^{\n][^\n]*")
@@ -79,15 +79,14 @@ def looks_like(path: str, text: bytes) -> bool:
 
 def read(source: Source) -> Iterator[Block]:
     """A row a link; one without a target for a page that has none, or whose fetch failed."""
-    for item in line_blocks(source.path, source.gzip):
-        if isinstance(item, pa.RecordBatch):
-            yield item
-            continue
-        block, line = item
+
+    def rows(block: bytes, line: int) -> Iterator[Block]:
         found = parse(_HEADERS.sub(b"", block), line, SCHEMA, source.path)
         if found.rejected is not None:
             yield found.rejected
         yield from _rows(source, found.table.column("Envelope").combine_chunks(), found.line)
+
+    return of_each(line_blocks(source.path, source.gzip), rows)
 
 
 def _field(of: pa.Array, *names: str) -> pa.Array:
