@@ -32,9 +32,8 @@ from transforms.files.attempts import Attempt
 from transforms.files.blocks import How
 from transforms.files.filesystems import FileSystems
 from transforms.files.sinks import FileInfo
-from transforms.intake.reading import Input, ReadInputs
+from transforms.intake.reading import Input, ReadInputs, check_all
 from transforms.intake.rejects import WriteRejected
-from transforms.intake.sources import check_inputs, plan_files
 from transforms.kept.carrying import Previous
 from transforms.shards.sharding import Layout
 
@@ -168,11 +167,7 @@ def run_pipeline(settings: Settings, beam_arguments: Sequence[str] = ()) -> None
     ------
     OptionsError, InputError, policies.numerics.errors.RecrawlError, submitting.RunnerError
     """
-    for found in settings.inputs:
-        if found.kind == "changes":
-            plan_files(found.patterns, found.kind, True)
-        else:
-            check_inputs(found.kind, found.patterns, True, how=found.how)
+    check_all(settings.inputs)
     output_folder.check(settings.output)
     old = FileSystems.match(FileSystems.join(settings.output, "rejected", "shard-*"))
     output_folder.clear(settings.output, [*OWN, *(f.path for f in old)])

@@ -22,6 +22,7 @@ from pipelines.experiments.arguments.backtest import DEFAULT_POLICIES
 from pipelines.experiments.arguments.shared import EXIT_HELP, WEIGHTS
 from pipelines.experiments.experiment import (
     listed,
+    problem_in,
     run_here,
     write_table,
 )
@@ -34,8 +35,7 @@ from transforms.batches.steps import Step
 from transforms.files.blocks import How
 from transforms.files.filesystems import FileSystems
 from transforms.files.sinks import FileInfo, read_json, write_json
-from transforms.intake.reading import Input
-from transforms.intake.sources import check_inputs, plan_files
+from transforms.intake.reading import Input, check_all
 from transforms.replay.backtesting import (
     EQUAL,
     ESTIMATORS,
@@ -367,11 +367,7 @@ def run_pipeline(settings: Settings, beam_arguments: Sequence[str], **parts: Any
     ------
     OptionsError, policies.numerics.errors.RecrawlError, submitting.RunnerError
     """
-    for found in settings.inputs:
-        if found.kind == "changes":
-            plan_files(found.patterns, found.kind, True)
-        else:
-            check_inputs(found.kind, found.patterns, True, how=found.how)
+    check_all(settings.inputs)
     with progress(sys.stderr, STEPS):
         run_here(
             lambda pipeline: build_pipeline(pipeline, settings, **parts),
@@ -379,9 +375,7 @@ def run_pipeline(settings: Settings, beam_arguments: Sequence[str], **parts: Any
             settings.workers,
             settings.output,
         )
-    found = read_json(FileSystems.join(settings.output, PROBLEM))
-    if found is not None:
-        FileSystems.delete([FileSystems.join(settings.output, PROBLEM)])
+    if (found := problem_in(settings.output, PROBLEM)) is not None:
         raise ReplayError(found["problem"])
 
 

@@ -20,7 +20,7 @@ from pipelines.command.version import __version__
 from pipelines.experiments import discovery_report
 from pipelines.experiments.arguments.backtest_discovery import KINDS
 from pipelines.experiments.arguments.shared import EXIT_HELP
-from pipelines.experiments.experiment import listed, run_here, show_pictures, write_table
+from pipelines.experiments.experiment import listed, problem_in, run_here, show_pictures, write_table
 from pipelines.nightly.checks import Checks
 from pipelines.nightly.progress import progress
 from policies.discovery.presences import US_PER_HOUR
@@ -28,10 +28,8 @@ from transforms import dialects
 from transforms.batches import schemas
 from transforms.batches.steps import Step
 from transforms.files.blocks import How
-from transforms.files.filesystems import FileSystems
-from transforms.files.sinks import FileInfo, read_json, write_json
-from transforms.intake.reading import Input
-from transforms.intake.sources import check_inputs
+from transforms.files.sinks import FileInfo, write_json
+from transforms.intake.reading import Input, check_all
 from transforms.replay.discovering import POLICIES, PlayDiscovery, Result, trials
 from transforms.replay.link_histories import BuildLinkHistory, LinkHistory, LinkSettings
 from transforms.replay.reading import ReadLogs
@@ -217,8 +215,7 @@ def run_pipeline(settings: Settings, beam_arguments: Sequence[str]) -> None:
     ------
     OptionsError, policies.numerics.errors.RecrawlError, submitting.RunnerError
     """
-    for found in settings.inputs:
-        check_inputs(found.kind, found.patterns, True, how=found.how)
+    check_all(settings.inputs)
     with progress(sys.stderr, STEPS):
         run_here(
             lambda pipeline: build_pipeline(pipeline, settings),
@@ -226,9 +223,7 @@ def run_pipeline(settings: Settings, beam_arguments: Sequence[str]) -> None:
             settings.workers,
             settings.output,
         )
-    found = read_json(FileSystems.join(settings.output, PROBLEM))
-    if found is not None:
-        FileSystems.delete([FileSystems.join(settings.output, PROBLEM)])
+    if (found := problem_in(settings.output, PROBLEM)) is not None:
         raise ReplayError(found["problem"])
 
 

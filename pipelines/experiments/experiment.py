@@ -54,6 +54,15 @@ def run_here(
         submitting.finish(pipeline, remedy="Results are not complete; run it again")
 
 
+def problem_in(output: str, name: str) -> Any:
+    """What a worker wrote of a problem, as a file of the results, which goes; None where there is none."""
+    path = FileSystems.join(output, name)
+    found = read_json(path)
+    if found is not None:
+        FileSystems.delete([path])
+    return found
+
+
 def write_table(folder: str, name: str, table: pa.Table) -> FileInfo:
     """Write a table as one Parquet file."""
 

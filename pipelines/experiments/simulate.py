@@ -30,7 +30,7 @@ from pipelines.experiments.arguments.simulate import (
     SHAPE,
     SIGNALS,
 )
-from pipelines.experiments.experiment import listed, run_here, show_pictures, write_table
+from pipelines.experiments.experiment import listed, problem_in, run_here, show_pictures, write_table
 from pipelines.experiments.result_schemas import OVER_TIME, SIMULATION
 from pipelines.nightly.checks import Checks, near
 from pipelines.nightly.progress import progress
@@ -47,8 +47,7 @@ from policies.simulation.drawn import (
 )
 from policies.simulation.experiments import BASELINE
 from transforms.batches.steps import Step
-from transforms.files.filesystems import FileSystems
-from transforms.files.sinks import FileInfo, read_json, write_json
+from transforms.files.sinks import FileInfo, write_json
 from transforms.replay.backtesting import POLICIES
 from transforms.replay.simulating import TOLD, WINDOWS, Failed, Outcome, Plan, RunCells, cells, is_told
 
@@ -301,10 +300,7 @@ def run(parsed: argparse.Namespace, beam_arguments: Sequence[str] = ()) -> int:
     settings = Settings.of(parsed)
     with progress(sys.stderr, STEPS):
         run_here(lambda p: build_pipeline(p, settings), beam_arguments, settings.workers, settings.output)
-    problems = FileSystems.join(settings.output, PROBLEMS)
-    found = read_json(problems)
-    if found is not None:
-        FileSystems.delete([problems])
+    if (found := problem_in(settings.output, PROBLEMS)) is not None:
         raise OptionsError(found["problems"])
     print(simulate_report.report(settings.output, settings.against))
     if settings.plots:

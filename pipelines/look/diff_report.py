@@ -264,12 +264,12 @@ def _multiplier_note(document: dict[str, Any]) -> str:
     return f"{moved}: makes up for the other causes"
 
 
-def why(causes: dict[str, float], weight: str, extra: dict[str, float] | None = None, most: int = 2) -> str:
+def why(causes: dict[str, float], weight: str, extra: dict[str, float] | None = None) -> str:
     """The largest causes of a host's or page's change, at least a tenth of it."""
     named = {label(n, weight): v for n, v in causes.items()} | (extra or {})
     total = sum(abs(v) for v in named.values())
     large = sorted(((-abs(v), n) for n, v in named.items() if abs(v) > 0.1 * total))
-    return ", ".join(f"{n} {_signed(named[n])}" for _, n in large[:most]) or "nothing"
+    return ", ".join(f"{n} {_signed(named[n])}" for _, n in large[:2]) or "nothing"
 
 
 class _Text:

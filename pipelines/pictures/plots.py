@@ -112,17 +112,11 @@ class Picture:
 
 
 def freshness_against_budget(
-    name: str,
-    title: str,
-    rows: Mapping[str, Any],
-    value: str = "accuracy",
-    budget: str = "budget_per_day",
-    x: str = "crawls per page and day",
-    y: str = "freshness",
-    log_x: bool = True,
+    name: str, title: str, rows: Mapping[str, Any], budget: str = "budget_per_day"
 ) -> Picture:
     """Mean freshness of each policy by budget, with standard errors over the other columns' rows."""
-    return Picture(name, title, [Panel("", x, y, _means(rows, budget, value), log_x=log_x)])
+    means = _means(rows, budget, "accuracy")
+    return Picture(name, title, [Panel("", "crawls per page and day", "freshness", means, log_x=True)])
 
 
 def accuracy_against_pages(name: str, title: str, rows: Mapping[str, Any], against: str = "") -> Picture:

@@ -62,10 +62,8 @@ def scores(probability: FloatArray, changed: BoolArray, subset: IntArray) -> Sco
     )
 
 
-def calibration(
-    probability: FloatArray, changed: BoolArray, parts: int = 10
-) -> tuple[FloatArray, FloatArray]:
-    """Mean probability and share of changed rows in parts of equal size, by rank of probability: (parts,)."""
+def calibration(probability: FloatArray, changed: BoolArray) -> tuple[FloatArray, FloatArray]:
+    """Mean probability and share of changed rows in ten parts, by rank of probability: (10,) each."""
     order = np.argsort(probability, kind="stable")
-    cuts = [c for c in np.array_split(order, parts) if len(c)]
+    cuts = [c for c in np.array_split(order, 10) if len(c)]
     return np.array([probability[c].mean() for c in cuts]), np.array([changed[c].mean() for c in cuts])

@@ -146,11 +146,9 @@ def move_h(point: Point, depth: FloatArray) -> FloatArray:
     return point.h0 * np.exp(d * (point.h1 + d * (point.h2 + d * (point.h3 + d * point.h4))))
 
 
-def solution(
-    r: FloatArray, kappa: FloatArray, depth: FloatArray, start: FloatArray | None = None
-) -> tuple[FloatArray, FloatArray]:
+def solution(r: FloatArray, kappa: FloatArray, depth: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Thresholds at `depth` and h there, (n,) float64 each; arguments as those of `solve`."""
-    point = solve(r, kappa, depth, start)
+    point = solve(r, kappa, depth)
     clock = move(point, depth)
     # Where rounding is larger than what is left to move, the coefficients may mean nothing.
     clock = np.where(np.abs(clock - point.u0) <= 0.01 * point.u0, clock, point.u0)

@@ -38,6 +38,7 @@ Float32Array = np.typing.NDArray[np.float32]
 
 REWARDS: Final = ("precision", "gain")
 DEFAULT_WINDOW_DAYS: Final = 30
+_LEARNED_DAYS: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +82,7 @@ def kab(name: str, source: str, bandit: Bandit | None = None, reward: str = "pre
     return Strategy(name, arms, bandits.Exp3() if bandit is None else bandit, reward)
 
 
-def history_averages(
-    offers: Offers, window_days: int = DEFAULT_WINDOW_DAYS, floor_per_day: float = 0.0
-) -> Source:
+def history_averages(offers: Offers, floor_per_day: float = 0.0) -> Source:
     """Average daily price changes, clicks and impressions of the days before (section 5.2.2).
 
     `floor_per_day` is the least rate of a change, click and impression. Without one, LambdaCrawl never
@@ -92,7 +91,7 @@ def history_averages(
     changes = offers.changes_per_day()
 
     def parameters(day: int) -> Parameters:
-        past = slice(max(0, day - window_days), day)
+        past = slice(max(0, day - DEFAULT_WINDOW_DAYS), day)
         counts = (changes, offers.clicks, offers.impressions)
         change, click, shown = (np.maximum(rate_policies.averages(of[past]), floor_per_day) for of in counts)
         return Parameters.of(change, click, shown)
@@ -100,13 +99,7 @@ def history_averages(
     return parameters
 
 
-def learned(
-    offers: Offers,
-    window_days: int = 60,
-    click_odds: float = 1.0,
-    impression_odds: float = 1.0,
-    metadata_only: bool = False,
-) -> Source:
+def learned(offers: Offers, metadata_only: bool = False) -> Source:
     """Estimates from the days before, with a prior for each merchant: the metadata group.
 
     They stand where the paper has a neural network of history and metadata. Each is turned into what its
@@ -115,12 +108,6 @@ def learned(
     Parameters
     ----------
     offers : Offers
-    window_days : int
-        Days of history at most.
-    click_odds, impression_odds : float
-        Factor on the odds of a click and of an impression. The paper's classifiers are trained on samples
-        in which these are far more frequent than where they are used (1:1 for 1:75 clicked, 4:1 for 1:6
-        shown, section 4.1.1), which multiplies predicted odds by 75 and 24.
     metadata_only : bool
         Whether an offer gets the mean of its merchant's offers, its own history unknown.
     """
@@ -135,7 +122,7 @@ def learned(
         return np.asarray(total[day - 1] - before, dtype=np.float64)
 
     def parameters(day: int) -> Parameters:
-        days = min(day, window_days)
+        days = min(day, _LEARNED_DAYS)
         changed = since(changed_days, day, days)
         week = day // 7
         if week not in fitted:
@@ -147,12 +134,8 @@ def learned(
         )
         if metadata_only:
             will_change, click, shown = (_group_mean(group, of) for of in (will_change, click, shown))
-        return Parameters.of(
-            -np.log1p(-will_change),
-            _with_odds(click, click_odds),
-            _with_odds(shown, impression_odds),
-            will_change,
-        )
+        once = -np.expm1(-click), -np.expm1(-shown)
+        return Parameters.of(-np.log1p(-will_change), *once, will_change)
 
     return parameters
 
@@ -160,13 +143,6 @@ def learned(
 def _group_mean(group: IntArray, values: FloatArray) -> FloatArray:
     mean: FloatArray = np.bincount(group, values) / np.maximum(np.bincount(group), 1)
     return mean[group]
-
-
-def _with_odds(rate_per_day: FloatArray, factor: float) -> FloatArray:
-    """Probability of at least one event in a day, its odds times `factor`."""
-    odds = factor * np.expm1(np.minimum(rate_per_day, 500.0))
-    out: FloatArray = odds / (1.0 + odds)
-    return out
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from policies.simulation.histories import ChangeHistory
 _SECOND = 1_000_000
 _CLOCK_ZERO = 1 << 60  # what a rule's clock shows at the first crawl: times long before it are positive, too
 _SMALLEST_SCALE, _LARGEST_SCALE = 1e-5, 1e5
+_TOLERANCE = 0.005  # of the budget: ends a search
 _MOST_RUNS = 60
 
 
@@ -89,7 +90,6 @@ def follow_rule(
     scale: float,
     free_us: IntArray,
     phase: FloatArray,
-    dated: bool = False,
     most: int | None = None,
 ) -> CrawlTimes:
     """Crawl by a rule of intervals, each crawl when it is due.
@@ -106,8 +106,6 @@ def follow_rule(
         All intervals of the rule's configuration are multiplied by this.
     free_us, phase : (n,) int64 and float64
         From `free_crawls` and `first_phases`.
-    dated : bool
-        Whether answers have an honest Last-Modified.
     most : int, optional
         Stop after the step in which there are more crawls than this.
 
@@ -132,11 +130,8 @@ def follow_rule(
     first, total = True, 0
     while len(active) and (most is None or total <= most):
         version = history.version(active, due)
-        told = None
-        if dated:
-            told = clock(history.last_change(active, due))
         ok = np.full(len(active), 200)
-        state = rule.after_fetch(state, Fetches(version != seen, ok, clock(due), told))
+        state = rule.after_fetch(state, Fetches(version != seen, ok, clock(due)))
         if not first:
             pages.append(active)
             times.append(due)
@@ -244,7 +239,6 @@ def at_budget(
     history: ChangeHistory,
     crawls_per_page_day: float,
     score_from_us: int,
-    tolerance: float = 0.005,
     start: float = 1.0,
     smallest: float = _SMALLEST_SCALE,
 ) -> Scaled:
@@ -259,8 +253,6 @@ def at_budget(
         Budget, per known page and day of the scored part, see `ChangeHistory.paid_days`.
     score_from_us : int
         Where the scored part begins, microseconds UTC.
-    tolerance : float
-        Relative difference that ends the search.
     start, smallest : float
         The first scale to try, and the least.
 
@@ -294,7 +286,7 @@ def at_budget(
         else:
             if best is None or abs(tried.off) < abs(best.off):
                 best = tried
-            if abs(tried.off) <= tolerance:
+            if abs(tried.off) <= _TOLERANCE:
                 break
             low, high = (scale, high) if tried.off > 0 else (low, scale)
         if low is not None and high is not None:
@@ -315,13 +307,12 @@ def rule_at_budget(
     crawls_per_page_day: float,
     score_from_us: int,
     seed: int = 0,
-    dated: bool = False,
 ) -> Scaled:
     """A rule with its intervals scaled to a budget; see `follow_rule` and `at_budget`."""
     free_us, phase = free_crawls(history, seed), first_phases(history, seed)
 
     def run(scale: float, most: int) -> CrawlTimes:
-        return follow_rule(history, rule, scale, free_us, phase, dated, most)
+        return follow_rule(history, rule, scale, free_us, phase, most)
 
     return at_budget(run, history, crawls_per_page_day, score_from_us)
 

@@ -27,7 +27,7 @@ from transforms.batches.steps import Given, Step, Ungroup, outputs
 from transforms.batches.tally import Counts
 from transforms.batches.urls import HostTable
 from transforms.files.blocks import How, Split
-from transforms.intake.sources import NOTED, ROWS, plan_files, read_split, slices
+from transforms.intake.sources import NOTED, ROWS, check_inputs, plan_files, read_split, slices
 from transforms.kept.carrying import Previous, PreviousFile, read_previous_file, shard_of_file
 from transforms.rows.normalise import REPLAYED
 from transforms.shards.catalogue import metadata_columns
@@ -201,6 +201,20 @@ def count_rejected(counts: Counts, kind: str, batch: pa.RecordBatch) -> None:
         else:
             counts.add(f"{kind}_rejected", n)
             counts.add(f"{kind}_rejected_{reason}", n)
+
+
+def check_all(inputs: Iterable[Input]) -> None:
+    """Look at the first files of all inputs, each of which has to be there.
+
+    Raises
+    ------
+    InputError
+    """
+    for found in inputs:
+        if found.kind == "changes":
+            plan_files(found.patterns, found.kind, True)
+        else:
+            check_inputs(found.kind, found.patterns, True, how=found.how)
 
 
 class ReadInputs(beam.PTransform):

@@ -35,7 +35,6 @@ def read_split(
     kind: Kind,
     metadata: Sequence[str] | None = None,
     table: HostTable | None = None,
-    hashes: bool = True,
     notes: Counts | None = None,
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Read a split to normalised batches: pairs of "rows" or "rejected" and a batch. No Beam needed.
@@ -65,7 +64,7 @@ def read_split(
             continue
         how = split.how
         timezone = how.timezone if split.names_no_zone else ""
-        done = normalise(kind, block.batch, split.path, block.row, table, hashes, how.tracking, timezone)
+        done = normalise(kind, block.batch, split.path, block.row, table, True, how.tracking, timezone)
         for name, n in done.counts.items() if notes is not None else ():
             notes.add(f"{kind.name}_{name}", n)
         rejected = done.rejected if shown is None else shown.first(done.rejected)
@@ -132,11 +131,9 @@ def check_inputs(
     kind: str,
     patterns: str,
     required: bool = True,
-    metadata_columns: Sequence[str] | None = None,
-    files: int = 3,
     how: How | None = None,
 ) -> None:
-    """Look at the columns of the first few files (of hosts at all rows), to stop a job before it starts.
+    """Look at the columns of the first three files (of hosts at all rows), to stop a job before it starts.
 
     Raises
     ------
@@ -149,9 +146,9 @@ def check_inputs(
         for split in (s for file in found for s in plan(file, kind, how)):
             for _ in read_split(split, KINDS[kind]):
                 pass
-    for file in found[:files]:
+    for file in found[:3]:
         for split in plan(file, kind, how)[:1]:
-            next(read(split, REPLAYED[kind], metadata_columns), None)
+            next(read(split, REPLAYED[kind]), None)
     check_names(kind, found, how)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from policies.history.page_state import NO_TIME, US_PER_DAY
 from policies.numerics.typing_ import FloatArray, IntArray
-from policies.rules.bandits import KAB_ARMS, Bandit, Exp3, draw
+from policies.rules.bandits import KAB_ARMS, Exp3, draw
 from policies.rules.rate_policies import Parameters, rates
 from policies.sequencing import quotas
 from transforms.replay.closed_loop import Day, Planned, Planner
@@ -38,8 +38,6 @@ class BanditNights(Planner):
     weight : (n,) float64
     key : int
         Of the arms and pages that are drawn.
-    bandit : Bandit, optional
-        EXP3 if left out.
     """
 
     def __init__(
@@ -50,11 +48,10 @@ class BanditNights(Planner):
         crawls_per_page: float,
         weight: FloatArray,
         key: int = 0,
-        bandit: Bandit | None = None,
     ) -> None:
         self._world, self._estimates, self._arms = world, estimates, KAB_ARMS[arms]
         self._crawls_per_page, self._weight = crawls_per_page, weight
-        self._bandit = bandit or Exp3()
+        self._bandit = Exp3()
         self._state = self._bandit.start(1, len(self._arms))
         self._rng = np.random.Generator(np.random.Philox(key=key))
         self._owed = 0.0

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from policies.history.page_state import NO_TIME, US_PER_DAY
-from policies.numerics.typing_ import FloatArray, IntArray
+from policies.history.page_state import US_PER_DAY
+from policies.numerics.typing_ import IntArray
 from policies.rules.crawler_rules import (
     NOT_SAID,
     RULES,
@@ -119,8 +119,7 @@ def test_a_scale_multiplies_the_configuration() -> None:
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=lambda r: r.name)
-@pytest.mark.parametrize("dated", [False, True])
-def test_crawlers_know_nothing_of_the_future(rule: Rule, dated: bool) -> None:
+def test_crawlers_know_nothing_of_the_future(rule: Rule) -> None:
     history = world()
     cut = START + 80 * US_PER_DAY
     kept = history.change_us <= cut
@@ -133,11 +132,11 @@ def test_crawlers_know_nothing_of_the_future(rule: Rule, dated: bool) -> None:
         history.change_version[kept],
     )
     free, phase = intervals.free_crawls(history, 1), intervals.first_phases(history, 1)
-    one, two = (intervals.follow_rule(h, rule, 0.3, free, phase, dated) for h in (history, other))
+    one, two = (intervals.follow_rule(h, rule, 0.3, free, phase) for h in (history, other))
     before = [c.at_us[c.at_us <= cut] for c in (one, two)]
     assert np.array_equal(*before)
     assert len(before[0]) > 2 * len(history)
-    assert dated or len(one) != len(two) or rule.name == "nutch-default"
+    assert len(one) != len(two) or rule.name == "nutch-default"
 
 
 def test_crawlers_see_the_contents_of_their_crawls_only() -> None:
@@ -256,16 +255,3 @@ def test_what_cannot_be_is_refused() -> None:
         intervals.follow_rule(history, Heritrix(), 0.0, free, phase)
     with pytest.raises(ValueError, match="raise the budget"):
         intervals.rule_at_budget(history, Heritrix(), 1e-9, scored_from(history))
-
-
-def test_times_before_the_start_are_no_trouble_for_rules_with_dates() -> None:
-    """A page last modified ten years ago, at a small scale: what a rule's clock shows stays positive."""
-    none = np.zeros(0, np.int64)
-    history = ChangeHistory.from_events(
-        START, START + 50 * US_PER_DAY, np.full(2, START - 3650 * US_PER_DAY), none, none
-    )
-    free, phase = intervals.free_crawls(history, 1), np.ones(2)
-    crawls = intervals.follow_rule(history, RULES["nutch-adaptive"], 0.05, free, phase, dated=True)
-    gaps: FloatArray = np.diff(crawls.at_us[crawls.page == 0]) / US_PER_DAY
-    assert (gaps > 0).all()
-    assert (crawls.at_us > NO_TIME).all()
