@@ -8,6 +8,10 @@ import math
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
+
+from policies.history.answers import FAILING, LOST, class_of
+from policies.history.silence import LONGEST_WAIT_DAYS
 from transforms.batches.urls import canonical_host
 from transforms.finished.opened import OpenNight
 
@@ -88,7 +92,7 @@ def _row(name: str, text: str) -> str:
 def page_lines(found: dict[str, Any]) -> list[str]:
     """A page in words: what it gets, why, what more would bring, and what holds it back."""
     page, rate = found["page"], found["page"]["crawl_rate_per_day"]
-    why = f"{_crawled(rate)}, because it is {_asked(found)} and {_changes(page)}"
+    why = f"{_crawled(rate)}, because it is {_asked(found)} and {_changes(found)}"
     lines = [page["url"], f"  night of {found['as_of']}: {why}."]
     if crawls := found["crawls"]:
         more = f", and {len(crawls) - 1:,} more tonight" if len(crawls) > 1 else ""
@@ -98,11 +102,16 @@ def page_lines(found: dict[str, Any]) -> list[str]:
         lines.append(_row("next crawl", "none tonight"))
     if page["last_crawl_at"] is not None:
         lines.append(_row("last crawl", _plain(page["last_crawl_at"])))
+    lines += _answers(found) + _evidence(found)
     if rate > 0.0:
-        guess = "" if page["n_intervals"] else "; a guess, as it was never seen twice"
+        guess = "; a guess" if not page["n_intervals"] else ""
+        guess += ", as it was never seen twice" if guess and not _blind(found) else ""
         of = f"of its {_of(found)}" if found["weight_by"] in _ASKED_FOR else "of the time"
         share = f"{page['expected_freshness']:.0%} {of}, as expected{guess}"
-        lines += [_row("kept fresh", share), _row("one more", _more(found))]
+        if page["limit"] == "silent":
+            share = "not known, as it does not answer"
+        lines.append(_row("kept fresh", share))
+        lines += [_row("one more", _more(found))] if page["limit"] != "silent" else []
     else:
         lines += _never(found)
     return lines + _limits(found)
@@ -142,12 +151,19 @@ def _asked(found: dict[str, Any]) -> str:
     return _ASKED.get(found["weight_by"], "weighted {n}").format(n=number(found["page"]["weight"]))
 
 
-def _changes(page: dict[str, Any]) -> str:
+def _blind(found: dict[str, Any]) -> bool:
+    """Whether a page was fetched, and no fetch could be compared with another."""
+    kept, page = found.get("kept"), found["page"]
+    known = kept is not None and page["last_crawl_at"] is not None
+    return known and not page["n_intervals"] and kept.get("baseline_at") is None
+
+
+def _changes(found: dict[str, Any]) -> str:
+    page = found["page"]
     change, error, seen = page["change_rate_per_day"], page["change_rate_stderr"], page["n_intervals"]
     if not seen:
-        return (
-            f"thought to change every {duration(1.0 / change)} (a guess from pages like it: never seen twice)"
-        )
+        why = "no visit could show a change" if _blind(found) else "never seen twice"
+        return f"thought to change every {duration(1.0 / change)} (a guess from pages like it: {why})"
     sure = f"+- {error / change:.0%}" if error and change else "not known how surely"
     changes = f"{page['n_changes']} changes" if page["n_changes"] != 1 else "one change"
     visits = f"{seen} visits" if seen != 1 else "one visit"
@@ -162,6 +178,48 @@ def _changes(page: dict[str, Any]) -> str:
         if page.get("signal_precision") is not None:
             text += f", {page['signal_precision']:.0%} of them true"
     return text
+
+
+def _answers(found: dict[str, Any]) -> list[str]:
+    """Of a page that its last fetch did not find: what it answers, since when, and when it is asked again."""
+    page = found["page"]
+    if (status := page.get("answer")) is None:
+        return []
+    since = f"since {_plain(page['answer_since_at'])}"
+    kind = class_of(np.array([status], np.int16))[0]
+    if kind == FAILING:
+        last = f"{_plain(tried)}, " if (tried := (found.get("kept") or {}).get("last_attempt_at")) else ""
+        lines = [
+            _row("answers", f"nothing: fetches have failed {since}; the last, {last}with status {status}")
+        ]
+        waits = "as before: it failed once so far, or most fetches of that night failed"
+        if page["limit"] == "silent":
+            longest = f"{LONGEST_WAIT_DAYS:g} days at most"
+            waits = f"after twice as long as it has failed, {longest}; an answer ends that"
+        return [*lines, _row("asked again", waits)]
+    if kind == LOST:
+        text = f"{status} {since}: it is gone"
+        back = "as often as it is thought to change: that it comes back would be a change"
+        return [_row("answers", text), _row("asked again", back)]
+    text = f"{status} {since}: a redirect counts as a page of its own, wherever it leads"
+    lines = [_row("answers", text), _row("asked again", "as often as it is thought to change")]
+    if not page["n_intervals"]:
+        lines[1] += "; without a digest redirects cannot be compared"
+        mend = "leave redirects out of the log, log a digest of Location, or max_rate_per_day in --pages"
+        lines.append(_row("to change it", mend))
+    return lines
+
+
+def _evidence(found: dict[str, Any]) -> list[str]:
+    """What told changes of a page, where that is nothing, or of several kinds."""
+    kept, page = found.get("kept") or {}, found["page"]
+    if _blind(found) and page.get("answer") is None:
+        nothing = "none: log a digest, Last-Modified, 304, or whether the page has changed"
+        return [_row("evidence", nothing)]
+    if not kept.get("digest_hash") or kept.get("last_modified_seen_at") is None:
+        return []
+    seen = _plain(kept["last_modified_seen_at"])
+    return [_row("evidence", f"its digest, and Last-Modified (last seen {seen}), which may date a change")]
 
 
 def _of(found: dict[str, Any]) -> str:
@@ -247,7 +305,8 @@ _HELD = {
 def _limits(found: dict[str, Any]) -> list[str]:
     page, host = found["page"], found["host"]
     lines, limit = [], page["limit"]
-    if page["crawl_rate_per_day"] > 0.0 and limit in ("floor", "cap", "volatile", "silent"):
+    told = limit == "silent" and page.get("answer") is not None
+    if page["crawl_rate_per_day"] > 0.0 and limit in ("floor", "cap", "volatile", "silent") and not told:
         own = {
             "floor": "min_rate_per_day in --pages, or --page_min_per_day, gives it more than it would get",
             "cap": "max_rate_per_day in --pages, or --page_max_per_day, holds it back",

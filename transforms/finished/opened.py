@@ -36,6 +36,8 @@ from transforms.shards.sharding import Layout
 _NIGHT = re.compile(r"[0-9]{8}T[0-9]{6}Z")
 _SUGGESTED = 3
 _MOST_HOSTS = 100_000
+_KEPT = ("url", "baseline_at", "digest_hash", "last_modified_seen_at", "last_attempt_at")
+"""Of state/, what says how the changes of a page were told."""
 
 
 def nights_of(store: str) -> list[str]:
@@ -179,11 +181,21 @@ class OpenNight:
             "kind": "page",
             **self._head(),
             "page": page,
+            "kept": self._kept(url, shard),
             "crawls": [{"due_at": c["due_at"], "reason": c["reason"]} for c in crawls],
             "one_more_crawl_a_day": self._one_more(page),
             "first_crawl_a_day": self._first(page),
             "host": self._host_row(host),
         }
+
+    def _kept(self, url: str, shard: int) -> dict[str, Any] | None:
+        """What the night keeps of a page's visits; None where its state is no longer there."""
+        try:
+            state = self._read("state", [shard], _KEPT)
+        except NightError:
+            return None
+        rows = state.filter(pc.equal(state.column("url"), url)).to_pylist() if state.num_rows else []
+        return {name: value for name, value in rows[0].items() if name != "url"} if rows else None
 
     def explain_host(self, host: str, top: int = 5) -> dict[str, Any]:
         """The same of a host, with the pages that take most of its crawls.

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from policies.numerics.typing_ import IntArray
 from transforms.batches import schemas
+from transforms.kept.answers import ShardAnswers
 from transforms.kept.clocks import ShardClocks
 from transforms.kept.flags import Alike, Alternating, OnRequest, Volatile, Weight
 from transforms.kept.lastmods import ShardLastmods
@@ -39,6 +40,7 @@ STATISTICS: tuple[type[Statistic], ...] = (
     ShardRequestHours,
     ShardClocks,
     OnRequest,
+    ShardAnswers,
 )
 
 

@@ -16,7 +16,7 @@ import recrawl
 from pipelines.look.explain import duration, number, often
 from policies.numerics.errors import RecrawlError
 from policies.objectives import objectives
-from tests.pipelines.jobs import Night, at, command, crawls, nightly
+from tests.pipelines.jobs import Night, at, command, crawls, nightly, seen
 
 SHOP, NEWS = "https://shop.test", "https://news.test"
 PAGE, FAST, UNASKED, NEW = f"{SHOP}/offer/", f"{NEWS}/ticker", f"{SHOP}/imprint", f"{SHOP}/new"
@@ -141,6 +141,27 @@ def test_a_manifest_of_another_make_costs_one_sentence(crowded, name, value, sai
 def test_a_guess_is_called_one(night):
     text = _explained(night, NEW)
     assert "a guess" in text and "never seen twice" in text
+
+
+def test_a_page_that_is_not_found_says_what_it_answers(tmp_path):
+    last = {"moved": 301, "gone": 404, "fails": 503, "once": 200, "blind": 200}
+    rows = [row for i in range(9) for row in crawls(f"{SHOP}/{i}", "AABBCCDDEE")]
+    for day in range(10):
+        for name, status in last.items():
+            good = name not in ("moved", "blind") and day < 4
+            rows.append(seen(f"{SHOP}/{name}", at(day), "A" if good else None, 200 if good else status))
+    rows.append(seen(f"{SHOP}/once", at(9.5), None, 500))
+    found = nightly(tmp_path, observations=rows, budget=14, as_of=at(10))
+    assert found.code == 0, found.complaints
+    assert "1 answered by redirects, 1 gone (404, 410), 2 whose last fetch failed" in found.printed
+    moved, gone, fails, once, blind = (_explained(found, f"{SHOP}/{name}") for name in last)
+    assert f"answers       301 since {at(0)[:19]}Z: a redirect" in moved
+    assert "no visit could show a change" in moved and "without a digest" in moved and "max_rate" in moved
+    assert f"answers       404 since {at(4)[:19]}Z: it is gone" in gone and "comes back" in gone
+    assert f"failed since {at(4)[:19]}Z; the last, {at(9)[:19]}Z, with status 503" in fails
+    assert "after twice as long as it has failed" in fails and "one more" not in fails
+    assert "with status 500" in once and "as before: it failed once" in once
+    assert "evidence      none" in blind and "answers" not in blind
 
 
 def test_a_host_and_its_room(night):

@@ -83,6 +83,7 @@ def test_a_shard_folds_on_from_it(path: Path, tmp_path: Path) -> None:
     assert rows["https://a.test/still"]["exposure_days"] == pytest.approx(12.0)
     assert sum(rows["https://a.test/daily"]["request_clicks"]) == 40 / schemas.COUNT_UNIT
     assert rows["https://a.test/daily"]["digest_form"] and rows["https://b.test/gone"]["gone"]
+    assert [rows[f"https://b.test/{name}"]["answer"] for name in ("gone", "failed")] == [404, None]
     pages = fold.tables(0, []).tables["pages"]
     assert len(pages) == 6 and pages.column("last_slot_at").null_count < 6
 
