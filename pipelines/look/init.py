@@ -23,6 +23,8 @@ from pipelines.look.inspect import looked_at
 from pipelines.look.inspect_report import LEFT_OUT
 from transforms.batches.errors import InputError
 from transforms.batches.tally import counted
+from transforms.batches.zones import said_of_local_times
+from transforms.files.blocks import How
 from transforms.intake.inspecting import Account
 
 DESCRIPTION = """\
@@ -111,7 +113,8 @@ def run(parsed: argparse.Namespace) -> int:
             f"{', '.join(parsed.files)}: no row that a night can use: {said}. Nothing is written; `recrawl "
             "inspect` shows rows"
         )
-    text = config(paths, found, {n: v for n, v in given.items() if v and v != "auto"}, unread, parsed.output)
+    chosen = {n: v for n, v in given.items() if v and v != "auto"}
+    text = config(paths, found, chosen, hows, unread, parsed.output)
     try:
         with open(parsed.output, "x", encoding="utf-8") as out:
             out.write(text)
@@ -128,7 +131,10 @@ def run(parsed: argparse.Namespace) -> int:
         print("or, to try it on this log alone:")
         print(f"  recrawl night --config {parsed.output} --as_of {_after(last)}")
     for kind, accounts in found.items():
-        if _fails(total := _sum(accounts)):
+        total = _sum(accounts)
+        if zone := _zone(kind, total, hows.get(kind, How())):
+            print(f"Look at {kind}: {zone}")
+        if _fails(total):
             print(
                 f"Rejected: {_share(total):.1%} of the rows of {kind}. A night fails with so many: mend "
                 f"them, or set max_rejected_fraction in {parsed.output}"
@@ -140,6 +146,7 @@ def config(
     paths: Mapping[str, Sequence[str]],
     found: Mapping[str, Sequence[Account]],
     given: Mapping[str, Any],
+    hows: Mapping[str, How],
     unread: Sequence[InputError],
     output: str,
 ) -> str:
@@ -151,6 +158,8 @@ def config(
         By kind of input the files, and what they hold.
     given : mapping of str
         Options of the inputs, by name.
+    hows : mapping of str to How
+        By kind what they make of it.
     unread : sequence of InputError
     output : str
         Where it is written: the store is proposed beside it.
@@ -166,7 +175,7 @@ def config(
     ]  # fmt: skip
     for kind, total in ((kind, sums[kind]) for kind in KINDS if kind in sums):
         lines += ["", *_said(_holds(kind, total, found[kind])), _set(kind, _patterns(kind, paths))]
-        lines += _odd(kind, total, f"{kind}_timezone" in given)
+        lines += _odd(kind, total, hows.get(kind, How()))
     lines += [""] if given else []
     lines += [_set(name, value) for name, value in given.items()]
     lines += [
@@ -226,7 +235,13 @@ def _holds(kind: str, total: Account, accounts: Sequence[Account]) -> str:
     )
 
 
-def _odd(kind: str, total: Account, zone_given: bool) -> Iterator[str]:
+def _zone(kind: str, total: Account, how: How) -> str:
+    """What times are taken for that name no zone; empty where all name one, or it is given."""
+    n = total.noted["local_times"]
+    return said_of_local_times(kind, n, columns=dict(how.columns)) if n and not how.timezone else ""
+
+
+def _odd(kind: str, total: Account, how: How) -> Iterator[str]:
     """What a person should look at, as comments."""
     for name, counts in (("rejected", total.rejected), ("left out", total.left_out)):
         if counts:
@@ -238,11 +253,12 @@ def _odd(kind: str, total: Account, zone_given: bool) -> Iterator[str]:
         yield f"# max_rejected_fraction = {share:g}"
     if kind == "observations" and total.evidence["none"] > total.accepted / 2:
         yield from _said("Most rows cannot show a change: log a digest of each page, see docs/inputs.md.")
-    if kind in options_inputs.KINDS_WITH_FORMATS and not zone_given:
-        yield from _said("Times that name no zone are taken as UTC. If they are local:")
+    if zone := _zone(kind, total, how):
+        yield from _said(f"{zone}.")
         if total.noted["dates_hours_ahead"]:
-            yield from _said("They seem to be: fetches are hours before the Last-Modified of their pages.")
-        yield f'# {kind}_timezone = "Europe/Berlin"'
+            yield from _said("They seem to be local: fetches are hours before the Last-Modified of their pages.")
+        if kind in options_inputs.KINDS_WITH_FORMATS:
+            yield f'# {kind}_timezone = "Europe/Berlin"'
     if total.no_site:
         yield from _said("The log has paths alone (required):")
         yield '# requests_site = "https://HOST"'

@@ -77,7 +77,7 @@ def run(parsed: argparse.Namespace) -> int:
         elif key in groups:
             groups[key].add(found)
         else:
-            groups[key] = Group(found, kinds[1:], parsed.own_user_agent or "")
+            groups[key] = Group(found, kinds[1:], parsed.own_user_agent or "", hows.get(found.kind, How()))
     for group in sorted(groups.values(), key=lambda g: g.of_robots):
         print(group.as_text())
     return 1 if failed + misnamed(of_kind, hows) else 0
@@ -138,6 +138,7 @@ def _as_json(found: Account) -> str:
         "left_out": sorted(found.left_out),
         "damaged": found.damaged,
         "no_site": found.no_site,
+        "local_times": found.noted["local_times"],
         "first": found.first,
         "last": found.last,
         "pages": len(found.pages),

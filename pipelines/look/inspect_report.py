@@ -9,6 +9,8 @@ from typing import Any
 
 from transforms.batches.tally import counted
 from transforms.batches.times import READ_AS
+from transforms.batches.zones import said_of_local_times
+from transforms.files.blocks import How
 from transforms.finished.nights import Night
 from transforms.intake.inspecting import MAX_SAMPLES, Account
 from transforms.intake.sources import ROBOTS
@@ -63,10 +65,12 @@ class Group:
         Kinds of input that such a file may be read as, too.
     agents : str
         Of `--own_user_agent`.
+    how : How
+        How they were read.
     """
 
-    def __init__(self, found: Account, others: Sequence[str], agents: str) -> None:
-        self._sum = found
+    def __init__(self, found: Account, others: Sequence[str], agents: str, how: How) -> None:
+        self._sum, self._how = found, how
         self._others, self._agents = others, agents
         self._last, self._files = found.file, 1
         self._samples = [(found.file, *sample) for sample in found.samples]
@@ -108,6 +112,8 @@ class Group:
                 say(name, _counts(counts, LEFT_OUT if name == "left out" else {}))
         if noted := Counter({reason: n for reason, n in found.noted.items() if reason in NOTED}):
             say("noted", _counts(noted, NOTED))
+        if n := found.noted["local_times"]:
+            say("zone", said_of_local_times(found.kind, n, self._how.timezone, dict(self._how.columns)))
         for file, row, reason, sample in self._samples:
             say("", f"{'' if one else f'{file}: '}row {row}: {reason}: {sample}")
         if found.rejected["bad_timestamp"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -9,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+
+from transforms.batches.tally import counted
 
 Micros = NDArray[np.int64]
 DAY_US = 86_400_000_000
@@ -20,6 +23,11 @@ _SUMMER_ZONES = "America/New_York", "Europe/Berlin", "Australia/Sydney", "Pacifi
 
 FURTHEST_US = 14 * 3_600_000_000
 """Between UTC and the clock of a time zone."""
+
+
+_LOCAL = {"observations": "fetched_at", "requests": "at", "signals": "signalled_at", "pages": "published_at"}
+"""Of each kind of input the column whose times may be of any clock."""
+_WITH_OPTION = ("observations", "requests")
 
 
 class LocalClock:
@@ -71,6 +79,27 @@ class LocalClock:
         zone = self.zone.key if self.zone is not None else "UTC"
         found = pc.assume_timezone(local, zone, ambiguous=ambiguous, nonexistent=nonexistent)
         return np.array(found.cast(pa.int64()))
+
+
+def said_of_local_times(kind: str, n: int, zone: str = "", columns: Mapping[str, str] | None = None) -> str:
+    """How many times of an input name no zone, in which column, and as of which zone they are read.
+
+    Parameters
+    ----------
+    kind : str
+        Of input.
+    n : int
+    zone : str
+        Of `--..._timezone`; UTC if empty.
+    columns : mapping of str to str, optional
+        Names that files have for recrawl's columns.
+    """
+    ours = _LOCAL.get(kind, "time")
+    theirs = (columns or {}).get(ours, ours)
+    column = ours if theirs == ours else f"{theirs} ({ours})"
+    option = f"--{kind}_timezone" if kind in _WITH_OPTION else ""
+    how = f" ({option} says another)" if option and not zone else f", as {option} says" if option else ""
+    return f"{counted(n, 'time')} without a zone in {column}, read as {zone or 'UTC'}{how}"
 
 
 def dates_ahead(dated: pa.Array, at: pa.Array) -> dict[str, int]:

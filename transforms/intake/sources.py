@@ -66,6 +66,8 @@ def read_split(
         timezone = how.timezone if split.names_no_zone else ""
         done = normalise(kind, block.batch, split.path, block.row, table, True, how.tracking, timezone)
         for name, n in done.counts.items() if notes is not None else ():
+            if name == "local_times" and not split.names_no_zone:
+                continue  # these are of UTC by the definition of their format
             notes.add(f"{kind.name}_{name}", n)
         rejected = done.rejected if shown is None else shown.first(done.rejected)
         for other in (rejected, done.noted):

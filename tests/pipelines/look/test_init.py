@@ -86,6 +86,18 @@ def test_options_of_the_inputs_go_into_the_file(tmp_path):
     assert "2026-05-31T22:00:00Z" in path.read_text()
 
 
+def test_times_without_a_zone_are_named(tmp_path):
+    rows = [{"url": "https://a.test/", "when": "2026-06-01T00:00:00", "digest": "A"}] * 2
+    path, options = tmp_path / "recrawl.toml", ["--observations-columns=fetched_at=when"]
+    code, said, _ = command(
+        "init", str(write_rows(tmp_path / "log.jsonl", rows)), f"--output={path}", *options
+    )
+    zone = "2 times without a zone in when (fetched_at), read as UTC (--observations_timezone says another)"
+    text = path.read_text()
+    assert code == 0 and f"Look at observations: {zone}" in said
+    assert zone in text.replace("\n# ", " ") and '# observations_timezone = "Europe/Berlin"' in text
+
+
 def test_what_could_not_be_read_is_named_and_what_is_missing_is_left_to_be_given(tmp_path):
     (tmp_path / "table.csv").write_text("a,b\n1,2\n")
     clicks = write_rows(

@@ -313,6 +313,7 @@ def test_what_is_odd_and_counts_all_the_same_is_noted(tmp_path, capsys):
         "1 rows that repeat the header",
         "2 times of an hour that clocks show twice",
         "2 times of an hour that clocks skip",
+        "4 times without a zone in fetched_at, read as Europe/Berlin, as --observations_timezone says",
     ):
         assert noted in said
 
