@@ -256,7 +256,7 @@ def _odd(kind: str, total: Account, how: How) -> Iterator[str]:
     if zone := _zone(kind, total, how):
         yield from _said(f"{zone}.")
         if total.noted["dates_hours_ahead"]:
-            yield from _said("They seem to be local: fetches are hours before the Last-Modified of their pages.")
+            yield from _said("They seem local: fetches are hours before the Last-Modified of their pages.")
         if kind in options_inputs.KINDS_WITH_FORMATS:
             yield f'# {kind}_timezone = "Europe/Berlin"'
     if total.no_site:

@@ -90,7 +90,7 @@ def test_the_clock_of_a_log_is_told_by_an_option(tmp_path):
     right = nightly(tmp_path, "right", observations=LOG, as_of=at(21, 1))
     assert not [w for w in told.manifest["warnings"] if "timezone" in w]
     assert told.counters["observations_local_times"] == len(LOG)
-    said = f"{len(LOG)} times without a zone in fetched_at, read as "
+    said = f"{len(LOG):,} times without a zone in fetched_at, read as "
     assert f"{said}UTC (--observations_timezone says another)" in night.printed
     assert f"{said}Asia/Tokyo" in told.printed and "without a zone" not in right.printed
     kinds = ("pages", "schedule", "state")
