@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from datetime import date
 from typing import Any, TextIO
 
+from pipelines.nightly.as_read import said_of_input
 from pipelines.nightly.expected import said_of_discovery, said_of_plan
 from transforms.batches.tally import counted
-from transforms.batches.zones import said_of_local_times
 from transforms.finished.folders import weights_of
 from transforms.intake.log_ages import days_old
 from transforms.kept.statistics import said as said_of_pages
@@ -267,12 +267,6 @@ def _observations(counters: dict[str, int]) -> str:
     return "; ".join(said)
 
 
-def _local_times(kind: str, counters: dict[str, int], options: dict[str, Any]) -> list[str]:
-    """How many times of an input name no zone, and what they are taken for."""
-    n, zone = counters.get(f"{kind}_local_times", 0), options.get(f"{kind}_timezone")
-    return [said_of_local_times(kind, n, zone or "", options.get(f"{kind}_columns"))] if n else []
-
-
 def _newest(day: str | None, options: dict[str, Any]) -> str:
     """Of which day the newest row of the crawl log is, and its age where it is not of the day before."""
     if day is None:
@@ -318,14 +312,18 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float | None = None)
         + said_of_pages(counters),
     )
     read = _observations(counters) + _newest(manifest.get("newest_log_day"), options)
-    row("observations", "; ".join([read, *_local_times("observations", counters, options)]))
+    row("observations", "; ".join([read, *said_of_input("observations", counters, options)]))
     for kind in ("requests", "signals", "sitemaps", "pages", "hosts"):
         if f"{kind}_accepted" in counters:
             found = {f"{kind}_{what}": note for what, note in _NOTES.items()}
             said = [f"{_n(counters[k])} {_OWN_NOTES.get(k, v)}" for k, v in found.items() if counters.get(k)]
             said += _joined(counters) if kind == "requests" else []
             read = ", ".join([f"{_n(counters[f'{kind}_accepted'])} read", *said])
-            said = [read, *left_out(kind, counters, " more"), *_local_times(kind, counters, options)]
+            said = [
+                read,
+                *left_out(kind, counters, " more"),
+                *said_of_input(kind, counters, options),
+            ]
             row(f"{kind} rows", "; ".join(said))
             if kind == "requests" and manifest.get("unknown_pages"):
                 row("unknown pages", _unknown_pages(manifest["unknown_pages"], counters))

@@ -23,7 +23,7 @@ OBSERVATIONS = [
 def read_file(path, kind="observations", metadata=None):
     """Accepted and rejected rows of a file, as lists of dicts."""
     rows, rejected = [], []
-    for split in formats.plan(InputFile(str(path), os.path.getsize(path))):
+    for split in formats.plan(InputFile(str(path), os.path.getsize(path)), kind):
         for tag, batch in read_split(split, KINDS[kind], metadata):
             (rows if tag == "rows" else rejected).extend(batch.to_pylist())
     return rows, rejected

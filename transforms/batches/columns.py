@@ -126,10 +126,11 @@ def text(array: pa.Array) -> Column:
     return array.cast(pa.string()), None
 
 
-def numbers(array: pa.Array, groups: str = "") -> Column:
+def numbers(array: pa.Array, groups: str = "", comma: bool = False) -> Column:
     """Integers, floats, decimals or their text as float64; text that says "nothing" is null.
 
-    `groups` reads texts with thousands set apart: "counts" or "amounts", see `_groups`.
+    `groups` reads texts with thousands set apart: "counts" or "amounts", see `_groups`; `comma` says that
+    a comma may begin a fraction, as in tables with semicolons.
     """
     array = plain(array)
     kind = array.type
@@ -141,7 +142,7 @@ def numbers(array: pa.Array, groups: str = "") -> Column:
         return array.cast(pa.int8()).cast(pa.float64()), None
     if groups and _MARKS[Texts(array).span()].any():
         encoded = trim(array).dictionary_encode()
-        values, bad = _spelled(encoded.dictionary, groups)
+        values, bad = _spelled(encoded.dictionary, groups, comma)
         if bad is not None:
             bad = bad[encoded.indices.fill_null(0).to_numpy()] & np.asarray(array.is_valid())
         return values.take(encoded.indices), bad
@@ -151,7 +152,7 @@ def numbers(array: pa.Array, groups: str = "") -> Column:
         return _spelled(trim(array))
 
 
-def _spelled(array: pa.Array, groups: str = "") -> Column:
+def _spelled(array: pa.Array, groups: str = "", comma: bool = False) -> Column:
     """Texts of numbers, one by one."""
     array, broken = clean(array)
     form = r"^\+?(-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|-?(?i:inf|infinity|nan))$"
@@ -159,7 +160,7 @@ def _spelled(array: pa.Array, groups: str = "") -> Column:
     # What is left of a text, and its mark of a fraction.
     readings = [(good, r"^\+", ".")]
     if groups:
-        english, other, doubtful = _groups(array, counts=groups == "counts")
+        english, other, doubtful = _groups(array, groups == "counts", comma)
         readings += [(english, r"[^\d.-]", "."), (other, r"[^\d,-]", ",")]
         good = (good | english | other) & ~doubtful
     if broken is not None:
@@ -187,13 +188,13 @@ def _form(group: str, fraction: str) -> str:
     return rf"^[+-]?[1-9]\d{{0,2}}(?:{group}\d{{3}})+(?:{fraction}\d+)?$"
 
 
-def _groups(array: pa.Array, counts: bool) -> tuple[Mask, Mask, Mask]:
+def _groups(array: pa.Array, counts: bool, comma_begins: bool) -> tuple[Mask, Mask, Mask]:
     """Where thousands are set apart, with a point before a fraction, with a comma there; where nobody knows.
 
     `1,234` and `1.234` may have a group or a fraction: that is as in the other numbers of the column. If no
     other number tells, it is a group in counts, for a fraction of a click does not exist, and in doubt as an
     amount; it is in doubt, too, if they contradict each other. So is `12,34`, which may lack a digit, unless
-    another number (`0,5`, `1.234,5`) says that a comma begins a fraction.
+    another number (`0,5`, `1.234,5`), or the table (`comma_begins`), says that a comma begins a fraction.
     """
 
     def matches(form: str) -> Mask:
@@ -211,6 +212,7 @@ def _groups(array: pa.Array, counts: bool) -> tuple[Mask, Mask, Mask]:
     comma_only = matches(r"^[+-]?\d+,\d+$") & ~one_comma
     point_only = matches(r"^[+-]?\d*\.\d+$") & ~one_point
     after_comma = bool(matches(r"^[+-]?0,\d+$").any()) or fraction(points | apart_comma, ",")
+    after_comma |= comma_begins and bool(comma_only.any())
     after_point = bool(point_only.any()) or fraction(commas | apart, ".")
 
     def group(own: bool, before: bool, other: bool, other_before: bool, rival: Mask) -> bool | None:
@@ -281,9 +283,9 @@ def flag(array: pa.Array) -> Column:
     return pa.array(yes, mask=nothing | wrong), _some(wrong)
 
 
-def count(array: pa.Array) -> Column:
+def count(array: pa.Array, comma: bool = False) -> Column:
     """A count of requests as fixed point (`schemas.COUNT_UNIT`); null is 0, negative or not finite is bad."""
-    values, bad = numbers(array, "counts")
+    values, bad = numbers(array, "counts", comma)
     number = values.fill_null(0.0).to_numpy()
     wrong = ~((number >= 0) & (number <= MAX_COUNT))
     fixed = np.rint(np.where(wrong, 0.0, number) / COUNT_UNIT).astype(np.int64)
@@ -304,9 +306,9 @@ def digits(array: pa.Array, rows: Mask) -> int:
     return int(pc.sum(whole.cast(pa.int64())).as_py() or 0) * round(1 / COUNT_UNIT)
 
 
-def amount(array: pa.Array) -> Column:
+def amount(array: pa.Array, comma: bool = False) -> Column:
     """A non-negative number up to `MAX_AMOUNT`, null where there is none."""
-    values, bad = numbers(array, "amounts")
+    values, bad = numbers(array, "amounts", comma)
     number = values.fill_null(0.0).to_numpy()
     wrong = ~((number >= 0) & (number <= MAX_AMOUNT))
     if bad is not None:

@@ -248,6 +248,8 @@ def _templates() -> dict[int, list[str]]:
     forms += [f"YYYY-MM-DDThh:mm:ss {zone}" for zone in ("Soo:OO", "SooOO")]
     # As access logs and mails have it.
     forms += ["DD/bbb/YYYY:hh:mm:ss SooOO", "www, DD bbb YYYY hh:mm:ss SooOO"]
+    # As spreadsheets of most of Europe have it: with points, the day is first everywhere.
+    forms += ["DD.MM.YYYY", "DD.MM.YYYY hh:mm", "DD.MM.YYYY hh:mm:ss"]
     # As Ruby prints a time, and BigQuery exports one.
     forms += [f"YYYY-MM-DDT{clock} uuu" for clock in clocks[1:]]
     out: dict[int, list[str]] = {}
@@ -347,7 +349,7 @@ def _fits(form: str, columns: list[NDArray[np.uint8]], digits: list[NDArray[np.u
         elif c == "S":
             ok &= (x == 43) | (x == 45)
         elif c == ".":
-            ok &= (x == 46) | (x == 44)
+            ok &= (x == 46) | ((x == 44) if "f" in form else False)
         elif c in "wb":
             ok &= ((x | 32) >= 97) & ((x | 32) <= 122)
         elif c == "G":

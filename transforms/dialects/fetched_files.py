@@ -23,6 +23,7 @@ from transforms.dialects.sitemaps import read_sitemap
 from transforms.dialects.textformats import line_blocks, of_each, read_csv
 from transforms.dialects.wat import resolved
 from transforms.files.blocks import Block, RawBlock
+from transforms.files.delimiters import delimiter_of, header_of
 from transforms.files.filesystems import FileSystems, local_path
 from transforms.files.unpacking import heads, is_gzip
 from transforms.rows.normalise import rejected_rows
@@ -34,7 +35,7 @@ _JSON = pa.schema([(name, pa.string()) for name in NAMES])
 
 def looks_like(path: str, text: bytes) -> bool:
     first = _unmarked(text).partition(b"\n")[0].strip().removesuffix(b",")
-    names: Any = first.decode("utf-8", "replace").split("\t" if path.endswith(".tsv") else ",")
+    names: Any = header_of(first, delimiter_of(path, first, "source"))
     if first.startswith(b"{"):
         try:
             names = json.loads(first)

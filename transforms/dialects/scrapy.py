@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from collections.abc import Iterator
 from transforms.dialects import Dialect, Source
 from transforms.dialects.textformats import read_csv, read_jsonl
 from transforms.files.blocks import Block, RawBlock
+from transforms.files.delimiters import delimiter_of, header_of
 from transforms.files.unpacking import head_of
 
 DIGESTS = ("body_sha1", "body_md5", "body_sha256", "body_hash", "content_hash", "checksum", "etag")
@@ -28,10 +28,7 @@ def _names(text: bytes) -> dict[str, str] | None:
     text = text.removeprefix(_BOM)
     first, _, rest = text.lstrip(b"[, \r\n").partition(b"\n")
     if _is_csv(text):
-        try:
-            record = [name.strip() for name in next(csv.reader([first.decode("utf-8", "replace")]))]
-        except csv.Error:
-            return None
+        record = header_of(first, delimiter_of("", first, "url"))
     else:
         try:
             record = json.loads(first.strip().removesuffix(b","))
@@ -51,7 +48,7 @@ def _names(text: bytes) -> dict[str, str] | None:
 def _is_csv(text: bytes) -> bool:
     """Whether a feed is CSV; headers of names, unlike JSON, have no braces."""
     first = text.removeprefix(_BOM).lstrip(b"[, \r\n").split(b"\n", 1)[0]
-    return b"," in first and not _NO_HEADER.search(first)
+    return any(mark in first for mark in (b",", b";", b"\t")) and not _NO_HEADER.search(first)
 
 
 def read(source: Source) -> Iterator[Block]:

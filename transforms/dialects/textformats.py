@@ -33,6 +33,7 @@ from transforms.dialects.json_records import (
 )
 from transforms.files import unpacking
 from transforms.files.blocks import Block, RawBlock
+from transforms.files.delimiters import delimiter_of
 from transforms.files.unpacking import (
     Apart,
     Holes,
@@ -162,8 +163,7 @@ def _blocks(
 
 
 def read_csv(path: str, gzip: bool, kind: Kind, metadata: Sequence[str] | None) -> Iterator[Block]:
-    """Read a CSV file (or one with tabs, `.tsv`): the first record names the columns."""
-    delimiter = "\t" if path.removesuffix(".gz").lower().endswith(".tsv") else ","
+    """Read a table: the first record names the columns, and tells what sets them apart."""
     header: list[str] | None = None
     wanted: list[str] = []
     for item in _blocks(path, gzip, _last_record_end):
@@ -175,6 +175,7 @@ def read_csv(path: str, gzip: bool, kind: Kind, metadata: Sequence[str] | None) 
             block = block.removeprefix(_BOM)
             if block.startswith((b"\xff\xfe", b"\xfe\xff")):
                 raise InputError(f"{path}: UTF-16 text, expected UTF-8. Convert the file")
+            delimiter = delimiter_of(path, block, kind.key)
             header, block, line = _header(block, line, delimiter)
             if header is None:
                 continue

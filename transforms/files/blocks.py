@@ -74,6 +74,8 @@ class Split:
         Number of the first row of the first row group.
     problem : tuple of str
         Reason and sample of a broken file.
+    delimiter : str
+        What sets columns of a table of text apart, empty for others.
     how : How
     """
 
@@ -83,7 +85,13 @@ class Split:
     groups: tuple[int, int] = (0, 0)
     row: int = 0
     problem: tuple[str, str] = ("", "")
+    delimiter: str = ""
     how: How = field(default_factory=lambda: How())
+
+    @property
+    def comma(self) -> bool:
+        """Whether commas may begin fractions."""
+        return self.delimiter == ";"
 
     @property
     def names_no_zone(self) -> bool:

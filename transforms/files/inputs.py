@@ -300,7 +300,8 @@ def sniff(path: str, head: bytes, text: bytes) -> str:
         return "jsonl"
     if text.startswith(b"<"):
         raise InputError(f"{path}: this is XML or HTML; give sitemaps and feeds to --sitemaps")
-    if b"," in text.split(b"\n", 1)[0]:
+    first = text.split(b"\n", 1)[0]
+    if b"," in first or (b"//" not in first and (b";" in first or b"\t" in first)):
         return "csv"
     raise InputError(f"{path}: not Parquet, Avro, JSON Lines or CSV by its name or its first bytes")
 

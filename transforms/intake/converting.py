@@ -71,9 +71,8 @@ def _batches(
                 continue
             how = split.how
             timezone = how.timezone if split.names_no_zone else ""
-            done = normalise(
-                KINDS[kind], block.batch, split.path, block.row, None, False, how.tracking, timezone
-            )
+            said = (how.tracking, timezone, split.comma)
+            done = normalise(KINDS[kind], block.batch, split.path, block.row, None, False, *said)
             for other in (done.rejected, done.noted):
                 if other.num_rows:
                     _count(found, other)

@@ -7,17 +7,20 @@ from dataclasses import replace
 
 from transforms import dialects
 from transforms.batches.errors import InputError
-from transforms.batches.kinds import KINDS
+from transforms.batches.kinds import KINDS, REPLAYED
 from transforms.batches.tally import Counts
 from transforms.dialects import canonical
 from transforms.dialects.parquet import plan_parquet
 from transforms.dialects.sitemaps import read_sitemap
 from transforms.files.blocks import Block, How, Split
+from transforms.files.delimiters import delimiter_of
 from transforms.files.filesystems import InputFile
 from transforms.files.inputs import check_file, check_lines, check_text, sniff
 from transforms.files.unpacking import heads, is_gzip
 from transforms.rows.normalise import Kind, rejected_file
 
+_BOM = b"\xef\xbb\xbf"
+TABLES = ("csv", "scrapy")
 JSON_LINES = ("jsonl", "scrapy", "nutch", "stormcrawler", "urlfrontier")
 
 
@@ -57,7 +60,10 @@ def plan(file: InputFile, kind: str = "", how: How | None = None) -> list[Split]
     if form == "parquet" or (dialect is not None and dialect.by_groups):
         splits = plan_parquet(file.path)
         return [replace(s, form=form if s.form == "parquet" else s.form, how=how) for s in splits]
-    return [Split(file.path, form, packed, how=how)]
+    delimiter = ""
+    if form in TABLES and kind in REPLAYED and not text.removeprefix(_BOM).lstrip().startswith((b"{", b"[")):
+        delimiter = delimiter_of(file.path, text, REPLAYED[kind].renamed(dict(how.columns)).key)
+    return [Split(file.path, form, packed, how=how, delimiter=delimiter)]
 
 
 def read(

@@ -17,6 +17,7 @@ from transforms.batches import schemas
 from transforms.batches.errors import InputError, NoColumnError, NoSiteError, UnreadableError
 from transforms.batches.tally import Counts
 from transforms.files.blocks import How
+from transforms.files.delimiters import DELIMITERS
 from transforms.files.filesystems import InputFile
 from transforms.files.unpacking import head_of
 from transforms.intake.formats import plan
@@ -147,7 +148,8 @@ def _account(file: InputFile, kind: str, how: How) -> Account:
     found, notes = Account(file.path, kind), Counts()
     forms: dict[str, None] = {}
     for split in plan(file, kind, how):
-        forms[split.form] = None
+        apart = f" with {DELIMITERS[split.delimiter]}" if split.delimiter not in ("", ",") else ""
+        forms[split.form + apart] = None
         for tag, batch in read_split(split, KINDS[kind], notes=notes) if split.form != "empty" else ():
             if tag == ROWS:
                 _accept(found, batch)
@@ -269,10 +271,10 @@ def _useless(path: str, wrong: Sequence[InputError]) -> InputError:
         if not isinstance(error, NoColumnError):
             return error
     have = next((error.have for error in wrong if isinstance(error, NoColumnError)), ())
-    if len(have) == 1 and (marks := [mark for mark in ";|\t" if mark in have[0]]):
+    if len(have) == 1 and "|" in have[0]:
         return InputError(
-            f"{path}: its header is one column, {have[0][:MAX_SHOWN]!r}. Columns are set apart by commas; "
-            f"rewrite it without {marks[0]!r}, or name a table with tabs .tsv"
+            f"{path}: its header is one column, {have[0][:MAX_SHOWN]!r}. Columns are set apart by commas, "
+            "semicolons or tabs; rewrite it without '|'"
         )
     more = f" and {len(have) - MAX_COLUMNS} more" if len(have) > MAX_COLUMNS else ""
     names = ", ".join(have[:MAX_COLUMNS]) + more

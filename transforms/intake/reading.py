@@ -27,6 +27,7 @@ from transforms.batches.steps import Given, Step, Ungroup, outputs
 from transforms.batches.tally import Counts
 from transforms.batches.urls import HostTable
 from transforms.files.blocks import How, Split
+from transforms.files.delimiters import DELIMITERS
 from transforms.intake.sources import NOTED, ROWS, check_inputs, plan_files, read_split, slices
 from transforms.kept.carrying import Previous, PreviousFile, read_previous_file, shard_of_file
 from transforms.rows.normalise import REPLAYED
@@ -71,6 +72,9 @@ class _Plan(Step):
         counts = Counts()
         counts.add(f"{element.kind}_files", len({s.path for s in splits}))
         counts.add(f"{element.kind}_files_empty", sum(s.form == "empty" for s in splits))
+        for mark in {s.delimiter for s in splits} - {"", ","}:
+            apart = f"{element.kind}_tables_by_{DELIMITERS[mark]}"
+            counts.add(apart, sum(s.delimiter == mark for s in splits))
         yield beam.pvalue.TaggedOutput("counts", published(counts.totals()))
         for split in splits:
             if split.form != "empty":

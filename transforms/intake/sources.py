@@ -64,7 +64,8 @@ def read_split(
             continue
         how = split.how
         timezone = how.timezone if split.names_no_zone else ""
-        done = normalise(kind, block.batch, split.path, block.row, table, True, how.tracking, timezone)
+        said = (how.tracking, timezone, split.comma)
+        done = normalise(kind, block.batch, split.path, block.row, table, True, *said)
         for name, n in done.counts.items() if notes is not None else ():
             if name == "local_times" and not split.names_no_zone:
                 continue  # these are of UTC by the definition of their format

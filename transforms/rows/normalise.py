@@ -119,6 +119,7 @@ def normalise(
     hashes: bool = True,
     tracking: str = "",
     timezone: str = "",
+    comma: bool = False,
 ) -> Normalised:
     """Read one block of a file.
 
@@ -136,13 +137,15 @@ def normalise(
         Of requests further parameters that are no part of a page, see `transforms.rows.joining`.
     timezone : str
         Of times that name none; UTC if empty.
+    comma : bool
+        Whether commas may begin fractions, as in tables with semicolons.
 
     Raises
     ------
     InputError
         For a row of hosts that cannot be read: without it a limit would silently be broken.
     """
-    block = RawRows(raw, source, row, tracking=tracking, clock=LocalClock(timezone))
+    block = RawRows(raw, source, row, tracking=tracking, clock=LocalClock(timezone), comma=comma)
     made, keys = _READERS[kind.name](block, table)
     schema = kind.schema
     extra = [pa.field(n, pa.string()) for n in list(made)[len(schema) :]]
@@ -298,7 +301,7 @@ def _requests(block: RawRows, table: HostTable | None) -> Made:
         block.note(bad, "bad_hour", "hour")
     made = {"url": url, "day": pa.array(days.astype(np.int32)), "hour": hour}
     for name in ("clicks", "impressions"):
-        made[name] = pc.fill_null(read(block, name, columns.count, pa.int64()), 0)
+        made[name] = pc.fill_null(read(block, name, block.numbers_of(columns.count), pa.int64()), 0)
     return made, keys
 
 
@@ -356,9 +359,9 @@ def _pages(block: RawRows, table: HostTable | None) -> Made:
     low, high = "min_rate_per_day", "max_rate_per_day"
     made = {
         "url": url,
-        "importance": read(block, "importance", columns.amount, pa.float64()),
-        low: read(block, low, columns.amount, pa.float64(), "bad_rate"),
-        high: read(block, high, columns.amount, pa.float64(), "bad_rate"),
+        "importance": read(block, "importance", block.numbers_of(columns.amount), pa.float64()),
+        low: read(block, low, block.numbers_of(columns.amount), pa.float64(), "bad_rate"),
+        high: read(block, high, block.numbers_of(columns.amount), pa.float64(), "bad_rate"),
         "published_at": block.nulls(schemas.TIME),
     }
     if (published := block.column("published_at")) is not None:
@@ -382,7 +385,7 @@ def _hosts(block: RawRows, table: HostTable | None) -> Made:
     block.reject(np.array([h is None for h in hosts], np.bool_), "host", "host")
     made = {"host": pa.array(hosts, pa.string())}
     for name in ("max_per_day", "min_gap_seconds"):
-        made[name] = read(block, name, columns.amount, pa.float64(), name)
+        made[name] = read(block, name, block.numbers_of(columns.amount), pa.float64(), name)
     made["group"] = group_names(made["host"], block.column("group"))
     bad = np.flatnonzero(block.reason)
     if len(bad):

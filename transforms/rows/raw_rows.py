@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -9,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from transforms.batches import times
+from transforms.batches import columns, times
 from transforms.batches.zones import LocalClock
 
 # Rows of a block that are shown in rejected/ although they count, at most.
@@ -32,6 +33,7 @@ class RawRows:
     causes: list[tuple[str, str]] = field(default_factory=lambda: [("", "")])
     noted: NDArray[np.uint8] | None = None
     tracking: str = ""
+    comma: bool = False
     clock: LocalClock = field(default_factory=LocalClock)
     counts: dict[str, int] = field(default_factory=dict)
 
@@ -60,6 +62,10 @@ class RawRows:
             self.causes.append((reason, name))
             self.noted = np.zeros(self.raw.num_rows, np.uint8)
             self.noted[rows] = len(self.causes) - 1
+
+    def numbers_of(self, reader: Callable[..., columns.Column]) -> Callable[[pa.Array], columns.Column]:
+        """A reader of numbers that knows whether commas may begin fractions."""
+        return functools.partial(reader, comma=self.comma)
 
     def nulls(self, kind: pa.DataType) -> pa.Array:
         return pa.nulls(self.raw.num_rows, kind)

@@ -301,6 +301,14 @@ def test_files_of_one_format_are_one_block_with_their_sums(tmp_path, capsys):
     ]
 
 
+def test_tables_of_spreadsheets_are_told(tmp_path, capsys):
+    (tmp_path / "a.csv").write_text("url;fetched_at\nhttps://a.test/;02.01.2026 10:00\n")
+    (tmp_path / "b.csv").write_text("url\tcrawled_at\tetag\nhttps://a.test/\t02.01.2026 10:00\tA\n")
+    assert main(["inspect", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "observations, csv with semicolons" in said and "observations, scrapy with tabs" in said
+
+
 def test_what_is_odd_and_counts_all_the_same_is_noted(tmp_path, capsys):
     head = "url,fetched_at\n"
     rows = "https://a.test/,2026-10-25 02:30:00\nhttps://b.test/,2026-03-29 02:30:00\n"
@@ -323,7 +331,8 @@ def test_what_is_odd_and_counts_all_the_same_is_noted(tmp_path, capsys):
     [
         ("a.csv", "address,when\nhttps://a.test/,2026-06-01\n", "the columns address, when."),
         ("a.jsonl", '{"address": "x", "when": 1}\n', "the columns address, when."),
-        ("a.csv", "url;fetched_at\nhttps://a.test/;2026-06-01\n", "one column, 'url;fetched_at'. Columns"),
+        ("a.csv", "address;when\nhttps://a.test/;2026-06-01\n", "the columns address, when."),
+        ("a.csv", "url|fetched_at\nhttps://a.test/|2026-06-01\n", "one column, 'url|fetched_at'. Columns"),
         ("a.csv", "host,max_per_day\na.test,5\nb.test,5 a day\n", "row 3 (1 such row): max_per_day is '5 a"),
     ],
 )

@@ -13,6 +13,9 @@ from tests.transforms.read_files import URL, read_file, reasons, write_file
 from transforms.batches.hashing import stable_hash
 from transforms.dialects import textformats
 from transforms.files import unpacking
+from transforms.files.delimiters import delimiter_of
+from transforms.files.inputs import match_files
+from transforms.intake.formats import plan
 
 # --- CSV ---------------------------------------------------------------------------------------------
 
@@ -66,6 +69,45 @@ def test_tabs_and_columns_in_any_order_twice_if_unused(tmp_path):
     (tmp_path / "a.tsv").write_text(f"x\tfetched_at\tx\turl\n1\t2026-01-02\t2\t{URL}\n")
     rows, _ = read_file(tmp_path / "a.tsv")
     assert [r["url"] for r in rows] == [URL]
+
+
+@pytest.mark.parametrize(
+    ("text", "apart"),
+    [
+        ("\ufeffurl;fetched_at;n,o,t,e\r\nURL;02.01.2026 10:00;1\r\n", ";"),
+        ('"url"\t"fetched_at"\nURL\t2026-01-02 10:00\n', "\t"),
+        ("n;o;t;e,url,fetched_at\n,URL,2026-01-02 10:00\n", ","),
+        ('\n"a;\nb";fetched_at;url\n;2026-01-02 10:00;URL\n', ";"),
+    ],
+)
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.tsv", "a"])
+def test_the_header_tells_what_sets_columns_apart(tmp_path, text, apart, name):
+    path = write_file(tmp_path / name, None, text.replace("URL", URL))
+    rows, rejected = read_file(path)
+    assert [(r["url"], r["fetched_at"].isoformat()[:16]) for r in rows] == [(URL, "2026-01-02T10:00")]
+    assert not rejected
+    (file,) = match_files(str(path))
+    assert [split.delimiter for split in plan(file, "observations")] == [apart]
+
+
+def test_without_the_key_the_header_has_the_most_columns_that_it_can():
+    assert delimiter_of("a.csv", b"a;b,c;d\n", "url") == ";"
+    assert delimiter_of("a.csv", b"a,b;c\n", "url") == ","
+    assert delimiter_of("a.tsv", b"a\n", "url") == "\t"
+    assert delimiter_of("a.csv", b"", "url") == ","
+
+
+def test_in_a_table_with_semicolons_a_comma_begins_a_fraction(tmp_path):
+    text = "url;importance\nhttps://a.test/1;12,25\nhttps://a.test/2;1,500\n"
+    rows, _ = read_file(write_file(tmp_path / "a.csv", None, text), "pages")
+    assert [r["importance"] for r in rows] == [12.25, 1.5]
+    # Alone it may be 1500, and beside commas 12,25 may lack a digit.
+    for doubtful in (
+        "url;importance\nhttps://a.test/2;1,500\n",
+        'url,importance\nhttps://a.test/1,"12,25"\n',
+    ):
+        rows, rejected = read_file(write_file(tmp_path / "b.csv", None, doubtful), "pages")
+        assert (rows, reasons(rejected)) == ([], [(2, "bad_importance")])
 
 
 def test_bytes_that_are_not_utf8_cost_their_row_only(tmp_path):
