@@ -160,7 +160,7 @@ def _account(file: InputFile, kind: str, how: How) -> Account:
     for name, n in notes.totals().items():
         if name.startswith(mark):
             found.left_out[name.removeprefix(mark)] += n
-        elif name.endswith("_times"):
+        elif name.endswith(("_times", "_fragments")):
             found.noted[name.removeprefix(f"{kind}_")] += n
     return found
 
