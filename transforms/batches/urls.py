@@ -42,6 +42,7 @@ __all__ = [
 
 MAX_URL_BYTES = 8192
 MAX_HOST_BYTES = 253
+_SEARCHED_BYTES = 1 << 18
 # Beyond this many authorities the cache starts anew; a worker's memory must not grow with the crawl.
 MAX_AUTHORITIES = 1 << 21
 
@@ -272,15 +273,15 @@ def replaced(urls: pa.Array, rows: NDArray[np.int64], values: pa.Array) -> pa.Ar
     return pc.replace_with_mask(urls, pa.array(mask), values.view(urls.type))
 
 
-def rows_with(urls: pa.Array, signs: str) -> NDArray[np.int64]:
-    """Rows of URLs that have one of some ASCII signs."""
-    texts = Texts(urls)
+def rows_with(urls: pa.Array, sign: str) -> NDArray[np.int64]:
+    """Rows of URLs that have an ASCII sign."""
+    texts, wanted = Texts(urls), sign.encode()
     span = texts.span()
-    if not len(span):
+    # Bytes are searched five times as fast as an array, and most columns have no such sign.
+    parts = (span[i : i + _SEARCHED_BYTES].tobytes() for i in range(0, len(span), _SEARCHED_BYTES))
+    if not any(wanted in part for part in parts):
         return np.empty(0, np.int64)
-    marks = np.flatnonzero(np.logical_or.reduce([span == ord(sign) for sign in signs]))
-    if not len(marks):
-        return marks
+    marks = np.flatnonzero(span == wanted[0])
     marks += int(texts.start[0])
     before = np.searchsorted(marks, texts.start)
     return np.flatnonzero(np.searchsorted(marks, texts.start + texts.size) > before)
