@@ -126,14 +126,13 @@ def run(parsed: argparse.Namespace) -> int:
         ) from None
     print(f"{parsed.output} is written. Read it, then, for every night:")
     print(f"  recrawl night --config {parsed.output}")
-    last = max((a.last for a in found.get("observations", ()) if a.last), default=None)
-    if last:
+    if span := _sum(found["observations"]).span() if "observations" in found else None:
         print("or, to try it on this log alone:")
-        print(f"  recrawl night --config {parsed.output} --as_of {_after(last)}")
+        print(f"  recrawl night --config {parsed.output} --as_of {_after(span[1])}")
     for kind, accounts in found.items():
         total = _sum(accounts)
-        if zone := _zone(kind, total, hows.get(kind, How())):
-            print(f"Look at {kind}: {zone}")
+        for said in _doubts(kind, total, hows.get(kind, How())):
+            print(f"Look at {kind}: {said}")
         if _fails(total):
             print(
                 f"Rejected: {_share(total):.1%} of the rows of {kind}. A night fails with so many: mend "
@@ -174,8 +173,9 @@ def config(
         *_budget(sums.get("observations")),
     ]  # fmt: skip
     for kind, total in ((kind, sums[kind]) for kind in KINDS if kind in sums):
-        lines += ["", *_said(_holds(kind, total, found[kind])), _set(kind, _patterns(kind, paths))]
-        lines += _odd(kind, total, hows.get(kind, How()))
+        patterns = _patterns(kind, paths)
+        lines += ["", *_said(_holds(kind, total, found[kind])), _set(kind, patterns)]
+        lines += _odd(kind, total, hows.get(kind, How()), patterns)
     lines += [""] if given else []
     lines += [_set(name, value) for name, value in given.items()]
     lines += [
@@ -192,6 +192,7 @@ def _sum(accounts: Sequence[Account]) -> Account:
     total = Account("", accounts[0].kind)
     for one in accounts:
         total.add(one)
+        total.damaged += [f"{one.file}: {damage}" for damage in one.damaged]
     return total
 
 
@@ -210,9 +211,11 @@ def _budget(log: Account | None) -> Iterator[str]:
 
 def _days(log: Account) -> float | None:
     """What a log spans, a day at least."""
-    if not (log.first and log.last and log.accepted):
+    span = log.span()
+    if span is None:
         return None
-    return max((_moment(log.last) - _moment(log.first)) / timedelta(days=1), 1.0)
+    first, last = map(_moment, span)
+    return max((last - first) / timedelta(days=1), 1.0)
 
 
 def _moment(text: str) -> datetime:
@@ -241,24 +244,37 @@ def _zone(kind: str, total: Account, how: How) -> str:
     return said_of_local_times(kind, n, columns=dict(how.columns)) if n and not how.timezone else ""
 
 
-def _odd(kind: str, total: Account, how: How) -> Iterator[str]:
+def _doubts(kind: str, total: Account, how: How) -> list[str]:
+    """What a person should look at before the first night."""
+    n, first = counted(len(total.damaged), "damaged file"), "".join(total.damaged[:1]).partition(";")[0]
+    damaged = f"{n}, read up to there: {first}" if first else ""
+    return [said for said in (damaged, total.said_of_strays(), _zone(kind, total, how)) if said]
+
+
+def _odd(kind: str, total: Account, how: How, patterns: Sequence[str]) -> Iterator[str]:
     """What a person should look at, as comments."""
     for name, counts in (("rejected", total.rejected), ("left out", total.left_out)):
         if counts:
             reasons = ", ".join(f"{n:,} {LEFT_OUT.get(reason, reason)}" for reason, n in counts.most_common())
             yield from _said(f"Rows {name}: {reasons}. `recrawl inspect` shows some.")
+    for said in _doubts(kind, total, how):
+        yield from _said(f"{said}.")
+    if _zone(kind, total, how):
+        if total.noted["dates_hours_ahead"]:
+            yield from _said("They seem local: fetches are hours before the Last-Modified of their pages.")
+        if kind in options_inputs.KINDS_WITH_FORMATS:
+            yield f'# {kind}_timezone = "Europe/Berlin"'
+    if total.left_out["never_fetched"]:
+        yield from _said(
+            "Pages that were never fetched are scheduled, too, if the same files list all pages:"
+        )
+        yield f"# {_set('pages', patterns)}"
     if _fails(total):
         share = math.ceil(100.0 * _share(total)) / 100.0
         yield from _said("A night fails above one rejected row in a hundred; mend them, or allow as many:")
         yield f"# max_rejected_fraction = {share:g}"
     if kind == "observations" and total.evidence["none"] > total.accepted / 2:
         yield from _said("Most rows cannot show a change: log a digest of each page, see docs/inputs.md.")
-    if zone := _zone(kind, total, how):
-        yield from _said(f"{zone}.")
-        if total.noted["dates_hours_ahead"]:
-            yield from _said("They seem local: fetches are hours before the Last-Modified of their pages.")
-        if kind in options_inputs.KINDS_WITH_FORMATS:
-            yield f'# {kind}_timezone = "Europe/Berlin"'
     if total.no_site:
         yield from _said("The log has paths alone (required):")
         yield '# requests_site = "https://HOST"'
@@ -310,7 +326,8 @@ def _merged(paths: list[str]) -> list[str]:
 def _common(names: Sequence[str]) -> str:
     begin = _prefix(names)
     end = _prefix([name[len(begin) :][::-1] for name in names])[::-1]
-    return f"{begin}*{end}"
+    # A number that goes on has other digits tomorrow.
+    return f"{begin.rstrip('0123456789')}*{end.lstrip('0123456789')}"
 
 
 def _prefix(names: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -46,6 +47,10 @@ NOTED = {
     "repeated_times": "times of an hour that clocks show twice",
     "skipped_times": "times of an hour that clocks skip",
 }
+_OF_A_LOG = re.compile(
+    r"date|time|fetch|crawl|_at$|hash|digest|signature|etag|checksum|status", re.IGNORECASE
+)
+"""Names of columns that logs have, and lists of pages hardly."""
 _SPELLED = {
     "digest": "with a digest",
     "not_modified": "told that nothing has changed",
@@ -113,10 +118,22 @@ class Group:
                 say(name, _counts(counts, LEFT_OUT if name == "left out" else {}))
         if noted := Counter({reason: n for reason, n in found.noted.items() if reason in NOTED}):
             say("noted", _counts(noted, NOTED))
+        if found.left_out["never_fetched"]:
+            say("", "(given to --pages as well, the same files make pages of those that were never fetched)")
+        if log := sorted(name for name in found.metadata if _OF_A_LOG.search(name)):
+            given = "--kind observations --observations_columns fetched_at=YOURS,digest=YOURS"
+            say("columns", f"{', '.join(log)}: if this is a log, say which of them are ours: {given}")
+        if strays := found.said_of_strays():
+            say("strays", strays)
         if n := found.noted["local_times"]:
             say("zone", said_of_local_times(found.kind, n, self._how.timezone, dict(self._how.columns)))
         for file, row, reason, sample in self._samples:
             say("", f"{'' if one else f'{file}: '}row {row}: {reason}: {sample}")
+        if found.rejected["bad_status"]:
+            say(
+                "",
+                "statuses are numbers, such as 200; words of StormCrawler are read in its JSON",
+            )
         if found.rejected["bad_timestamp"]:
             say("", f"times are read as {READ_AS}")
         for file, damage in self._damaged[:MAX_SAMPLES]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import glob
 import logging
 import os
 import re
@@ -97,6 +98,8 @@ def match_files(
         if not files and (required or not GLOB.search(pattern)):
             what = "no data file in this folder" if _is_folder(pattern) else "no file matches"
             endings = ", ".join(known)
+            if GLOB.search(pattern) and any(map(os.path.isdir, glob.glob(pattern))):
+                raise InputError(f"{prefix}only folders match {pattern}: give their files, {pattern}/*")
             raise InputError(f"{prefix}{what}: {pattern} (data files end in {endings}, with or without .gz)")
         for file in files:
             found.setdefault(identity(file.path), file)

@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 from transforms import dialects
 from transforms.batches import schemas
 from transforms.batches.errors import InputError, NoColumnError, NoSiteError, UnreadableError
-from transforms.batches.tally import Counts
+from transforms.batches.tally import Counts, counted
+from transforms.batches.times import DAY_US
 from transforms.files.blocks import How
 from transforms.files.delimiters import DELIMITERS
 from transforms.files.filesystems import InputFile
 from transforms.files.unpacking import head_of
 from transforms.intake.formats import plan
+from transforms.intake.log_ages import day_text
 from transforms.intake.sources import NOTED, ROWS, read_split
 from transforms.rows.normalise import KINDS
 
@@ -78,6 +80,10 @@ class Account:
         The file has paths only; they are counted as of one site.
     first, last : str or None
         ISO 8601, UTC.
+    by_day : Counter
+        Rows by their day since 1970, UTC.
+    metadata : list of str
+        Of pages the columns that pass through.
     pages, hosts : Distinct
     evidence : Counter
         Observations that have a column of `EVIDENCE`; "none" have none and no status that tells.
@@ -98,6 +104,8 @@ class Account:
     no_site: bool = False
     first: str | None = None
     last: str | None = None
+    by_day: Counter[int] = field(default_factory=Counter)
+    metadata: list[str] = field(default_factory=list)
     pages: Distinct = field(default_factory=Distinct)
     hosts: Distinct = field(default_factory=Distinct)
     evidence: Counter[str] = field(default_factory=Counter)
@@ -117,12 +125,54 @@ class Account:
         self.evidence += other.evidence
         self.pages.merge(other.pages)
         self.hosts.merge(other.hosts)
+        self.by_day += other.by_day
+        self.metadata = list(dict.fromkeys(self.metadata + other.metadata))
         self.gaps = ends(self.gaps + other.gaps)
         self.no_site |= other.no_site
         self.first = min(filter(None, (self.first, other.first)), default=None)
         self.last = max(filter(None, (self.last, other.last)), default=None)
 
+    def strays(self) -> tuple[list[int], int, int]:
+        """Days of rows that are far from all others, and the first and the last day of these others.
 
+        Far is further than a month, and than the others span; they are one row in a hundred at most, or one
+        of twenty and more.
+        """
+        days, rows = sorted(self.by_day), self.by_day.total()
+        low, high, left = 0, len(days) - 1, max(rows // 100, int(rows >= 20))
+        while low < high:
+            tail, gap = self.by_day[days[high]], days[high] - days[high - 1]
+            if tail <= left and gap > max(STRAY_DAYS, days[high - 1] - days[low]):
+                high, left = high - 1, left - tail
+                continue
+            head, gap = self.by_day[days[low]], days[low + 1] - days[low]
+            if head > left or gap <= max(STRAY_DAYS, days[high] - days[low + 1]):
+                break
+            low, left = low + 1, left - head
+        return [*days[:low], *days[high + 1 :]], days[low], days[high]
+
+    def span(self) -> tuple[str, str] | None:
+        """From when to when its rows are, ISO 8601, without those that are far from all others."""
+        if not (self.first and self.last):
+            return None
+        days, low, high = self.strays()
+        first = f"{day_text(low)}T00:00:00Z" if days and min(days) < low else self.first
+        return first, f"{day_text(high)}T23:59:59Z" if days and max(days) > high else self.last
+
+    def said_of_strays(self) -> str:
+        """Of how many rows the dates are far from all others, and which; empty if there are none."""
+        days, low, high = self.strays() if self.by_day else ([], 0, 0)
+        if not days:
+            return ""
+        n = sum(self.by_day[day] for day in days)
+        some = ", ".join(map(day_text, days[:MAX_SAMPLES])) + (", ..." if len(days) > MAX_SAMPLES else "")
+        return (
+            f"{counted(n, 'row')} of {some}, far from all others ({day_text(low)} to {day_text(high)}): "
+            "look at the clock that wrote them"
+        )
+
+
+STRAY_DAYS = 30
 MAX_SAMPLES = 3
 _SOME_SITE = ("requests_site", "https://site.invalid")
 
@@ -167,6 +217,9 @@ def _account(file: InputFile, kind: str, how: How) -> Account:
 
 def _accept(found: Account, batch: pa.RecordBatch) -> None:
     found.accepted += batch.num_rows
+    if found.kind == "pages":
+        own = {*KINDS["pages"].known, "url_hash", "host_hash"}
+        found.metadata = [name for name in batch.schema.names if name not in own]
     if found.kind != "hosts":
         found.pages.add(batch.column("url_hash").to_numpy())
     found.hosts.add(batch.column("host_hash").to_numpy())
@@ -176,7 +229,9 @@ def _accept(found: Account, batch: pa.RecordBatch) -> None:
     times = batch.column(_TIMES[found.kind]) if found.kind in _TIMES else None
     if times is not None and times.null_count < len(times):
         if found.kind == "requests":
-            times = pc.multiply(times.cast(pa.int64()), 86_400_000_000).cast(schemas.TIME)
+            times = pc.multiply(times.cast(pa.int64()), DAY_US).cast(schemas.TIME)
+        days, rows = np.unique(times.drop_null().cast(pa.int64()).to_numpy() // DAY_US, return_counts=True)
+        found.by_day.update(dict(zip(days.tolist(), rows.tolist(), strict=True)))
         span = pc.min_max(times)
         first, last = (str(span[end].as_py().isoformat()).replace("+00:00", "Z") for end in ("min", "max"))
         found.first = min(found.first or first, first)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from pipelines.look import init
 from tests.pipelines.jobs import at, command, seen, write_rows
+from transforms.intake.inspecting import Account
 
 
 def written(folder: Path, *files: object) -> tuple[int, dict, str]:
@@ -60,6 +63,8 @@ def test_budget_and_dates_are_those_of_the_log_and_a_night_runs(tmp_path):
         # The next crawl begins at another time; a serial number is none.
         (["a/2026-06-01T02-00-05+00-00.jsonl", "a/2026-06-02T02-00-47+00-00.jsonl"], ["a/{date}T*.jsonl"]),
         (["a/20260601_0213.log"], ["a/{year}{month}{day}_*.log"]),
+        # Numbers that go on.
+        (["a/dump-0614/x", "a/dump-0615/x"], ["a/dump-*/x"]),
         (["a/2026-06-01-00001.gz"], ["a/{date}-00001.gz"]),
     ],
 )
@@ -116,6 +121,35 @@ def test_a_share_of_rejected_rows_is_proposed_that_lets_the_night_run(tmp_path):
     code, printed, _ = command("init", str(log), f"--output={tmp_path / 'recrawl.toml'}")
     assert code == 0 and "Rejected: 4.0% of the rows of observations. A night fails" in printed
     assert "# max_rejected_fraction = 0.04\n" in (tmp_path / "recrawl.toml").read_text()
+
+
+def test_rows_far_from_all_others_and_damaged_files_are_told_and_do_not_count(tmp_path):
+    files = logs(tmp_path, an_hour=2)
+    write_rows(tmp_path / "crawl-2026-06-05.jsonl", [seen("https://a.test/9", at(1700))])
+    packed = gzip.compress(files[0].read_bytes())
+    files[0].rename(tmp_path / "whole.txt")
+    (tmp_path / f"{files[0].name}.gz").write_bytes(packed[: len(packed) // 2])
+    code, printed, _ = command("init", str(tmp_path / "crawl-*"), f"--output={tmp_path / 'recrawl.toml'}")
+    text = (tmp_path / "recrawl.toml").read_text()
+    assert code == 0 and f"--as_of {at(4)[:19]}Z" in printed
+    assert "1 damaged file, read up to there: " in printed and "the gzip stream ends early" in printed
+    far = f"1 row of {at(1700)[:10]}, far from all others ({at(0)[:10]} to {at(3)[:10]})"
+    assert f"Look at observations: {far}" in printed and far in text.replace("\n# ", " ")
+    # Half of the first day is lost with the end of the file.
+    assert 36 <= tomllib.loads(text)["budget"] <= 48
+
+
+def test_days_are_strays_only_where_few_rows_are_far():
+    def strays(by_day):
+        return Account("", "observations", by_day=Counter(by_day)).strays()
+
+    assert strays({100: 50, 101: 50, 2000: 1}) == ([2000], 100, 101)
+    assert strays({5: 1, 100: 99, 101: 100, 2000: 1}) == ([5, 2000], 100, 101)
+    assert strays({100: 50, 101: 50, 125: 1}) == ([], 100, 125)
+    assert strays({100: 5, 2000: 1}) == ([], 100, 2000)
+    # An archive has a capture a year.
+    assert strays({365 * year: 10 for year in range(9)}) == ([], 0, 365 * 8)
+    assert strays({7: 3}) == ([], 7, 7)
 
 
 def test_nothing_is_replaced_and_nothing_is_written_of_nothing(tmp_path):
