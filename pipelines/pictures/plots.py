@@ -7,6 +7,7 @@ Bytes are the same for the same versions of matplotlib and its libraries.
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -26,7 +27,7 @@ _COLOURS: Final = (
     "#56b4e9", "#e08bbd", "#8a6d00",
 )  # fmt: skip
 _MARKERS: Final = "osD^vP*X<>"
-_STYLES: Final = ("-", "--", ":")  # a style for each ten colours
+_STYLES: Final = ("-", "--", ":", "-.")  # of lines of one colour
 _MOST_IN_LEGEND: Final = 3  # names; more stand beside their lines
 _NAME_POINTS: Final = 7.0
 
@@ -247,8 +248,11 @@ def _fewer_colours(png: bytes) -> bytes:
 
 
 def _draw_panel(figure: Any, axes: Any, panel: Panel) -> None:
+    drawn: Counter[str] = Counter()
     for number, series in enumerate(panel.series):
-        _draw_series(figure, axes, panel, series, number)
+        colour = _colour(series.label, number)
+        _draw_series(figure, axes, panel, series, number, drawn[colour])
+        drawn[colour] += 1
     if panel.log_x:
         axes.set_xscale("log")
         _plain_numbers(axes.xaxis)
@@ -292,7 +296,15 @@ def _name_lines(axes: Any, lines: Sequence[tuple[int, Series]]) -> None:
             fontsize=_NAME_POINTS,
             va="center",
             annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": _colour(series.label, number), "linewidth": 0.4},
+            # To where the name begins: to its middle it would cross the name above.
+            arrowprops={
+                "arrowstyle": "-",
+                "color": _colour(series.label, number),
+                "linewidth": 0.4,
+                "relpos": (0.0, 0.5),
+                "shrinkA": 1.0,
+                "shrinkB": 0.0,
+            },
         )
 
 
@@ -309,7 +321,8 @@ def _plain_numbers(axis: Any) -> None:
     axis.set_minor_locator(ticker.NullLocator())
 
 
-def _draw_series(figure: Any, axes: Any, panel: Panel, series: Series, number: int) -> None:
+def _draw_series(figure: Any, axes: Any, panel: Panel, series: Series, number: int, alike: int) -> None:
+    """Draw a series; `alike` others of its colour are drawn already."""
     colour = _colour(series.label, number)
     if series.style == "points":
         shade: dict[str, Any] = {"color": colour} if series.colour is None else {"c": series.colour}
@@ -331,7 +344,7 @@ def _draw_series(figure: Any, axes: Any, panel: Panel, series: Series, number: i
             marker=marker,
             markersize=3.5,
             linewidth=1.0,
-            linestyle=_STYLES[number // len(_COLOURS) % len(_STYLES)],
+            linestyle=_STYLES[alike % len(_STYLES)],
             capsize=2.0,
             elinewidth=0.8,
             label=series.label or None,
