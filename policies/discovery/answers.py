@@ -7,8 +7,16 @@ that is alive answers a share of its asks, the usual one; after m failures in a 
 
 by Bayes' rule: ten failures are much for one that always answered, and little for one that seldom does. One
 that is gone, for F hours, is back after h more with p = h / (h + F), as things are that end at any time alike
-(Gott 1993); asking now is worth what that is above h times its slope, p^2, since later it is likelier to be
-back. So what is gone is asked at ever longer distances.
+(Gott 1993); what it shows is worth what that is above h times its slope, p^2, since later it is likelier to
+be back. To know that it is back is worth something, too: until somebody asks, it goes unread for
+
+    L = h - F log(1 + h / F)
+
+expected hours, and the best distance between asks is where h times the slope of L, less L, is the price of one:
+for long F at the root of F. So what is gone is asked at ever longer distances, and yet in time.
+
+Failures before an answer count against later asks as far as they are of a source that was alive, by the same
+odds: what was away for a month, and is back, answers as well as before.
 """
 
 from __future__ import annotations
@@ -53,10 +61,12 @@ class Answers:
         """Take in which of the sources that were asked have answered: items, ascending."""
         failed = np.setdiff1d(asked, answered, assume_unique=True)
         self.failures[failed] += 1.0
-        # What answers was not gone: its failures were of the usual kind.
-        kept = DECAY ** (self.failures[answered] + 1.0)
+        away = self.asked_hours[answered] - self.failed_hours[answered]
+        since = now_hours - self.asked_hours[answered]
+        usual = alive_failures(self.failures[answered], self.usual[answered], away, since)
+        kept = DECAY ** (usual + 1.0)
         self.answered[answered] = self.answered[answered] * kept + 1.0
-        self.asked[answered] = self.asked[answered] * kept + self.failures[answered] + 1.0
+        self.asked[answered] = self.asked[answered] * kept + usual + 1.0
         self.failures[answered] = 0.0
         self.failed_hours[answered] = np.nan
         first = failed[np.isnan(self.failed_hours[failed])]
@@ -66,16 +76,58 @@ class Answers:
     @property
     def usual(self) -> FloatArray:
         """Share of the asks that sources answer which are alive: (n,) float64."""
-        return np.minimum((self.answered + PRIOR) / (self.asked + PRIOR), _MOST_USUAL)
+        return usual_share(self.answered, self.asked)
 
     def _alive(self, usual: FloatArray) -> FloatArray:
         log = np.minimum(-self.failures * np.log1p(-usual), _MOST_LOG)
         return np.where(self.failures > 0.0, 1.0 / (1.0 + GONE * np.exp(log)), 1.0)
 
     def worth(self, now_hours: float) -> FloatArray:
-        """Of asking now, over that of a source that always answers: (n,) float64."""
+        """Of what asking now shows, over that of a source that always answers: (n,) float64."""
         usual = self.usual
         alive = self._alive(usual)
-        hours, down = now_hours - self.asked_hours, self.asked_hours - self.failed_hours
-        back = np.where(np.isnan(down), 1.0, hours / np.maximum(hours + down, _LEAST))
+        back = np.where(self.failures > 0.0, _back(*self._hours(now_hours)), 1.0)
         return np.asarray(alive * usual + (1.0 - alive) * np.minimum(usual, back**2), np.float64)
+
+    def unread(self, now_hours: float) -> FloatArray:
+        """Hours of reading that knowing now whether a source is back is worth: (n,) float64; 0 if it answers."""
+        usual = self.usual
+        since, away = self._hours(now_hours)
+        made = usual * (1.0 - self._alive(usual)) * away * (np.log1p(since / away) - _back(since, away))
+        return np.where(self.failures > 0.0, made, 0.0)
+
+    def _hours(self, now_hours: float) -> tuple[FloatArray, FloatArray]:
+        """Since the last ask, and from the first failure to it."""
+        away = np.where(self.failures > 0.0, self.asked_hours - self.failed_hours, 0.0)
+        since = np.where(np.isnan(self.asked_hours), 0.0, now_hours - self.asked_hours)
+        return since, np.maximum(away, _LEAST)
+
+
+def usual_share(answered: FloatArray, asked: FloatArray) -> FloatArray:
+    """Share of the asks that sources answer which are alive: (n,) float64."""
+    return np.minimum((answered + PRIOR) / (asked + PRIOR), _MOST_USUAL)
+
+
+def alive_failures(
+    failures: FloatArray, usual: FloatArray, away_hours: FloatArray, since_hours: FloatArray
+) -> FloatArray:
+    """How many of the failures before an answer were of a source that was alive: expected, (m,) float64.
+
+    Parameters
+    ----------
+    failures : (m,) float64
+        In a row, 0 or more.
+    usual : (m,) float64
+        Share of asks that are answered, as was thought before.
+    away_hours, since_hours : (m,) float64
+        From the first failure to the last, and from that to the answer; of no failure anything.
+    """
+    some = failures > 0.0
+    likely = np.exp(np.maximum(failures * np.log1p(-usual), -_MOST_LOG))
+    gone = GONE * np.where(some, _back(since_hours, away_hours), 0.0)
+    return np.where(some, failures * likely / (likely + gone), 0.0)
+
+
+def _back(since_hours: FloatArray, away_hours: FloatArray) -> FloatArray:
+    """Odds that what was away is back."""
+    return np.asarray(since_hours / np.maximum(since_hours + away_hours, _LEAST), np.float64)

@@ -54,7 +54,16 @@ class Planner:
             worth_of_now(self.lifetimes.share, elapsed, hours) for hours in (self._class_hours, CLASS_HOURS)
         )
         worth = soon + self._lasting * (late - soon)
-        return np.asarray(per_hour * worth * self.answers.worth(now_hours), np.float64)
+        found = worth * self.answers.worth(now_hours) + self._gain * self.answers.unread(now_hours)
+        return np.asarray(per_hour * found, np.float64)
+
+    @property
+    def _gain(self) -> FloatArray:
+        """What an hour of reading a source is worth beyond its refreshes, at even shares of the budget."""
+        items, share = self._items, self.lifetimes.share
+        even = (items.sums(np.ones(len(items))) / np.maximum(items.k, 1))[items.group, None]
+        soon, late = ((share * np.exp(-even / h)).sum(axis=1) for h in (self._class_hours, CLASS_HOURS))
+        return np.asarray(soon + self._lasting * (late - soon), np.float64)
 
     def pick(self, step: int, now_hours: float, due_hours: FloatArray) -> IntArray:
         """See `Crawler`."""

@@ -99,8 +99,10 @@ class Waiting:
         Their mixture of lifetimes.
     since : (n,) float64
         Hours of the clock since the last visit; inf where there was none.
-    at_least : (n,) float64
-        Hours of the clock until the next refresh may be.
+    away, waited : (n,) float64
+        Of sources that do not answer hours from the first failure to the last, and since; 0 where one does.
+        They are asked again after `away` hours, so at distances that double, or after the geometric mean of
+        that and their own distance: about where `answers` has the best one, of what is away for long.
     least_hours : float
         Between two refreshes of a source.
     span : float
@@ -115,7 +117,8 @@ class Waiting:
     per_hour: FloatArray
     share: FloatArray
     since: FloatArray
-    at_least: FloatArray
+    away: FloatArray
+    waited: FloatArray
     least_hours: float
     span: float
     policy: str = POLICIES[0]
@@ -126,7 +129,8 @@ class Waiting:
 
     def take(self, rows: IntArray) -> Waiting:
         """Some of them."""
-        some = (self.per_hour[rows], self.share[rows], self.since[rows], self.at_least[rows])
+        fields = self.per_hour, self.share, self.since, self.away, self.waited
+        some = tuple(x[rows] for x in fields)
         odds = None if self.odds is None else self.odds[rows]
         return Waiting(*some, self.least_hours, self.span, self.policy, odds)
 
@@ -194,7 +198,8 @@ class Waiting:
         # Who was never seen is due at any distance.
         seen = np.isfinite(self.since)
         left = np.where(seen, first - np.where(seen, self.since, 0.0), 0.0)
-        wait = np.maximum(np.maximum(left, self.at_least), 0.0)
+        again = np.sqrt(self.away * np.minimum(self.away, first)) - self.waited
+        wait = np.maximum(np.maximum(left, again), 0.0)
         return np.where(np.isfinite(first), wait, np.inf)
 
     def counts(self, first: FloatArray, distance: FloatArray) -> IntArray:

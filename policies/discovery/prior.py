@@ -153,15 +153,11 @@ def answering(sums: Sums, at_hours: float) -> tuple[FloatArray, FloatArray]:
     return made.usual, made.worth(at_hours) / made.usual
 
 
-def until_asked_again(sums: Sums, now_hours: float, least_hours: float) -> FloatArray:
-    """Hours until sources that did not answer are asked again: (n,) float64.
-
-    As long after the last failure as that came after the first one: distances double, from `least_hours` on.
-    """
+def unanswered_hours(sums: Sums, now_hours: float, least_hours: float) -> tuple[FloatArray, FloatArray]:
+    """Hours from the first failure to the last, at least so many, and since: (n,) float64; 0 of what answers."""
     failing = sums.failures > 0
-    down = np.maximum((sums.asked_s - sums.failed_s) / 3600.0, least_hours)
-    asked = now_hours - sums.asked_s / 3600.0
-    return np.asarray(np.where(failing, np.maximum(down - asked, 0.0), 0.0), np.float64)
+    away = np.maximum((sums.asked_s - sums.failed_s) / 3600.0, least_hours)
+    return np.where(failing, away, 0.0), np.where(failing, now_hours - sums.asked_s / 3600.0, 0.0)
 
 
 def _roots(sums: Sums) -> FloatArray:

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from policies.discovery.answers import DECAY
+from policies.discovery.answers import DECAY, alive_failures, usual_share
 from policies.discovery.lifetimes import CLASS_HOURS, PRIOR_LINKS, came_by_class, staying
 from policies.discovery.planner import HALF_LIFE_HOURS
 from policies.discovery.shared import Shared
@@ -119,7 +119,7 @@ class Sums:
 
     def _see(self, visits: Visits, rows: IntArray, shared: Shared, host: IntArray) -> None:
         source, at = visits.source[rows], visits.at_s[rows]
-        self._answer(source)
+        self._answer(source, at)
         again = self.seen_s[source] != NEVER_S
         self.links[source] = visits.links[rows]
         since = (at - self.seen_s[source]) / 3600.0
@@ -150,10 +150,17 @@ class Sums:
         self.new[source] = self.new[source] * decay + new
         self.before_hours[source] = np.clip(np.rint(hours * 60.0), 1.0, MOST_MINUTES) / 60.0
 
-    def _answer(self, source: IntArray) -> None:
-        failures = self.failures[source].astype(np.float64)
+    def _answer(self, source: IntArray, at_s: IntArray) -> None:
+        asked, unanswered = (x[source].astype(np.float64) for x in (self.asked, self.unanswered))
+        last = self.asked_s[source]
+        failures = alive_failures(
+            self.failures[source].astype(np.float64),
+            usual_share(asked - unanswered, asked),
+            (last - self.failed_s[source]) / 3600.0,
+            (at_s - last) / 3600.0,
+        )
         decay = DECAY ** (failures + 1.0)
-        self.asked[source] = self.asked[source] * decay + failures + 1.0
-        self.unanswered[source] = self.unanswered[source] * decay + failures
+        self.asked[source] = asked * decay + failures + 1.0
+        self.unanswered[source] = unanswered * decay + failures
         self.failures[source] = 0
         self.failed_s[source] = self.asked_s[source] = NEVER_S

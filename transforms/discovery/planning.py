@@ -179,16 +179,16 @@ def ready(shard: ShardTables, plan: Plan, learned: Learned) -> Ready:
     planned = listed_only(batch, plan.only_listed)
     thought[~planned] = 0.0
     since = np.where(sums.seen_s >= 0, start - clock.reading(sums.seen_s / 3600.0), np.inf)
-    at_least = priors.until_asked_again(sums, float(now[0]), plan.least_hours)
+    away, waited = priors.unanswered_hours(sums, float(now[0]), plan.least_hours)
     waiting: Waiting | Drawn
     if plan.policy in DRAWN:
-        at_least = np.where(planned, np.maximum(at_least, plan.least_hours - since), np.inf)
+        at_least = np.where(planned, np.maximum(away - waited, plan.least_hours - since), np.inf)
         step_hours = max(1.0, plan.least_hours)
         yields = tables.columns_to_yields(batch)
         waiting = Drawn.of(yields, keys(shard), (float(now[0]), float(end[0])), step_hours, at_least)
     else:
         span = float(clock.reading(end)[0] - start)
-        waiting = Waiting(thought, share, since, at_least, plan.least_hours, span, plan.policy, odds)
+        waiting = Waiting(thought, share, since, away, waited, plan.least_hours, span, plan.policy, odds)
     starts = np.append(0, np.cumsum(count))
     return Ready(sums, waiting, mean, share, host, starts, hosts.column("most").to_numpy())
 

@@ -17,8 +17,8 @@ def waiting(n: int = 400, seed: int = 0) -> tuple[Waiting, np.ndarray, np.ndarra
     rng = np.random.Generator(np.random.Philox(key=seed))
     share = rng.dirichlet(np.ones(len(CLASS_HOURS)), n)
     since = np.where(rng.random(n) < 0.2, np.inf, rng.exponential(12.0, n))
-    at_least = np.where(rng.random(n) < 0.1, rng.random(n) * 30.0, 0.0)
-    made = Waiting(rng.pareto(1.2, n), share, since, at_least, 0.5, 24.0)
+    away = np.where(rng.random(n) < 0.1, rng.random(n) * 30.0, 0.0)
+    made = Waiting(rng.pareto(1.2, n), share, since, away, away * rng.random(n), 0.5, 24.0)
     start = np.append(0, np.sort(rng.choice(np.arange(1, n), HOSTS - 1, replace=False)))
     most = np.where(rng.random(HOSTS) < 0.5, rng.integers(0, 12, HOSTS), 1 << 40)
     return made, rng.integers(1, 2**63, n).astype(np.uint64), np.append(start, n), most
@@ -161,3 +161,12 @@ def test_who_failed_is_due_as_if_it_had_not_and_from_then_on_by_its_odds() -> No
     whole = failed.totals(prices, np.arange(len(one) + 1), np.full(len(one), 1 << 40))
     assert whole.tolist() == [failed.asked(np.full(len(one), p)).sum() for p in prices]
     assert (np.diff(failed.totals(prices, start, most)) <= 0).all()
+
+
+def test_what_is_away_is_asked_when_its_own_distance_and_its_absence_say() -> None:
+    one = waiting()[0].take(np.arange(4))
+    away, waited = np.array([2.0, 50.0, 800.0, 0.0]), np.array([1.0, 10.0, 0.0, 0.0])
+    one = replace(one, since=np.full(4, 1e4), away=away, waited=waited)
+    # Distances double, and where nothing is known of how often the source is worth a refresh, too.
+    assert one.waits(np.full(4, 1e3)).tolist() == [1.0, 40.0, 800.0, 0.0]
+    assert one.waits(np.full(4, 8.0)) == pytest.approx([1.0, 10.0, 80.0, 0.0])
