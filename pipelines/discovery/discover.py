@@ -56,8 +56,6 @@ KINDS = {"links": "links_seen", "sources": "sources", "hosts": "hosts"}
 # A state is not cut anew: it may grow from the few shards of small inputs, and stay there.
 SHARDS, FEW_SHARDS = 16, 4
 BACKTESTED = {
-    "pham": "pham learns from hour to hour how to divide the budget, and a schedule is made a day ahead: it "
-    "is in recrawl backtest-discovery only",
     "oracle": "oracle knows what sources will show: it is in recrawl backtest-discovery only",
 }
 STEPS = (
@@ -239,6 +237,7 @@ def build_pipeline(
         only_listed,
         settings.recrawling,
         settings.policy,
+        previous.bandit,
     )
     gap = settings.host_min_gap_seconds
     hosts = HostDefaults(settings.host_max_per_day, gap, settings.horizon_us, settings.host_groups)

@@ -19,7 +19,7 @@ from pipelines.nightly.arguments import AUTO, MOST_SHARE
 from pipelines.nightly.options import NightlyOptions, Settings
 from pipelines.store.night_options import FOR_DISCOVERY
 from pipelines.store.store import Night
-from policies.discovery.names import CHANCE, IN_TURN
+from policies.discovery.names import UNPRICED
 from policies.discovery.pricing import Recrawling
 from transforms.files.filesystems import FileSystems
 from transforms.files.replacing import MANIFEST
@@ -62,7 +62,7 @@ class Finding:
                 )
             return None
         share = None
-        if text == AUTO and values.policy in (IN_TURN, CHANCE):
+        if text == AUTO and values.policy in UNPRICED:
             problems.append(f"--policy={values.policy} has no price: give --discover_share a part, not auto")
         if text != AUTO:
             try:

@@ -17,6 +17,7 @@ in arrays over sources, and what sources share is in sums, so a batch of sources
     sums, shared what a job on state keeps of visits, and what sources share; prior is what follows
     pricing      one price of a refresh for all sources, and when each is due at it
     drawing      the same for scores that are drawn by source and hour
+    regressed    the same for the crawler of Pham et al.
     presences    what sources showed, cut into steps; replay and oracle try crawlers on it, metrics judge
     drawn        histories drawn with the statistics of the paper
 

@@ -12,8 +12,8 @@ be back. To know that it is back is worth something, too: until somebody asks, i
 
     L = h - F log(1 + h / F)
 
-expected hours, and the best distance between asks is where h times the slope of L, less L, is the price of one:
-for long F at the root of F. So what is gone is asked at ever longer distances, and yet in time.
+expected hours, and the best distance between asks is where h times the slope of L, less L, is the price of
+one: for long F at the root of F. So what is gone is asked at ever longer distances, and yet in time.
 
 Failures before an answer count against later asks as far as they are of a source that was alive, by the same
 odds: what was away for a month, and is back, answers as well as before.
@@ -90,7 +90,7 @@ class Answers:
         return np.asarray(alive * usual + (1.0 - alive) * np.minimum(usual, back**2), np.float64)
 
     def unread(self, now_hours: float) -> FloatArray:
-        """Hours of reading that knowing now whether a source is back is worth: (n,) float64; 0 if it answers."""
+        """What knowing now whether a source is back is worth, in hours of its reading: (n,) float64."""
         usual = self.usual
         since, away = self._hours(now_hours)
         made = usual * (1.0 - self._alive(usual)) * away * (np.log1p(since / away) - _back(since, away))

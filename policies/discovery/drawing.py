@@ -20,7 +20,7 @@ from policies.discovery.hours import HOURS
 from policies.discovery.picking import gammas, uniforms
 from policies.discovery.pricing import Chosen, Refreshes, spaced, within
 from policies.discovery.sums import Visits
-from policies.numerics.typing_ import FloatArray, IntArray, UIntArray
+from policies.numerics.typing_ import BoolArray, FloatArray, IntArray, UIntArray
 
 _DRAWS, _MINUTES = 1, 2
 
@@ -91,12 +91,10 @@ class Drawn:
         """
         begin, end = ends_hours
         none = np.zeros(len(key), np.uint64)
-        minute = uniforms(key, none, 0, _MINUTES)
-        first, last = math.floor(begin / step_hours), math.ceil(end / step_hours)
-        due = (first + minute) * step_hours - begin
-        score = np.empty((len(key), last - first))
+        first, steps, due = steps_of(key, ends_hours, step_hours)
+        score = np.empty((len(key), steps))
         every = np.arange(len(key))
-        for step in range(last - first):
+        for step in range(steps):
             at = due + step * step_hours
             hour = np.floor(begin + at).astype(np.int64) % HOURS
             drawn = gammas(
@@ -129,11 +127,26 @@ class Drawn:
         return within(np.stack(count), host_start, most)
 
     def instants(self, chosen: Chosen, key: UIntArray, capacity: float) -> Refreshes:
-        """The steps of each source in which most is drawn, as many as were chosen; see `pricing.Waiting`."""
-        rank = np.argsort(np.argsort(-self.score, axis=1, kind="stable"), axis=1)
-        row, step = np.nonzero(rank < chosen.count[:, None])
+        """When sources are refreshed; see `pricing.Waiting`."""
+        where, worth = self.steps(chosen)
+        row, step = np.nonzero(where)
         due = self.due[row] + step * self.step_hours
         order = np.lexsort((key[row], due))
         row, step, due = row[order], step[order], due[order]
         gap = self.span / (capacity * max(len(row), 1))
-        return Refreshes(row, spaced(due, gap, self.span - gap), self.score[row, step])
+        return Refreshes(row, spaced(due, gap, self.span - gap), worth[row, step])
+
+    def steps(self, chosen: Chosen) -> tuple[BoolArray, FloatArray]:
+        """The steps of each source in which most is drawn, as many as were chosen, and draws: (n, steps)."""
+        rank = np.argsort(np.argsort(-self.score, axis=1, kind="stable"), axis=1)
+        return rank < chosen.count[:, None], self.score
+
+
+def steps_of(
+    key: UIntArray, ends_hours: tuple[float, float], step_hours: float
+) -> tuple[int, int, FloatArray]:
+    """The first step between two instants, their number, and `Drawn.due`; see `Drawn.of`."""
+    begin, end = ends_hours
+    minute = uniforms(key, np.zeros(len(key), np.uint64), 0, _MINUTES)
+    first = math.floor(begin / step_hours)
+    return first, math.ceil(end / step_hours) - first, (first + minute) * step_hours - begin

@@ -9,7 +9,7 @@ the price rises, and is a whole number, so counts of shards add up exactly howev
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, Protocol, Self
 
@@ -129,10 +129,9 @@ class Waiting:
 
     def take(self, rows: IntArray) -> Waiting:
         """Some of them."""
-        fields = self.per_hour, self.share, self.since, self.away, self.waited
-        some = tuple(x[rows] for x in fields)
+        fields = "per_hour", "share", "since", "away", "waited"
         odds = None if self.odds is None else self.odds[rows]
-        return Waiting(*some, self.least_hours, self.span, self.policy, odds)
+        return replace(self, odds=odds, **{name: getattr(self, name)[rows] for name in fields})
 
     @cached_property
     def curves(self) -> FloatArray:

@@ -154,7 +154,7 @@ def answering(sums: Sums, at_hours: float) -> tuple[FloatArray, FloatArray]:
 
 
 def unanswered_hours(sums: Sums, now_hours: float, least_hours: float) -> tuple[FloatArray, FloatArray]:
-    """Hours from the first failure to the last, at least so many, and since: (n,) float64; 0 of what answers."""
+    """Hours from the first failure to the last, at least so many, and since: (n,); 0 of what answers."""
     failing = sums.failures > 0
     away = np.maximum((sums.asked_s - sums.failed_s) / 3600.0, least_hours)
     return np.where(failing, away, 0.0), np.where(failing, now_hours - sums.asked_s / 3600.0, 0.0)

@@ -10,8 +10,9 @@ from typing import Any
 from policies.discovery.lifetimes import CLASS_HOURS
 from transforms.batches.steps import Step
 from transforms.batches.tally import counted
-from transforms.discovery.planning import Learned, Part, Price, total_worth
-from transforms.discovery.previous import JOB
+from transforms.discovery.learning import Learned, Part
+from transforms.discovery.planning import Price, total_worth
+from transforms.discovery.previous import BANDIT, JOB
 from transforms.files.attempts import Attempt
 from transforms.files.replacing import MANIFEST, finish, is_done, sweep
 from transforms.files.sinks import FileInfo, write_json
@@ -68,11 +69,12 @@ class WriteManifest(Step):
         rows = rejected + counters.get("links_seen_accepted", 0)
         check_share(rejected, rows, said.max_rejected_fraction, counters, attempt.folder)
         status, reason = _status(counters, said)
+        regression = learned.regression
         manifest = {
             "job": JOB,
             "status": status,
             "status_reason": reason,
-            "price": price.bracket.high,
+            "price": price.bracket.high if regression is None else regression.price,
             "refreshes": price.refreshes,
             "new_links_per_day": total_worth(worth),
             "speed_by_hour": learned.common.speed,
@@ -80,6 +82,7 @@ class WriteManifest(Step):
                 zip(map(str, CLASS_HOURS.tolist()), learned.common.share.tolist(), strict=True)
             ),
             "prior": asdict(learned.prior) | {"early_per_root": learned.common.early},
+            **({} if regression is None else {BANDIT: asdict(regression.bandit)}),
             "counters": counters,
             "warnings": list(_warnings(counters, "sources" in said.options["inputs"])),
             "carry": said.carry,

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from apache_beam.pvalue import AsList, AsSingleton
 
 from policies.clocks.instants import keep_gaps
@@ -18,10 +17,9 @@ from policies.discovery import prior as priors
 from policies.discovery.drawing import Drawn
 from policies.discovery.hours import HOURS
 from policies.discovery.lifetimes import CLASS_HOURS
-from policies.discovery.names import DRAWN, IN_TURN, POLICIES, SAMPLED
+from policies.discovery.names import DRAWN, IN_TURN, PHAM, POLICIES, SAMPLED
 from policies.discovery.pricing import ROUNDS, Bracket, Chosen, Clock, Recrawling, Waiting, choose
-from policies.discovery.prior import Prior
-from policies.discovery.shared import Common, common
+from policies.discovery.regressed import Bandit, Regressed
 from policies.discovery.sums import Sums
 from policies.numerics.typing_ import FloatArray, IntArray, UIntArray
 from transforms.batches import schemas
@@ -31,7 +29,8 @@ from transforms.batches.steps import Step, each, outputs
 from transforms.batches.tally import Counts
 from transforms.discovery import host_groups, tables
 from transforms.discovery.host_groups import Shares
-from transforms.discovery.sources import listed_only, whole_shared
+from transforms.discovery.learning import Learned, Part, in_order, learn_all, number_of, sums_of
+from transforms.discovery.sources import listed_only
 from transforms.rows.link_rows import page_texts
 from transforms.shards.catalogue import DAY_US
 
@@ -40,8 +39,6 @@ LEAST_RECRAWLS = 0.1
 """Of a budget that recrawls share with refreshes at one price."""
 ENOUGH = 100
 """The search ends where its bracket has no more than this part of the refreshes in it."""
-Part = tuple[int, Any]
-"""What a shard tells: its number, and arrays."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +59,8 @@ class Plan:
         What else shares the budget.
     policy : str
         Of `policies.discovery.pricing.POLICIES`.
+    bandit : Bandit
+        Of the run before; Pham's alone.
     """
 
     as_of_us: int
@@ -72,6 +71,7 @@ class Plan:
     only_listed: bool
     recrawling: Recrawling | None = None
     policy: str = POLICIES[0]
+    bandit: Bandit = field(default_factory=Bandit)
 
     def other(self, price: FloatArray | float) -> IntArray:
         """Crawls that are no refreshes, at prices: int64. A tenth of all is theirs in any case."""
@@ -81,57 +81,16 @@ class Plan:
         return np.ceil(asked).astype(np.int64)
 
 
-def in_order(parts: Sequence[Part]) -> list[Any]:
-    """What shards tell, in their order, whoever was first."""
-    return [value for _, value in sorted(parts, key=_shard)]
+def following(_: Any, plan: Plan, learned: Learned) -> Plan:
+    """The part of a plan that follows predictions."""
+    assert learned.regression is not None
+    return replace(plan, refreshes=round(plan.refreshes * learned.regression.bandit.share))
 
 
-def _shard(part: Part) -> int:
-    return part[0]
-
-
-def shared_part(shard: ShardTables) -> Part:
-    """Whole sums of a shard, and of first returns to its hosts."""
-    hosts = shard.tables["hosts"]
-    returns = np.array([pc.sum(hosts.column(n)).as_py() or 0 for n in ("new", "exposure")], np.int64)
-    return shard.shard, (whole_shared([shard.tables["shared"]]), returns)
-
-
-def common_of(_: Any, parts: Sequence[Part]) -> Common:
-    """What all shards have in common."""
-    found = in_order(parts)
-    total = {name: sum(sums[name] for sums, _ in found) for name in ("came", "expected", "held", "stayed")}
-    return common(**total, returns=sum(returns for _, returns in found))
-
-
-def _sums(shard: ShardTables) -> Sums:
-    batch = shard.tables["sources"]
-    return tables.columns_to_sums(batch, batch.column("links").to_numpy())
-
-
-def mean_part(shard: ShardTables, common: Common) -> Part:
-    sums = _sums(shard)
-    return shard.shard, priors.means(sums, priors.exposures(sums, priors.shares(sums, common)))
-
-
-def spread_part(shard: ShardTables, common: Common, means: Sequence[Part]) -> Part:
-    sums = _sums(shard)
-    exposure = priors.exposures(sums, priors.shares(sums, common))
-    prior = priors.with_mean(priors.added(in_order(means)))
-    return shard.shard, priors.spreads(sums, exposure, prior)
-
-
-@dataclass(frozen=True)
-class Learned:
-    """What all shards know."""
-
-    common: Common
-    prior: Prior
-
-
-def learn(_: Any, common: Common, means: Sequence[Part], spreads: Sequence[Part]) -> Learned:
-    prior = priors.with_mean(priors.added(in_order(means)))
-    return Learned(common, priors.with_spread(prior, priors.added(in_order(spreads))))
+def with_price(_: Any, learned: Learned, price: Price) -> Learned:
+    """With the price of predictions, so that ages are searched next."""
+    assert learned.regression is not None
+    return replace(learned, regression=replace(learned.regression, price=price.bracket.high))
 
 
 @dataclass(frozen=True)
@@ -150,7 +109,7 @@ class Ready:
 def ready(shard: ShardTables, plan: Plan, learned: Learned) -> Ready:
     """Sources of a shard, with what is known of all."""
     batch, hosts = shard.tables["sources"], shard.tables["hosts"]
-    sums, clock = _sums(shard), _clock(plan, learned)
+    sums, clock = sums_of(shard), _clock(plan, learned)
     share = priors.shares(sums, learned.common)
     count = hosts.column("sources").to_numpy()
     host = np.repeat(np.arange(len(count)), count)
@@ -184,8 +143,15 @@ def ready(shard: ShardTables, plan: Plan, learned: Learned) -> Ready:
     if plan.policy in DRAWN:
         at_least = np.where(planned, np.maximum(away - waited, plan.least_hours - since), np.inf)
         step_hours = max(1.0, plan.least_hours)
-        yields = tables.columns_to_yields(batch)
-        waiting = Drawn.of(yields, keys(shard), (float(now[0]), float(end[0])), step_hours, at_least)
+        steps = keys(shard), (float(now[0]), float(end[0])), step_hours, at_least
+        if learned.regression is None:
+            waiting = Drawn.of(tables.columns_to_yields(batch), *steps)
+        else:
+            at_s = np.full(len(sums), plan.as_of_us // 1_000_000)
+            moments = tables.columns_to_recent(batch).moments(np.arange(len(sums)), at_s)
+            last_s = np.maximum(sums.seen_s, sums.asked_s)
+            ages = since, np.where(last_s >= 0, now[0] - last_s / 3600.0, np.inf)
+            waiting = Regressed.predicted(moments, ages, learned.regression, *steps)
     else:
         span = float(clock.reading(end)[0] - start)
         waiting = Waiting(thought, share, since, away, waited, plan.least_hours, span, plan.policy, odds)
@@ -235,7 +201,7 @@ def narrow(_: Any, parts: Sequence[Part], search: Search, plan: Plan) -> Search:
     bracket, prices = search.bracket, search.bracket.prices()
     totals = np.sum(in_order(parts), axis=0) + plan.other(prices)
     low, high = bracket.around(totals, plan.refreshes)
-    ends = {shard: (int(counts[low]), int(counts[high])) for shard, counts in sorted(parts, key=_shard)}
+    ends = {shard: (int(counts[low]), int(counts[high])) for shard, counts in sorted(parts, key=number_of)}
     done = (totals[low] - totals[high]) * ENOUGH <= plan.refreshes
     return Search(Bracket(float(prices[low]), float(prices[high])), ends, bool(done))
 
@@ -263,7 +229,7 @@ def settle(search: Search, plan: Plan) -> Price:
     total = sum(high for _, high in search.ends.values())
     left, extra = max(plan.refreshes - int(plan.other(search.bracket.high)) - total, 0), {}
     for shard, (low, high) in search.ends.items():
-        extra[shard] = min(left, low - high)
+        extra[shard] = min(left, max(low - high, 0))
         left -= extra[shard]
     return Price(search.bracket, total + sum(extra.values()), extra)
 
@@ -273,7 +239,7 @@ def _first(_: bytes) -> Search:
 
 
 def search(
-    shards: beam.PCollection, plan: Plan, learned: Any, start: beam.PCollection, name: str = ""
+    shards: beam.PCollection, plan: Any, learned: Any, start: beam.PCollection, name: str = ""
 ) -> beam.PCollection:
     """The price at which the refreshes of all shards are those of the budget: one `Price`."""
     state = start | f"First{name}" >> each(_first).with_output_types(Search)
@@ -438,12 +404,13 @@ def plan_all(
 
     `groups` says whether hosts may share limits.
     """
-    sums = AsList(shards | "ShareSums" >> each(shared_part).with_output_types(Part))
-    shared = AsSingleton(start | "LearnCommon" >> each(common_of, sums).with_output_types(Common))
-    means = AsList(shards | "AddRates" >> each(mean_part, shared).with_output_types(Part))
-    spreads = AsList(shards | "AddSpreads" >> each(spread_part, shared, means).with_output_types(Part))
-    learned = start | "LearnSources" >> each(learn, shared, means, spreads).with_output_types(Learned)
+    learned = learn_all(shards, start, plan.bandit if plan.policy == PHAM else None)
     side = AsSingleton(learned)
+    if plan.policy == PHAM:
+        best = AsSingleton(start | "FollowPredictions" >> each(following, plan, side).with_output_types(Plan))
+        price = AsSingleton(search(shards, best, side, start, "Best"))
+        learned = start | "PricePredictions" >> each(with_price, side, price).with_output_types(Learned)
+        side = AsSingleton(learned)
     shares = None
     if groups:
         alone = AsSingleton(search(shards, plan, side, start, "Alone"))

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from policies.discovery.regressed import Bandit
 from transforms.batches import schemas
 from transforms.discovery import tables
 from transforms.files.filesystems import FileSystems
@@ -17,7 +18,7 @@ from transforms.files.replacing import MANIFEST
 from transforms.files.sinks import read_json
 from transforms.kept.errors import StateError
 
-JOB = "discover"
+JOB, BANDIT = "discover", "shares_tried"
 
 
 class PreviousFile(NamedTuple):
@@ -64,6 +65,12 @@ class Previous:
     def carry(self) -> float:
         """A part of a refresh that the budget of that night had left."""
         return float((self.manifest or {}).get("carry", 0.0))
+
+    @property
+    def bandit(self) -> Bandit:
+        """Of Pham's crawler."""
+        found = (self.manifest or {}).get(BANDIT)
+        return Bandit(tuple(found["pulls"]), tuple(found["reward"]), found["arm"]) if found else Bandit()
 
 
 def find_previous(state: str | None, as_of_us: int) -> Previous:

@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 
 from policies.discovery.drawing import HourlyYields
 from policies.discovery.links import Shown, follow, sources_only
-from policies.discovery.names import THOMPSON
+from policies.discovery.names import OWN_STATE, PHAM, THOMPSON
 from policies.discovery.pricing import MOST_REFRESHES
+from policies.discovery.regressed import Products, Recent
 from policies.discovery.shared import Shared
 from policies.discovery.sums import NEVER_S, Sums
 from policies.numerics.typing_ import BoolArray, IntArray, UIntArray
@@ -98,23 +99,28 @@ class FoldSources(Step):
         visits = self._counting(visits, known, listed, counts)
         known = known.joined(listed, visits, self._limits.only_listed)
         n = len(known.url_hash)
-        by_hour = self._limits.policy == THOMPSON
-        sums = tables.columns_to_sums(known.batch, shown.counts(known.url_hash)[0], not by_hour)
+        policy = self._limits.policy
+        links = shown.counts(known.url_hash)[0]
+        sums = tables.columns_to_sums(known.batch, links, policy not in OWN_STATE)
         host_hash, host = np.unique(known.host_hash, return_inverse=True)
         shared = Shared(len(host_hash))
         _load(shared, host_hash, state["state/shared"], state["state/hosts"])
         row = known.rows_of(visits.source_hash)
         done, shown = follow(visits, row, shown, n)
+        yields, recent, products = None, None, None
+        if policy == PHAM:
+            before = tables.columns_to_recent(known.batch), done, sums.seen_s.copy()
+            was = tables.batch_to_products(state["state/shared"])
+            products, recent = was.learn(*before, self._limits.as_of_us // 1_000_000)
         sums.learn(done, shared, host)
-        yields = None
-        if by_hour:
+        if policy == THOMPSON:
             yields = tables.columns_to_yields(known.batch)
             yields.learn(done)
         counts.add("sources_known", n)
         counts.add("visits", len(row))
         counts.add("visits_failed", int((~visits.ok).sum()))
-        batch = _source_batch(known, sums, yields)
-        shared_batch = _shared_batch(shared)
+        batch = _source_batch(known, sums, yields, recent)
+        shared_batch = _shared_batch(shared, products)
         rows = (shared.host_new > 0) | (shared.host_exposure > 0)
         files = {
             "targets": targets,
@@ -264,6 +270,7 @@ class _Known:
             was = self.batch.column("listed").to_numpy(zero_copy_only=False)
             named |= (old >= 0) & np.append(was, False)[old]
         empty = tables.sums_to_columns(Sums(1)) | tables.yields_to_columns(None, 1)
+        empty |= tables.recent_to_columns(None, 1)
         blank = {"url": pa.array([""]), "listed": pa.array([False]), **empty}
         rows = pa.concat_batches(
             [
@@ -279,20 +286,24 @@ class _Known:
         return _Known(batch, found, host_hash[chosen], never, never, self.table)
 
 
-def _source_batch(known: _Known, sums: Sums, yields: HourlyYields | None) -> pa.RecordBatch:
+def _source_batch(
+    known: _Known, sums: Sums, yields: HourlyYields | None, recent: Recent | None
+) -> pa.RecordBatch:
     columns = {
         "url": known.batch.column("url"),
         "listed": known.batch.column("listed"),
         **tables.sums_to_columns(sums),
         **tables.yields_to_columns(yields, len(sums)),
+        **tables.recent_to_columns(recent, len(sums)),
     }
     return pa.RecordBatch.from_arrays(
         [columns[n] for n in tables.STATE_SOURCES.names], schema=tables.STATE_SOURCES
     )
 
 
-def _shared_batch(shared: Shared) -> pa.RecordBatch:
+def _shared_batch(shared: Shared, products: Products | None) -> pa.RecordBatch:
     row = {name: getattr(shared, name).ravel().tolist() for name in Shared.NAMES}
+    row |= tables.products_to_row(products)
     return pa.RecordBatch.from_pylist([row], tables.STATE_SHARED)
 
 

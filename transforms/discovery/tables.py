@@ -6,9 +6,13 @@ from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from policies.discovery.drawing import HourlyYields
 from policies.discovery.hours import HOURS
+from policies.discovery.pham import FEATURES
+from policies.discovery.regressed import Products, Recent
+from policies.discovery.shared import Shared
 from policies.discovery.sums import CLASSES, NEVER_S, Sums
 from transforms.batches.schemas import TIME, named_schema
 
@@ -72,6 +76,9 @@ STATE_SOURCES = named_schema(
         # By hour of the day, of Thompson sampling alone; null of other policies.
         ("hour_new", pa.list_(pa.uint32())),
         ("hour_visits", pa.list_(pa.uint32())),
+        # Visits of the last day, of Pham's crawler alone.
+        ("recent_s", pa.list_(pa.uint32())),
+        ("recent_new", pa.list_(pa.uint32())),
     ],
 )
 # Links of each source at its last visit, sorted; `came`: not at the one before.
@@ -80,7 +87,14 @@ STATE_SHOWN = named_schema(
 )
 STATE_KNOWN = named_schema("state_known", [("target_hash", pa.uint64())])
 STATE_SHARED = named_schema(
-    "state_shared", [(n, pa.list_(pa.int64())) for n in ("came", "expected", "held", "stayed")]
+    "state_shared",
+    [
+        *((n, pa.list_(pa.int64())) for n in Shared.NAMES),
+        # Of Pham's crawler alone: days, their sums of products, and new links and visits of the run.
+        ("product_day", pa.list_(pa.int64())),
+        ("product", pa.list_(pa.float64())),
+        ("run_found", pa.list_(pa.int64())),
+    ],
 )
 STATE_HOSTS = named_schema(
     "state_hosts", [("host_hash", pa.uint64()), ("new", pa.int64()), ("exposure", pa.int64())]
@@ -221,3 +235,44 @@ def columns_to_yields(batch: pa.RecordBatch) -> HourlyYields:
     for name, values in (("hour_new", yields.new), ("hour_visits", yields.visits)):
         values[some] = batch.column(name).flatten().to_numpy().reshape(-1, HOURS)
     return yields
+
+
+def recent_to_columns(recent: Recent | None, n: int) -> dict[str, pa.Array]:
+    """Visits of a day of n sources as the state has them; nulls of none."""
+    if recent is None:
+        return {name: pa.nulls(n, STATE_SOURCES.field(name).type) for name in ("recent_s", "recent_new")}
+    offsets = pa.array(np.searchsorted(recent.source, np.arange(n + 1)), pa.int32())
+    return {
+        name: pa.ListArray.from_arrays(offsets, pa.array(values.astype(np.uint32)))
+        for name, values in (("recent_s", recent.at_s), ("recent_new", recent.new))
+    }
+
+
+def columns_to_recent(batch: pa.RecordBatch) -> Recent:
+    """The inverse."""
+    column = batch.column("recent_s")
+    count = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
+    values = (batch.column(name).flatten().to_numpy().astype(np.int64) for name in ("recent_s", "recent_new"))
+    return Recent(np.repeat(np.arange(batch.num_rows), count), *values)
+
+
+def products_to_row(products: Products | None) -> dict[str, list[float] | list[int] | None]:
+    """Cells of `STATE_SHARED`."""
+    if products is None:
+        return dict.fromkeys(("product_day", "product", "run_found"))
+    run = [products.found, products.visits]
+    return {
+        "product_day": products.day.tolist(),
+        "product": products.total.ravel().tolist(),
+        "run_found": run,
+    }
+
+
+def batch_to_products(batch: pa.RecordBatch) -> Products:
+    """The inverse, of one row or none."""
+    row = batch.to_pylist()[0] if batch.num_rows else {}
+    if not row.get("run_found"):
+        return Products()
+    day = np.array(row["product_day"], np.int64)
+    total = np.array(row["product"], np.float64).reshape(len(day), FEATURES, FEATURES + 1)
+    return Products(day, total, *row["run_found"])

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from policies.discovery.names import CHANCE, IN_TURN
+from policies.discovery.names import UNPRICED
 from policies.history.page_state import NO_TIME
 from policies.numerics.typing_ import FloatArray, IntArray
 from policies.sequencing.fixed_crawls import firsts, slots_for, with_fixed
@@ -185,7 +185,7 @@ def discovery_of(
         return None
     # Prices of some policies are no links.
     worth_of_last = None if worth is None else planned["price"] * worth
-    if planned["options"].get("policy") in (IN_TURN, CHANCE):
+    if planned["options"].get("policy") in UNPRICED:
         worth_of_last = None
     used, slots = (manifest["counters"].get(f"slots_{name}", 0) for name in ("discover", "used"))
     return planned | {

@@ -64,14 +64,14 @@ def test_a_state_is_read_by_the_names_of_its_columns(one: Path, tmp_path: Path) 
     for file in said["files"]:
         if file["path"].startswith("state/sources"):
             table = pq.read_table(old / file["path"]).drop_columns(
-                ["unanswered", "failures", "hour_new", "hour_visits"]
+                ["unanswered", "failures", "hour_new", "hour_visits", "recent_s", "recent_new"]
             )
             table = table.select(table.schema.names[::-1]).append_column("more", pa.array(["?"] * len(table)))
             pq.write_table(table, old / file["path"])
             file["sha256"] = hashlib.sha256((old / file["path"]).read_bytes()).hexdigest()
     del said["sha256"]
     (old / "manifest.json").write_text(json.dumps(said))
-    for policy in ("recrawl", "thompson"):
+    for policy in ("recrawl", "thompson", "pham"):
         two = [tmp_path / f"{policy}-{name}" for name in ("old", "new")]
         for output, state in zip(two, (old, one / "out"), strict=True):
             assert again(one, output, f"--state={state}", f"--policy={policy}") == 0

@@ -119,8 +119,8 @@ def test_the_oracle_adds_in_each_step_at_least_what_any_single_source_would(doma
 
 
 def test_the_oracle_finds_at_least_half_of_what_the_best_of_all_schedules_does() -> None:
-    """Against all pairs of four sources in each of five steps: at least a half, as what is found is submodular
-    (Fisher, Nemhauser and Wolsey 1978), and no upper bound, as it does not look ahead."""
+    """Of all pairs of four sources in each of five steps: what is found is submodular (Fisher, Nemhauser and
+    Wolsey 1978). It is no upper bound, as it does not look ahead."""
     rng = np.random.Generator(np.random.Philox(key=7))
     below, pairs = 0, list(itertools.combinations(range(4), 2))
     for _ in range(20):
