@@ -124,8 +124,12 @@ class Steps(PipelineVisitor):
         if kind is beam.Impulse:
             self._made[step.outputs[None]] = [b""]
         elif kind is beam.Flatten:
-            values = [value for one in step.inputs for value in self._take(one)]
-            self._made[step.outputs[None]] = values
+            made, values = step.outputs[None], list[Any]()
+            for one in step.inputs:
+                add = values.append if self.holds(one) or not self.holds(made) else _holding(values)
+                for value in self._take(one):
+                    add(value)
+            self._made[made] = values
         elif kind is beam.GroupByKey:
             pairs = self._take(step.inputs[0])
             self._made[step.outputs[None]] = self.grouped(step.inputs[0], pairs)
@@ -194,9 +198,14 @@ class Steps(PipelineVisitor):
         return (
             self._threads > 1
             and of not in self._sides
-            and {type(reader.transform) for reader in self._readers[of]} == {beam.GroupByKey}
+            and bool(self._readers[of])
+            and all(map(self._groups, self._readers[of]))
             and getattr(of.element_type, "tuple_types", ())[1:] == (pa.RecordBatch,)
         )
+
+    def _groups(self, reader: AppliedPTransform) -> bool:
+        kind = type(reader.transform)
+        return kind is beam.GroupByKey or (kind is beam.Flatten and self.holds(reader.outputs[None]))
 
     def given(self, of: pvalue.PValue, values: list[Any]) -> list[Any]:
         """What a step is given beside its elements."""

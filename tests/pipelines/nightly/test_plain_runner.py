@@ -195,14 +195,20 @@ def test_a_failure_ends_all_threads():
     assert done == [0]
 
 
-def test_rows_that_wait_for_their_shard_are_bytes():
+@pytest.mark.parametrize("parts", ["one", "both known", "one known"])
+def test_rows_that_wait_for_their_shard_are_bytes(parts: str):
     """Of a large job all are there at once; a small one does without. What a step gets is the same."""
     found: dict[int, list[Any]] = {}
     for threads in (1, 2):
         pipeline, steps = beam.Pipeline(), Steps(threads)
         rows = pa.RecordBatch.from_pydict({"url": ["https://a.test/"] * 1000}, metadata=SHUFFLED)
-        pairs = pipeline | Given([(0, rows), (0, rows)])
+        pairs = pipeline | Given([(0, rows)] * (2 if parts == "one" else 1))
         pairs.element_type = convert_to_beam_type(tuple[int, pa.RecordBatch])
+        if parts != "one":
+            more = pipeline | "More" >> Given([(0, rows)])
+            if parts == "both known":
+                more.element_type = pairs.element_type
+            pairs = (pairs, more) | beam.Flatten().with_output_types(tuple[int, pa.RecordBatch])
         grouped: list[Any] = []
         pairs | beam.GroupByKey() | "Take" >> each(lambda pair, into=grouped: into.append(pair[1]))
         pipeline.visit(steps)
