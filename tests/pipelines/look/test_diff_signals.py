@@ -16,7 +16,8 @@ from pipelines.corpus.synthesize import synthesize
 from policies.optimum.attribution import SignalQuality
 from policies.sequencing.sequencing import REASONS
 from policies.signalled.value import crawl_rate
-from tests.pipelines.jobs import Night, at, command, nightly
+from tests.pipelines.jobs import Night, at, nightly
+from tests.pipelines.look.test_diff import diff, document, main_cause
 
 FIRST, SECOND = 12, 13
 SPEC = CorpusSpec(
@@ -59,25 +60,8 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Nights:
     return Nights(tmp_path_factory.mktemp("signals"))
 
 
-def diff(*arguments: Any) -> str:
-    code, printed, complaints = command("diff", *map(str, arguments))
-    assert code == 0, complaints
-    return printed
-
-
-def document(*arguments: Any) -> dict[str, Any]:
-    found = json.loads(diff(*arguments, "--json"))
-    assert isinstance(found, dict)
-    return found
-
-
 def size(found: dict[str, Any]) -> dict[str, float]:
     return {c["cause"]: c["up_per_day"] - c["down_per_day"] for c in found["causes"]}
-
-
-def main_cause(text: str) -> str:
-    (line,) = [line for line in text.splitlines() if line.startswith("  main cause")]
-    return line.removeprefix("  main cause").strip()
 
 
 def _unlimited(limit: str, *both: Night) -> float:

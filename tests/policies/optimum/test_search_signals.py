@@ -164,14 +164,22 @@ def test_distributed_form_equals_solve(seed):
     assert other == result and rates_of(other_parts) == rates_of(parts)
 
 
+def drawn_pages(seed: int, key: int, n: int) -> tuple[np.random.Generator, SignalPages]:
+    rng = np.random.Generator(np.random.Philox(key=[seed, key]))
+    request, change = 10.0 ** rng.uniform(-2, 2, n), 10.0 ** rng.uniform(-2, 2, n)
+    return rng, random_pages(rng, request, change)
+
+
+def heard(pages: SignalPages) -> SignalPages:
+    kind = signal_pages.kind_of(pages)
+    return pages.take(np.flatnonzero((kind != signal_pages.INERT) & (kind != signal_pages.NO_SIGNALS)))
+
+
 @settings(deadline=None, max_examples=20)
 @given(seed=SEEDS)
 def test_survey_bounds_demand(seed):
-    rng = np.random.Generator(np.random.Philox(key=[seed, 2]))
-    n = 50
-    request, change = 10.0 ** rng.uniform(-2, 2, n), 10.0 ** rng.uniform(-2, 2, n)
-    pages = random_pages(rng, request, change)
-    pages.unsignalled_rate_per_day[rng.random(n) < 0.1] *= 1e-9
+    rng, pages = drawn_pages(seed, 2, 50)
+    pages.unsignalled_rate_per_day[rng.random(len(pages)) < 0.1] *= 1e-9
     problem = all_signals(pages, 1.0)
     bounds = Bounds(search.survey(problem.block(), SIGNALS, 1.0), SIGNALS)
     for multiplier in 10.0 ** rng.uniform(-6, 2, 6):
@@ -183,12 +191,8 @@ def test_survey_bounds_demand(seed):
 @settings(deadline=None, max_examples=20)
 @given(seed=SEEDS)
 def test_a_page_asks_for_a_rate_at_its_least_value(seed):
-    rng = np.random.Generator(np.random.Philox(key=[seed, 3]))
-    n = 60
-    request, change = 10.0 ** rng.uniform(-2, 2, n), 10.0 ** rng.uniform(-2, 2, n)
-    pages = random_pages(rng, request, change)
-    kind = signal_pages.kind_of(pages)
-    pages = pages.take(np.flatnonzero((kind != signal_pages.INERT) & (kind != signal_pages.NO_SIGNALS)))
+    rng, pages = drawn_pages(seed, 3, 60)
+    pages = heard(pages)
     rate = pages.signal_rate_per_day * 10.0 ** rng.uniform(-2, 2, len(pages))
     most = np.where(pages.unsignalled_rate_per_day > 0.0, np.inf, pages.signal_rate_per_day)
     asked = signal_value.crawl_rate(pages, least_value(pages, rate))
@@ -200,12 +204,8 @@ def test_a_page_asks_for_a_rate_at_its_least_value(seed):
 @settings(deadline=None, max_examples=20)
 @given(seed=SEEDS)
 def test_a_page_asks_for_no_more_than_a_rate_from_its_most_value_on(seed):
-    rng = np.random.Generator(np.random.Philox(key=[seed, 5]))
-    n = 60
-    request, change = 10.0 ** rng.uniform(-2, 2, n), 10.0 ** rng.uniform(-2, 2, n)
-    pages = random_pages(rng, request, change)
-    kind = signal_pages.kind_of(pages)
-    pages = pages.take(np.flatnonzero((kind != signal_pages.INERT) & (kind != signal_pages.NO_SIGNALS)))
+    rng, pages = drawn_pages(seed, 5, 60)
+    pages = heard(pages)
     rate = pages.signal_rate_per_day * 10.0 ** rng.uniform(-2, 2, len(pages)) * (rng.random(len(pages)) < 0.9)
     asked = signal_value.crawl_rate(pages, most_value(pages, rate))
     assert np.all(asked <= rate * (1 + 1e-9))
@@ -288,10 +288,7 @@ def test_surveys_travel_compressed():
 @settings(deadline=None, max_examples=16)
 @given(seed=SEEDS)
 def test_clocks_and_freshness_at_a_rate(seed):
-    rng = np.random.Generator(np.random.Philox(key=[seed, 4]))
-    n = 40
-    request, change = 10.0 ** rng.uniform(-2, 2, n), 10.0 ** rng.uniform(-2, 2, n)
-    pages = random_pages(rng, request, change)
+    rng, pages = drawn_pages(seed, 4, 40)
     general = signal_pages.kind_of(pages) == signal_pages.GENERAL
     general &= pages.unsignalled_rate_per_day > 1e-3 * pages.signal_rate_per_day
     pages = pages.take(np.flatnonzero(general))
