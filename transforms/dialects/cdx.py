@@ -27,7 +27,7 @@ from transforms.dialects.captures import (
     rows_with,
     url_of_key,
 )
-from transforms.dialects.textformats import line_blocks
+from transforms.dialects.textformats import as_text, line_blocks
 from transforms.files.blocks import Block
 from transforms.rows.normalise import rejected_rows
 
@@ -246,12 +246,7 @@ def _parse(layout: _Layout, block: bytes) -> pa.Table | None:
                 escape_char=False,
                 newlines_in_values=False,
             ),
-            pa.csv.ConvertOptions(
-                check_utf8=False,
-                include_columns=use,
-                column_types=dict.fromkeys(use, pa.string()),
-                strings_can_be_null=False,
-            ),
+            as_text(use),
         )
     except (pa.ArrowInvalid, UnicodeDecodeError):
         return None

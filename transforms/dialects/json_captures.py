@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from transforms.batches import columns
 from transforms.batches.texts import Texts
 from transforms.batches.values import scalars
+from transforms.dialects import json_records
 
 # The usual name first. "s" is the status, but a length in records that have an offset and no other length.
 FIELDS: dict[str, tuple[str, ...]] = {
@@ -97,7 +98,7 @@ def _coalesced(
 ) -> dict[str, pa.Array] | None:
     usual = {names[0]: status if field == "status" else pa.string() for field, names in fields.items()}
     block = _bytes_of(objects)
-    table = _parse(block, usual)
+    table = json_records.read_records(block, usual)
     if table.num_rows != len(objects):
         return None
     # Other names are looked for only where the usual one does not say it all.
@@ -112,22 +113,12 @@ def _coalesced(
         types = {name: status if name in fields["status"] else pa.string() for name in other}
         if "s" in other:
             types |= {name: pa.string() for name in (_OFFSET, *_LENGTHS)}
-        table = _parse(block, usual | types)
+        table = json_records.read_records(block, usual | types)
     made = {}
     for field, names in fields.items():
         there = [name for name in names if name in table.schema.names]
         made[field] = _first([_meaning(table, name) for name in there])
     return made
-
-
-def _parse(block: pa.Buffer, types: dict[str, pa.DataType]) -> pa.Table:
-    return pa.json.read_json(
-        pa.BufferReader(block),
-        pa.json.ReadOptions(use_threads=False, block_size=len(block) + 1),
-        pa.json.ParseOptions(
-            explicit_schema=pa.schema(list(types.items())), unexpected_field_behavior="ignore"
-        ),
-    )
 
 
 def _array(table: pa.Table, name: str) -> pa.Array:

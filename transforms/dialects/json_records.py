@@ -62,7 +62,7 @@ def other_names(block: bytes, types: Types) -> list[str]:
     return [name for name in found if name not in types]
 
 
-def read_records(block: bytes, types: Types, unexpected: str = "ignore") -> pa.Table:
+def read_records(block: bytes | pa.Buffer, types: Types, unexpected: str = "ignore") -> pa.Table:
     """Whole lines by Arrow, with columns of these types; `unexpected` is what to do with other keys."""
     return pa.json.read_json(
         pa.BufferReader(block),

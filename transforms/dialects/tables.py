@@ -12,6 +12,7 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from transforms.batches.values import is_utf8
+from transforms.dialects.textformats import as_text
 from transforms.files.blocks import RawBlock
 
 
@@ -66,12 +67,7 @@ def split_fields(block: bytes, line: int, delimiter: str, count: int, use: list[
         pa.BufferReader(block),
         pa.csv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=names),
         pa.csv.ParseOptions(delimiter=delimiter, quote_char=False, invalid_row_handler=skip),
-        pa.csv.ConvertOptions(
-            check_utf8=False,
-            include_columns=wanted,
-            column_types=dict.fromkeys(wanted, pa.string()),
-            strings_can_be_null=False,
-        ),
+        as_text(wanted),
     )
     numbers = filled_lines(block, line)
     kept = np.ones(len(numbers), np.bool_)

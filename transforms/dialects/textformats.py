@@ -228,12 +228,7 @@ def _parse_csv(
             pa.BufferReader(block),
             pa.csv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=names),
             pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=handler),
-            pa.csv.ConvertOptions(
-                check_utf8=False,
-                include_columns=use,
-                column_types=dict.fromkeys(use, pa.string()),
-                strings_can_be_null=False,
-            ),
+            as_text(use),
         )
     except (pa.ArrowInvalid, UnicodeDecodeError):
         yield from _parse_csv_slowly(path, block, line, header, wanted, delimiter)
@@ -256,6 +251,16 @@ def _parse_csv(
         rows = _lazy_csv_lines(block, line, delimiter, table.num_rows)
     for batch in table.combine_chunks().to_batches():
         yield RawBlock(batch, rows)
+
+
+def as_text(columns: Sequence[str]) -> pa.csv.ConvertOptions:
+    """Only these columns, as they are written, even where they are not UTF-8."""
+    return pa.csv.ConvertOptions(
+        check_utf8=False,
+        include_columns=columns,
+        column_types=dict.fromkeys(columns, pa.string()),
+        strings_can_be_null=False,
+    )
 
 
 def _constant(lines: Lines) -> Callable[[], Lines]:
