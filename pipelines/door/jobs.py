@@ -15,7 +15,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from pipelines.command import stopping
 from pipelines.command.exit_codes import EXIT_EMPTY, EXIT_FAILED, EXIT_OK
 from pipelines.command.instants import format_instant
-from pipelines.command.telling import Told, check_url, notify
+from pipelines.command.webhook import Told, check_url, notify
 from pipelines.door import explaining
 from pipelines.door.commands import add_telling, module_of
 from pipelines.door.unknown import unknown_of, unknown_of_night

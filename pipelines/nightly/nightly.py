@@ -62,7 +62,7 @@ from transforms.night.folding import FoldHistory
 from transforms.night.guards import KINDS, Guards
 from transforms.night.learning import EstimateParameters, LearnGroupMeans, LearnPriors
 from transforms.night.scheduling import SequenceCrawls
-from transforms.night.sharing import ShareHostLimits, share_limits
+from transforms.night.shared_limits import ShareHostLimits, share_limits
 from transforms.night.signal_use import follow_useful
 from transforms.night.solving import SolveMultiplier
 from transforms.shards.catalogue import HostDefaults

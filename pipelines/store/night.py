@@ -15,7 +15,7 @@ from pipelines.command.errors import OptionsError
 from pipelines.command.exit_codes import EXIT_EMPTY, EXIT_OK
 from pipelines.command.instants import format_instant
 from pipelines.command.output_folder import LEDGER
-from pipelines.command.telling import Told
+from pipelines.command.webhook import Told
 from pipelines.nightly import nightly, report, submitting
 from pipelines.nightly.options import Settings
 from pipelines.nightly.progress import progress

@@ -34,7 +34,7 @@ from transforms.files.replacing import (
     remove_empty,
 )
 from transforms.files.sinks import make_folder, read_json
-from transforms.finished.shape import HOURS, NUMBER, TEXT, Many, Maybe, misfits
+from transforms.finished.manifest_shape import HOURS, NUMBER, TEXT, Many, Maybe, misfits
 
 _ID = re.compile(r"[0-9]{8}T[0-9]{6}Z")
 _HALF = re.compile(r"\.tmp-[0-9a-f]+-(latest\.json|lock)")

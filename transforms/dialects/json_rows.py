@@ -13,7 +13,7 @@ import pyarrow.json
 from numpy.typing import NDArray
 
 from transforms.batches.values import text_of
-from transforms.dialects.tables import filled_lines
+from transforms.dialects.delimited_lines import filled_lines
 from transforms.rows.normalise import rejected_rows
 
 _BOM = b"\xef\xbb\xbf"

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from transforms.batches.errors import InputError
 from transforms.batches.zones import zone_of
 from transforms.dialects import Dialect, Source
+from transforms.dialects.delimited_lines import line_texts, pages_of, texts_of
 from transforms.dialects.json_rows import parse
-from transforms.dialects.tables import line_texts, pages_of, texts_of
 from transforms.dialects.textformats import line_blocks, of_each
 from transforms.files.blocks import Block, RawBlock
 from transforms.files.unpacking import head_of

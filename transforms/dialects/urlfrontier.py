@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from transforms.dialects import Dialect, Source
+from transforms.dialects.delimited_lines import pages_of
 from transforms.dialects.json_rows import parse
 from transforms.dialects.stormcrawler import METADATA, NO_STATUS, first_of, rows_of_state
-from transforms.dialects.tables import pages_of
 from transforms.dialects.textformats import line_blocks, of_each
 from transforms.files.blocks import Block
 from transforms.rows.normalise import rejected_rows

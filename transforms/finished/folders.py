@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from policies.numerics.errors import RecrawlError
 from policies.objectives import objectives
-from transforms.finished.shape import problems
+from transforms.finished.manifest_shape import problems
 
 _NEEDED: Final = ("budget_per_day", "counters", "files", "multiplier", "options")
 

@@ -41,7 +41,7 @@ from transforms.night.plan_report import BOUNDS, bounds, spread_of
 from transforms.night.refreshes import Fixed
 from transforms.night.request_crawls import request_crawls
 from transforms.night.shard_report import ShardReport
-from transforms.night.sharing import ByHost, share_limits
+from transforms.night.shared_limits import ByHost, share_limits
 from transforms.night.signal_slots import SignalClocks, dues, signal_columns
 from transforms.night.signal_use import only_signals, useful_signals
 from transforms.night.solving import freshness_without, one_rate, tables_to_block

@@ -34,7 +34,7 @@ from tests.policies.signal_problems import (
     random_signal_problem,
 )
 from transforms.batches.coders import ShardTables
-from transforms.night.sharing import Parts, _only_parts
+from transforms.night.shared_limits import Parts, _only_parts
 from transforms.night.solving import SolveMultiplier, block_to_tables, tables_to_block
 
 SEEDS = st.integers(0, 2**32)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.command import telling
+from pipelines.command import webhook
 from pipelines.store.locks import StoreBusyError
 from tests.pipelines.jobs import at, command, crawls, nightly, seen
 from tests.pipelines.stores import Stored, job, midnight, set_clock
@@ -63,7 +63,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hook]:
-    monkeypatch.setattr(telling, "WAITS_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr(webhook, "WAITS_SECONDS", (0.0, 0.0))
     with Hook() as served:
         thread = threading.Thread(target=served.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
@@ -151,7 +151,7 @@ def test_a_webhook_is_tried_again_within_bounds_and_never_fails_the_night(
 
 
 def test_a_webhook_that_is_not_there(store, job, monkeypatch):
-    monkeypatch.setattr(telling, "WAITS_SECONDS", (0.0,))
+    monkeypatch.setattr(webhook, "WAITS_SECONDS", (0.0,))
     job.warnings = ["look here"]
     with HTTPServer(("127.0.0.1", 0), _Handler) as gone:
         port = gone.server_port
