@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from transforms.batches.texts import Texts
 from transforms.dialects import Dialect, Source
-from transforms.dialects.textformats import line_blocks, of_each
+from transforms.dialects.text_blocks import line_blocks, of_each
 from transforms.dialects.weblogs import NAME, Clicks, Ints, Lines, Mask, Requests, good_status, unescape
 from transforms.files.blocks import Block
 from transforms.rows.normalise import rejected_rows

@@ -27,7 +27,7 @@ from transforms.dialects.captures import (
     rows_with,
     url_of_key,
 )
-from transforms.dialects.textformats import as_text, line_blocks
+from transforms.dialects.text_blocks import as_text, line_blocks
 from transforms.files.blocks import Block
 from transforms.rows.normalise import rejected_rows
 

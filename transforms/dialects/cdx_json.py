@@ -22,7 +22,7 @@ from transforms.dialects.captures import (
 )
 from transforms.dialects.json_captures import LINE_FIELDS, loads, of_dicts, read_records
 from transforms.dialects.json_strings import slices
-from transforms.dialects.textformats import line_blocks
+from transforms.dialects.text_blocks import line_blocks
 from transforms.files.blocks import Block
 from transforms.rows.normalise import rejected_rows
 

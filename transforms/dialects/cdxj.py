@@ -16,7 +16,7 @@ from transforms.dialects import Dialect, Source
 from transforms.dialects.captures import OTHER_METHOD, Captures, joined, observations, rows_with, url_of_key
 from transforms.dialects.json_captures import FIELDS, read_records
 from transforms.dialects.json_strings import Plain, read_plain, slices
-from transforms.dialects.textformats import line_blocks, of_each
+from transforms.dialects.text_blocks import line_blocks, of_each
 from transforms.files.blocks import Block
 from transforms.rows.normalise import rejected_rows
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from transforms.dialects import Dialect, Source
 from transforms.dialects.delimited_lines import Fields, split_fields
-from transforms.dialects.textformats import line_blocks, of_each
+from transforms.dialects.text_blocks import line_blocks, of_each
 from transforms.files.blocks import Block, RawBlock
 from transforms.rows.normalise import rejected_rows
 

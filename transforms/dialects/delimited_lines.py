@@ -12,7 +12,7 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from transforms.batches.values import is_utf8
-from transforms.dialects.textformats import as_text
+from transforms.dialects.text_blocks import as_text
 from transforms.files.blocks import RawBlock
 
 

@@ -20,7 +20,8 @@ from transforms.batches.urls import trim
 from transforms.dialects import Dialect, Source
 from transforms.dialects.json_rows import parse
 from transforms.dialects.sitemaps import read_sitemap
-from transforms.dialects.textformats import line_blocks, of_each, read_csv
+from transforms.dialects.text_blocks import line_blocks, of_each
+from transforms.dialects.textformats import read_csv
 from transforms.dialects.wat import resolved
 from transforms.files.blocks import Block, RawBlock
 from transforms.files.delimiters import delimiter_of, header_of

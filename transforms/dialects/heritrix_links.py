@@ -19,7 +19,7 @@ from transforms.batches import columns, times
 from transforms.batches.hashing import hash_texts
 from transforms.dialects import Dialect, Source
 from transforms.dialects.crawl_log import looks_like, odd_rows, whole_fields
-from transforms.dialects.textformats import line_blocks, of_each
+from transforms.dialects.text_blocks import line_blocks, of_each
 from transforms.files.blocks import Block, RawBlock
 
 _LOGGED, _STATUS, _URI, _PATH, _VIA, _STARTED = 0, 1, 3, 4, 5, 8

@@ -23,7 +23,7 @@ from transforms.batches.zones import zone_of
 from transforms.dialects import Dialect, Source
 from transforms.dialects.delimited_lines import line_texts, pages_of, texts_of
 from transforms.dialects.json_rows import parse
-from transforms.dialects.textformats import line_blocks, of_each
+from transforms.dialects.text_blocks import line_blocks, of_each
 from transforms.files.blocks import Block, RawBlock
 from transforms.files.unpacking import head_of
 from transforms.rows.normalise import rejected_rows

@@ -19,7 +19,7 @@ from transforms.batches.errors import InputError
 from transforms.dialects import Dialect, Source
 from transforms.dialects.delimited_lines import line_texts, texts_of
 from transforms.dialects.nutch import utc_dates
-from transforms.dialects.textformats import MAX_RECORD_BYTES, line_blocks
+from transforms.dialects.text_blocks import MAX_RECORD_BYTES, line_blocks
 from transforms.files.blocks import Block, RawBlock
 from transforms.rows.normalise import rejected_rows
 

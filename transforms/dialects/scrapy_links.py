@@ -14,7 +14,7 @@ from transforms.batches.urls import trim
 from transforms.dialects import Dialect, Source
 from transforms.dialects.json_rows import parse
 from transforms.dialects.scrapy import TIMES
-from transforms.dialects.textformats import line_blocks
+from transforms.dialects.text_blocks import line_blocks
 from transforms.dialects.wat import resolved
 from transforms.files.blocks import Block, RawBlock
 from transforms.files.unpacking import head_of

@@ -19,7 +19,7 @@ from transforms.batches.times import parse_times
 from transforms.dialects import Dialect, Source
 from transforms.dialects.delimited_lines import pages_of, texts_of
 from transforms.dialects.json_rows import Records, parse
-from transforms.dialects.textformats import line_blocks, of_each
+from transforms.dialects.text_blocks import line_blocks, of_each
 from transforms.files.blocks import Block, RawBlock
 from transforms.rows.normalise import rejected_rows
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,132 +31,17 @@ from transforms.dialects.json_records import (
     type_of,
     unwrapped,
 )
-from transforms.files import unpacking
+from transforms.dialects.text_blocks import as_text, blocks, last_line_end, last_record_end
 from transforms.files.blocks import Block, RawBlock
 from transforms.files.delimiters import delimiter_of
-from transforms.files.unpacking import (
-    Apart,
-    Holes,
-    Problem,
-    gunzip,
-    line_ends,
-    members,
-    stored,
-    without_holes,
-)
 from transforms.rows.normalise import Kind, columns_to_read, rejected_file, rejected_rows
 
 # A block is bounded already; a URL of a megabyte must be rejected as such, not as a defect of the file.
 csv.field_size_limit(1 << 30)
 
-# A record longer than this is cut at a line end; a line longer than this is rejected.
-MAX_RECORD_BYTES = 32 << 20
 _BOM = b"\xef\xbb\xbf"
 
 Lines = NDArray[np.int64]
-
-
-def _line_ends(data: bytes) -> int:
-    """As `bytes.count`, faster."""
-    return int(np.count_nonzero(np.frombuffer(data, np.uint8) == 10))
-
-
-def _last_line_end(data: bytes, force: bool) -> int:
-    return data.rfind(b"\n") + 1
-
-
-def _last_record_end(data: bytes, force: bool) -> int:
-    """The end of the last record: a line end with an even number of quotes before it."""
-    at = data.rfind(b"\n")
-    if force or at < 0 or b'"' not in data:
-        return at + 1
-    quotes = data.count(b'"', 0, at)
-    while at >= 0 and quotes % 2:
-        before = data.rfind(b"\n", 0, at)
-        quotes -= data.count(b'"', max(before, 0), at)
-        at = before
-    return at + 1
-
-
-def line_blocks(
-    path: str, gzip: bool, apart: Apart | None = None
-) -> Iterator[tuple[bytes, int] | pa.RecordBatch]:
-    """Blocks of whole lines with the number of their first line; rejected rows for what has none.
-
-    Memory is bounded by `MAX_RECORD_BYTES`, whatever the file holds. `apart` tells where gzip members whose
-    last line has no end must not run into each other.
-    """
-    # What a reader makes of half a chunk fits into memory that the process has already.
-    return _blocks(path, gzip, _last_line_end, apart, unpacking.CHUNK_BYTES // 2)
-
-
-def of_each(items: Iterable[Any], read: Callable[..., Iterator[Any]]) -> Iterator[Any]:
-    """What `read` makes of each item, such as a block and its first line's number; rejected rows pass."""
-    for item in items:
-        if isinstance(item, pa.RecordBatch):
-            yield item
-        else:
-            yield from read(*item)
-
-
-def _blocks(
-    path: str,
-    gzip: bool,
-    last_end: Callable[[bytes, bool], int],
-    apart: Apart | None = None,
-    size: int = 0,
-) -> Iterator[tuple[bytes, int] | pa.RecordBatch]:
-    """Blocks of whole records with the number of their first line; rejected rows for what has none."""
-    problem = Problem()
-    size = size or unpacking.CHUNK_BYTES
-    held, line, skipping = b"", 1, False
-    chunks = stored(path) if gzip else stored(path, size)
-    if gzip:
-        chunks = line_ends(members(chunks, problem), apart) if apart else gunzip(chunks, problem)
-    holes = Holes()
-    for chunk in without_holes(chunks, holes):
-        if skipping:
-            end = chunk.find(b"\n") + 1
-            if not end:
-                continue
-            chunk, skipping, line = chunk[end:], False, line + 1
-        end = chunk.rfind(b"\n") + 1
-        if end and last_end is _last_line_end and len(held) + len(chunk) >= size:
-            # As below, with one copy less of most bytes.
-            block = b"".join((held, memoryview(chunk)[:end]))
-            yield block, line
-            line, held = line + _line_ends(block), chunk[end:]
-            continue
-        held += chunk
-        if len(held) < size:
-            continue
-        end = last_end(held, False)
-        if not end and len(held) > MAX_RECORD_BYTES:
-            # A stray quote seems to hold everything together.
-            end = last_end(held, True)
-            if not end:
-                what = f"over {MAX_RECORD_BYTES >> 20} MiB (JSON: jq -c '.[]' or '.hits.hits[]'): "
-                sample = what + held[:200].decode("utf-8", "replace")
-                yield rejected_rows(path, [line], "line_too_long", [sample])
-                held, skipping = b"", True
-        if end:
-            yield held[:end], line
-            line += held.count(b"\n", 0, end)
-            held = held[end:]
-    if problem.reason:
-        end = last_end(held, False) or last_end(held, True)
-        if end:
-            yield held[:end], line
-            line, held = line + held.count(b"\n", 0, end), held[end:]
-    if problem.reason:
-        # What follows the last line end may be cut anywhere, even where the rest looks whole.
-        sample = f"line {line}: {problem.sample}; {held[:100].decode('utf-8', 'replace')}"
-        yield rejected_file(path, problem.reason, sample)
-    elif held:
-        yield held, line
-    if holes.size:
-        sample = f"{holes.size:,} NUL bytes at the beginning of lines are left out"
-        yield rejected_rows(path, [-1], "nul_bytes", [sample])
 
 
 # --- CSV ---------------------------------------------------------------------------------------------
@@ -166,7 +51,7 @@ def read_csv(path: str, gzip: bool, kind: Kind, metadata: Sequence[str] | None) 
     """Read a table: the first record names the columns, and tells what sets them apart."""
     header: list[str] | None = None
     wanted: list[str] = []
-    for item in _blocks(path, gzip, _last_record_end):
+    for item in blocks(path, gzip, last_record_end):
         if isinstance(item, pa.RecordBatch):
             yield item
             continue
@@ -253,16 +138,6 @@ def _parse_csv(
         yield RawBlock(batch, rows)
 
 
-def as_text(columns: Sequence[str]) -> pa.csv.ConvertOptions:
-    """Only these columns, as they are written, even where they are not UTF-8."""
-    return pa.csv.ConvertOptions(
-        check_utf8=False,
-        include_columns=columns,
-        column_types=dict.fromkeys(columns, pa.string()),
-        strings_can_be_null=False,
-    )
-
-
 def _constant(lines: Lines) -> Callable[[], Lines]:
     return lambda: lines
 
@@ -336,7 +211,7 @@ def _parse_csv_slowly(
 def read_jsonl(path: str, gzip: bool, kind: Kind, metadata: Sequence[str] | None) -> Iterator[Block]:
     """Read JSON Lines: one object a line. Lone brackets and commas at line ends, as of an array, are fine."""
     seen: dict[str, None] = {}
-    for item in _blocks(path, gzip, _last_line_end):
+    for item in blocks(path, gzip, last_line_end):
         if isinstance(item, pa.RecordBatch):
             yield item
             continue

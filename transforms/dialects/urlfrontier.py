@@ -17,7 +17,7 @@ from transforms.dialects import Dialect, Source
 from transforms.dialects.delimited_lines import pages_of
 from transforms.dialects.json_rows import parse
 from transforms.dialects.stormcrawler import METADATA, NO_STATUS, first_of, rows_of_state
-from transforms.dialects.textformats import line_blocks, of_each
+from transforms.dialects.text_blocks import line_blocks, of_each
 from transforms.files.blocks import Block
 from transforms.rows.normalise import rejected_rows
 

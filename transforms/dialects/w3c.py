@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from transforms.batches.errors import InputError
 from transforms.dialects import Dialect, Source
-from transforms.dialects.textformats import line_blocks, of_each
+from transforms.dialects.text_blocks import line_blocks, of_each
 from transforms.dialects.weblogs import Clicks, Ints, Lines, Mask, Requests, good_status
 from transforms.files.blocks import Block
 from transforms.rows.normalise import rejected_rows

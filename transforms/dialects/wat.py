@@ -18,7 +18,7 @@ from policies.numerics.typing_ import IntArray
 from transforms.batches.urls import trim
 from transforms.dialects import Dialect, Source
 from transforms.dialects.json_rows import parse
-from transforms.dialects.textformats import line_blocks, of_each
+from transforms.dialects.text_blocks import line_blocks, of_each
 from transforms.files.blocks import Block, RawBlock
 
 _HEADERS = re.compile(rb"(?m)^[^{\n][^\n]*")

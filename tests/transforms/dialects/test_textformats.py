@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.transforms.read_files import URL, read_file, reasons, write_file
 from transforms.batches.hashing import stable_hash
-from transforms.dialects import textformats
+from transforms.dialects import text_blocks
 from transforms.files import unpacking
 from transforms.files.delimiters import delimiter_of
 from transforms.files.inputs import match_files
@@ -52,7 +52,7 @@ def test_a_stray_quote_costs_nothing(tmp_path):
 
 def test_a_stray_quote_in_a_large_file_does_not_fill_the_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(unpacking, "CHUNK_BYTES", 1000)
-    monkeypatch.setattr(textformats, "MAX_RECORD_BYTES", 4000)
+    monkeypatch.setattr(text_blocks, "MAX_RECORD_BYTES", 4000)
     body = "".join(f"https://a.test/{i},2026-01-02,{'a' if i != 7 else 'a' + chr(34)}\n" for i in range(2000))
     rows, rejected = read_file(write_file(tmp_path / "a.csv", None, "url,fetched_at,note\n" + body))
     assert len(rows) == 2000
@@ -138,7 +138,7 @@ def test_several_gzip_members_are_one_file(tmp_path):
 
 def test_a_line_without_end_is_rejected(tmp_path, monkeypatch):
     monkeypatch.setattr(unpacking, "CHUNK_BYTES", 1000)
-    monkeypatch.setattr(textformats, "MAX_RECORD_BYTES", 4000)
+    monkeypatch.setattr(text_blocks, "MAX_RECORD_BYTES", 4000)
     good = f'{{"url":"{URL}","fetched_at":1767323045}}\n'
     rows, rejected = read_file(write_file(tmp_path / "a.jsonl", None, good + "x" * 20_000 + "\n" + good * 2))
     assert len(rows) == 3
