@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePath
 from typing import Any
 
 from pipelines.command import options_inputs
@@ -56,10 +59,10 @@ def run(parsed: argparse.Namespace) -> int:
     failed = 0
     groups: dict[tuple[str, ...], Group] = {}
     of_kind: dict[str, list[InputFile]] = {}
-    finished = [] if parsed.kind else _finished(parsed.files)
-    for night in finished:
+    finished = {} if parsed.kind else _finished(parsed.files)
+    for night in finished.values():
         print(night_as_json(night) if parsed.json else night_as_text(night))
-    others = [name for name in parsed.files if name.rstrip("/") not in {night.folder for night in finished}]
+    others = [name for name in parsed.files if name not in finished]
     for file, kinds, found in looked_at(others, hows, parsed.kind):
         if kinds:
             of_kind.setdefault(kinds[0], []).append(file)
@@ -88,12 +91,16 @@ def looked_at(
 ) -> Iterator[tuple[InputFile, list[str], Account | InputError]]:
     """File by file the kinds of input that it may be, the likeliest first, and what it holds, or why nothing.
 
+    What nights have left in folders that are named is no input, and left out.
+
     Raises
     ------
     InputError
         A name that no file has.
     """
     for file in match_files(",".join(names), kind or "files", named=False) if names else ():
+        if _of_a_night(file.path, names):
+            continue
         kinds: list[str] = []
         try:
             kinds = [kind] if kind else kinds_of(file, hows)
@@ -103,12 +110,29 @@ def looked_at(
         yield file, kinds, found
 
 
-def _finished(names: Sequence[str]) -> list[Night]:
-    """The folders that are what a night has left: its files are no input."""
-    found = []
+def _of_a_night(path: str, names: Sequence[str]) -> bool:
+    """Whether a file is of a finished night, or of a store, that lies below a folder that is named."""
+    folder, name = os.path.split(path)
+    nights = [folder for folder in PurePath(path).parents if _is_night(str(folder))]
+    if name == "latest.json" and os.path.isdir(os.path.join(folder, "nights")):
+        return True
+    above = [name for name in names if os.path.isdir(name) and not _is_night(name)]
+    return any(folder.is_relative_to(name) for folder in nights for name in above)
+
+
+@functools.cache
+def _is_night(folder: str) -> bool:
+    return os.path.isfile(os.path.join(folder, "manifest.json")) and os.path.isdir(
+        os.path.join(folder, "state")
+    )
+
+
+def _finished(names: Sequence[str]) -> dict[str, Night]:
+    """The folders that are what a night has left, or a store with its newest: their files are no input."""
+    found = {}
     for name in names:
         try:
-            found.append(Night.open(name))
+            found[name] = Night.open(name)
         except NightError:
             continue
     return found

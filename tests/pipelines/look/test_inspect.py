@@ -358,6 +358,15 @@ def test_a_finished_night_is_a_few_lines(tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == str(night.folder) and lines[2] == "  holds      1 page on 1 host, 1 slot, status ok"
     assert lines[4].endswith("a.jsonl")
+    # In a folder above it is no input, as a person may have a store beside the logs.
+    (tmp_path / "logs" / "store" / "nights").mkdir(parents=True)
+    night.folder.rename(tmp_path / "logs" / "store" / "nights" / "one")
+    (tmp_path / "logs" / "store" / "latest.json").write_text('{\n "night": "one"\n}\n')
+    write_file(tmp_path / "logs" / "b.jsonl", OBSERVATIONS)
+    code, (said,) = inspect(capsys, tmp_path / "logs")
+    assert code == 0 and said["file"].endswith("b.jsonl")
+    pages, *_ = (tmp_path / "logs" / "store" / "nights" / "one" / "pages").iterdir()
+    assert inspect(capsys, pages)[1][0]["kind"] == "pages"
 
 
 def test_a_date_of_people_is_shown_one_that_is_read(tmp_path, capsys):
