@@ -258,12 +258,14 @@ _FOLDED = (
     "not_modified_without_baseline",
 )
 """What an observation was to the history of its page."""
+_FOLDED_SAID = {"late": "older than the last fetch of their page", "after_as_of": "later than --as_of"}
 
 
 def _observations(counters: dict[str, int]) -> str:
     """What became of the rows of the crawl log, in a line."""
     read = f"{_n(counters.get('observations_accepted', 0))} read"
-    found = ", ".join(f"{_n(counters[k])} {k.replace('_', ' ')}" for k in _FOLDED if counters.get(k))
+    words = {k: _FOLDED_SAID.get(k, k.replace("_", " ")) for k in _FOLDED if counters.get(k)}
+    found = ", ".join(f"{_n(counters[k])} {text}" for k, text in words.items())
     clocks = [
         f"{_n(n)} {_NOTES[what]}"
         for what in ("repeated_times", "skipped_times")
