@@ -13,6 +13,7 @@ from policies.clocks.kept import LONGEST_US, Kept
 from policies.clocks.learning import CERTAIN, log_probability
 from policies.clocks.profile import US_PER_DAY, US_PER_HOUR, Profiles
 from policies.clocks.worth import INSTANTS
+from policies.numerics.lookup import rows_of
 from policies.numerics.typing_ import FloatArray, IntArray
 
 PROBED_US, LOOKED_FOR_US = 3 * US_PER_DAY, 7 * US_PER_DAY
@@ -60,8 +61,8 @@ class Moves:
         """Intervals of the old hours as the new ones would have had them."""
         if not len(self.group):
             return kept
-        at = np.minimum(np.searchsorted(self.group, kept.group), len(self.group) - 1)
-        old = (self.group[at] == kept.group) & (kept.to_us < self.from_us[at])
+        at = rows_of(self.group, kept.group)
+        old = (at >= 0) & (kept.to_us < self.from_us[at])
         shift = np.where(old, self.hours * US_PER_HOUR, 0)
         return replace(kept, from_us=kept.from_us + shift, to_us=kept.to_us + shift).in_order()
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from policies.numerics.lookup import rows_of
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
 
 NO_TIME = np.iinfo(np.int64).min
@@ -224,10 +225,7 @@ class Profiles(_Speeds):
 
     def rows(self, group: IntArray) -> IntArray:
         """Where groups are, -1 for those that are not, (m,) int64."""
-        if not len(self):
-            return np.full(len(group), -1)
-        at = np.minimum(np.searchsorted(self.group, group), len(self) - 1)
-        return np.where(self.group[at] == group, at, -1)
+        return rows_of(self.group, group)
 
     def ages(self, group: IntArray) -> FloatArray:
         """Speeds of groups at each age, (m, `AGES`)."""

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from policies.history.evidence import bin_of
 from policies.history.interval_sums import Intervals, union
 from policies.history.page_state import NO_TIME, US_PER_DAY, Forgetting, PageState, starts_of
+from policies.numerics.lookup import rows_of
 from policies.numerics.sums import Night, SumsInOrder
 from policies.numerics.typing_ import BoolArray, FloatArray, Int32Array, IntArray
 from policies.signals.counts import DISPOSITIONS, Signals, counted, neighbours
@@ -93,10 +94,7 @@ class SignalFold:
         state, page, at_us = self._state, signals.page, signals.signalled_at_us
         table = _source_keys(state.page[state.source_row()], state.source)
         key = _source_keys(page, signals.source)
-        last = np.full(len(signals), NO_TIME)
-        if len(table):
-            place = np.minimum(np.searchsorted(table, key), len(table) - 1)
-            last = np.where(table[place] == key, state.last_at_us[place], NO_TIME)
+        last = np.append(state.last_at_us, NO_TIME)[rows_of(table, key)]
         after = at_us > as_of_us
         late = ~after & ((at_us <= self._before.last_success_at_us[page]) | (at_us < last))
         timely = ~(after | late)

@@ -18,6 +18,7 @@ from policies.discovery.pricing import MOST_REFRESHES
 from policies.discovery.regressed import Products, Recent
 from policies.discovery.shared import Shared
 from policies.discovery.sums import NEVER_S, Sums
+from policies.numerics.lookup import rows_of
 from policies.numerics.typing_ import BoolArray, IntArray, UIntArray
 from policies.sequencing.host_shares import host_slot_limits
 from transforms.batches import schemas
@@ -239,11 +240,7 @@ class _Known:
 
     def rows_of(self, url_hash: UIntArray) -> IntArray:
         """Rows of sources, -1 for those that are not there."""
-        if not len(self.url_hash):
-            return np.full(len(url_hash), -1)
-        order = np.argsort(self.url_hash)
-        at = order[np.minimum(np.searchsorted(self.url_hash, url_hash, sorter=order), len(order) - 1)]
-        return np.where(self.url_hash[at] == url_hash, at, -1)
+        return rows_of(self.url_hash, url_hash, np.argsort(self.url_hash))
 
     def joined(self, listed: pa.RecordBatch, visits: RawVisits, only_listed: bool) -> _Known:
         """With sources that are new tonight, and lists and spellings as they are now."""

@@ -18,6 +18,7 @@ from policies.history.interval_sums import Intervals
 from policies.history.page_state import PageState
 from policies.history.visits import Observations
 from policies.history.volatile import NOT_VOLATILE
+from policies.numerics.lookup import rows_of
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray, UIntArray
 from transforms.batches import schemas
 from transforms.batches.zones import summer_time
@@ -347,9 +348,9 @@ def _read_profiles(carried: pa.Table | None, host_hash: UIntArray) -> tuple[Prof
         return Profiles.flat(), gain
     order = np.argsort(host_hash)
     known = carried.column("host_hash").to_numpy()
-    at = np.minimum(np.searchsorted(host_hash[order], known), len(order) - 1)
-    some = host_hash[order][at] == known
-    host, number = np.unique(order[at][some], return_inverse=True)
+    at = rows_of(host_hash, known, order)
+    some = at >= 0
+    host, number = np.unique(at[some], return_inverse=True)
     found = []
     for column, width in (("hour", WEEK_HOURS), ("age", AGES), ("gain", 1)):
         rows = matrix_of(carried.column(column), width)[some]

@@ -18,6 +18,7 @@ from policies.judging.recalibration import (
     calm_days,
     pays,
 )
+from policies.numerics.lookup import rows_of
 from policies.numerics.typing_ import BoolArray, FloatArray, Int16Array, IntArray
 from transforms.kept.clocks import ShardClocks
 from transforms.kept.judging import Judged, forecast_of, judged_of
@@ -88,10 +89,10 @@ def _gains(slots_hosts: pa.Table | None, pages: ShardPages) -> FloatArray:
     """Gains of the shard's hosts as the night before left them; the least one of the parts of a host."""
     host_hash = pages.host_hash[pages.host_start[:-1]]
     gains = np.full(len(host_hash), np.inf)
-    if slots_hosts is not None and len(host_hash):
+    if slots_hosts is not None:
         wanted = slots_hosts.column("host_hash").to_numpy()
-        at = np.minimum(np.searchsorted(host_hash, wanted), len(host_hash) - 1)
-        known = host_hash[at] == wanted
+        at = rows_of(host_hash, wanted)
+        known = at >= 0
         carried = slots_hosts.column("forecast_gain").to_numpy().astype(np.float64)  # null becomes NaN
         np.fmin.at(gains, at[known], carried[known])
     return np.where(np.isinf(gains), 0.0, gains)

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from policies.history.request_hours import HOURS, UNEVEN, faded, profiles
 from policies.history.visits import Observations
+from policies.numerics.lookup import rows_of
 from policies.numerics.typing_ import FloatArray, IntArray
 from transforms.batches import schemas
 from transforms.kept.protocol import ShardNight, Statistic
@@ -34,8 +35,8 @@ class ShardRequestHours(Statistic):
             return
         order = np.argsort(self._host_hash)
         known = carried.column("host_hash").to_numpy()
-        at = order[np.minimum(np.searchsorted(self._host_hash[order], known), len(order) - 1)]
-        some = self._host_hash[at] == known
+        at = rows_of(self._host_hash, known, order)
+        some = at >= 0
         day, counts = carried.column("day").to_numpy(), matrix_of(carried.column("requests"), HOURS)
         np.add.at(
             self._counts, at[some], faded(counts[some], day[some], clock.as_of_day, clock.half_life_days)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
+from policies.numerics.lookup import rows_of
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
 from policies.signals.estimation import PageFit
 from policies.signals.forecast import SignalForecast
@@ -62,8 +63,8 @@ def slots_columns(forecasts: pa.RecordBatch | None, rows: IntArray) -> dict[str,
     if forecasts is None or not forecasts.num_rows:
         return {field.name: pa.nulls(len(rows), field.type) for field in FIELDS}
     known = forecasts.column("row").to_numpy()
-    place = np.minimum(np.searchsorted(known, rows), len(known) - 1)
-    take = pa.array(place, mask=known[place] != rows)
+    place = rows_of(known, rows)
+    take = pa.array(place, mask=place < 0)
     return {field.name: forecasts.column(field.name).take(take) for field in FIELDS}
 
 

@@ -19,6 +19,7 @@ from policies.history.silence import (
     silence,
 )
 from policies.history.visits import FAILED, STATUS_NONE, Observations, kind_of
+from policies.numerics.lookup import rows_of
 from policies.numerics.typing_ import IntArray
 from transforms.batches import schemas
 from transforms.batches.hashing import hash_texts
@@ -182,8 +183,8 @@ def _twins(pages: pa.RecordBatch, found: Silence, heard: Heard) -> tuple[tuple[s
         return ()
     order = np.argsort(hashes)
     wanted = hash_texts(pa.array([form for _, form in forms]))
-    at = order[np.minimum(np.searchsorted(hashes, wanted, sorter=order), len(order) - 1)]
-    heard_of = (hashes[at] == wanted) & (
+    at = rows_of(hashes, wanted, order)
+    heard_of = (at >= 0) & (
         microseconds(pages.column("last_crawl_at"))[at] >= (heard.night_before_us or NO_TIME)
     )
     return tuple(forms[i] for i in np.flatnonzero(heard_of))

@@ -9,6 +9,7 @@ import apache_beam as beam
 import numpy as np
 
 from policies.estimation.group_means import GroupSums
+from policies.numerics.lookup import rows_of
 from policies.numerics.typing_ import FloatArray, IntArray, UIntArray
 
 
@@ -45,10 +46,8 @@ class GroupTable:
 
     def find(self, group_hash: UIntArray) -> tuple[IntArray, IntArray]:
         """Rows of the pages, (k,), whose group has a mean here, and their groups, (k,)."""
-        if not len(self.group_hash):
-            return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        at = np.minimum(np.searchsorted(self.group_hash, group_hash), len(self.group_hash) - 1)
-        rows = np.flatnonzero(self.group_hash[at] == group_hash)
+        at = rows_of(self.group_hash, group_hash)
+        rows = np.flatnonzero(at >= 0)
         return rows, at[rows]
 
 

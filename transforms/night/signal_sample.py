@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from policies.history.page_state import ranges, starts_of
 from policies.numerics.columns import take
+from policies.numerics.lookup import rows_of
 from policies.numerics.typing_ import FloatArray, IntArray
 from policies.signals.estimation import Pooled, SignalPrior, default_prior, fit_pooled
 from policies.signals.evidence import SignalEvidence
@@ -47,8 +48,8 @@ def sampled_signals(folded: ShardTables, rows: IntArray) -> dict[str, pa.Array]:
     found = signal_evidence_of(folded)
     if found is None:
         return {name: pa.array([None] * k if "list" not in str(t) else [[]] * k, t) for name, t in COLUMNS}
-    at = np.minimum(np.searchsorted(found.row, rows), len(found.row) - 1)
-    known = found.row[at] == rows
+    at = rows_of(found.row, rows)
+    known = at >= 0
     some = np.flatnonzero(known)
     evidence = found.evidence
     start = starts_of(evidence.row_page, len(found))

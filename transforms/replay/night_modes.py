@@ -11,6 +11,7 @@ import numpy as np
 from policies.estimation.forecast import forecast
 from policies.history.evidence import empty
 from policies.judging.recalibration import HEARD, PLAIN, QUIET, clock_factors
+from policies.numerics.lookup import rows_of
 from policies.numerics.typing_ import BoolArray, FloatArray, Int16Array, IntArray
 from transforms.batches.coders import ShardTables
 from transforms.kept.fold_settings import RequestClock
@@ -133,8 +134,8 @@ class LearnedTrust(Mode):
         if signals is None or not signals.num_rows:
             return found
         has = signals.column("row").to_numpy()
-        at = np.minimum(np.searchsorted(has, row), len(has) - 1)
-        use = np.flatnonzero(has[at] == row)
+        at = rows_of(has, row)
+        use = np.flatnonzero(at >= 0)
         at = at[use]
         rate, information = (
             pages.column(n).to_numpy()[row[use]] for n in ("change_rate_per_day", "information")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from policies.numerics.lookup import rows_of
 from policies.numerics.typing_ import FloatArray, IntArray, UIntArray
 from transforms.batches import schemas
 from transforms.batches.errors import InputError
@@ -153,7 +153,7 @@ def tightest_limits(
     gap_seconds = np.full(h, defaults.min_gap_seconds)
     if limits is None or not limits.num_rows:
         return max_per_day, gap_seconds
-    at = _rows_of(host_hash, limits.column("host_hash").to_numpy())
+    at = rows_of(host_hash, limits.column("host_hash").to_numpy())
     for name, target, combine in (
         ("max_per_day", max_per_day, np.fmin),
         ("min_gap_seconds", gap_seconds, np.fmax),
@@ -248,7 +248,7 @@ def join_hosts(
     last_slot = np.maximum.reduceat(last_attempt_us, first) if h else np.zeros(0, np.int64)
     window = np.zeros(h)
     if slots is not None and slots.num_rows:
-        at = _rows_of(host_hash, slots.column("host_hash").to_numpy())
+        at = rows_of(host_hash, slots.column("host_hash").to_numpy())
         given = slots.column("last_slot_at").cast(pa.int64()).to_numpy()
         windows = slots.column("signal_window_crawls").to_numpy()[at >= 0]  # null becomes NaN
         at, given = at[at >= 0], given[at >= 0]
@@ -268,10 +268,3 @@ def join_hosts(
         schema=schemas.HOSTS_TABLE,
     )
     return table if unit_hash is None else table.append_column("unit_hash", pa.array(unit_hash))
-
-
-def _rows_of(sorted_hash: UIntArray, wanted: UIntArray) -> NDArray[np.int64]:
-    if not len(sorted_hash):
-        return np.full(len(wanted), -1, np.int64)
-    at = np.minimum(np.searchsorted(sorted_hash, wanted), len(sorted_hash) - 1)
-    return np.where(sorted_hash[at] == wanted, at, -1)

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from policies.numerics.errors import RecrawlError
+from policies.numerics.lookup import rows_of
 from policies.numerics.typing_ import IntArray, UIntArray
 from transforms.batches.hashing import hash_texts
 from transforms.batches.urls import locate
@@ -54,15 +55,13 @@ class ShardPages:
         """Page of each URL hash, (k,) int64; -1 where the shard has no such page."""
         distinct = pa.array(url_hash).dictionary_encode()
         values = distinct.dictionary.to_numpy()
-        by_hash = np.argsort(self.url_hash)
-        return _find(self.url_hash[by_hash], by_hash, values)[distinct.indices.to_numpy()]
+        return _find(self.url_hash, values)[distinct.indices.to_numpy()]
 
 
-def _find(sorted_hash: UIntArray, order: IntArray, wanted: UIntArray) -> IntArray:
-    if not len(sorted_hash):
-        return np.full(len(wanted), -1, np.int64)
-    at = np.minimum(np.searchsorted(sorted_hash, wanted), len(sorted_hash) - 1)
-    return np.where(sorted_hash[at] == wanted, order[at], -1)
+def _find(hashes: UIntArray, wanted: UIntArray) -> IntArray:
+    order = np.argsort(hashes)
+    # A search in a sorted copy jumps about less than one by way of its order.
+    return np.append(order, -1)[rows_of(hashes[order], wanted)]
 
 
 def _distinct(batches: list[pa.RecordBatch]) -> tuple[pa.Array, NDArray[np.int32]]:
@@ -105,11 +104,10 @@ def code_pages(
         old_hash = state.column("url_hash").to_numpy()
         old_host_hash = state.column("host_hash").to_numpy()
         old_url, old_host = _whole(state.column("url")), _whole(state.column("host"))
-    order = np.argsort(old_hash)
     url, value_of_row = _distinct([b for b in sightings if b.num_rows])
     values = hash_texts(url)
     _check_distinct(values, url)
-    known = _find(old_hash[order], order, values)
+    known = _find(old_hash, values)
     seen = known >= 0
     if seen.any():
         _same_urls(old_url.take(pa.array(known[seen])), url.filter(pa.array(seen)))
