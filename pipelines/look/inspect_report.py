@@ -129,6 +129,10 @@ class Group:
             say("zone", said_of_local_times(found.kind, n, self._how.timezone, dict(self._how.columns)))
         for file, row, reason, sample in self._samples:
             say("", f"{'' if one else f'{file}: '}row {row}: {reason}: {sample}")
+        if any(found.rejected[f"bad_{name}"] for name in ("clicks", "impressions", "importance", "rate")):
+            say(
+                "", "a number such as 1,500 may be 1500 or 1.5: write it so, without a mark between thousands"
+            )
         if found.rejected["bad_status"]:
             say(
                 "",

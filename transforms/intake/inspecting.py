@@ -326,6 +326,10 @@ def _useless(path: str, wrong: Sequence[InputError]) -> InputError:
         if not isinstance(error, NoColumnError):
             return error
     have = next((error.have for error in wrong if isinstance(error, NoColumnError)), ())
+    if have and have[0].lower().startswith("sep="):
+        return InputError(
+            f"{path}: its first line, {have[0]}, is for spreadsheets. Remove it: sed -i 1d FILE"
+        )
     if len(have) == 1 and "|" in have[0]:
         return InputError(
             f"{path}: its header is one column, {have[0][:MAX_SHOWN]!r}. Columns are set apart by commas, "

@@ -307,6 +307,9 @@ def test_tables_of_spreadsheets_are_told(tmp_path, capsys):
     assert main(["inspect", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert "observations, csv with semicolons" in said and "observations, scrapy with tabs" in said
+    (tmp_path / "c.csv").write_text("url;importance\nhttps://a.test/;1,500\n")
+    assert main(["inspect", str(tmp_path / "c.csv")]) == 0
+    assert "1,500 may be 1500 or 1.5" in capsys.readouterr().out
 
 
 def test_what_is_odd_and_counts_all_the_same_is_noted(tmp_path, capsys):
@@ -332,6 +335,11 @@ def test_what_is_odd_and_counts_all_the_same_is_noted(tmp_path, capsys):
         ("a.csv", "address,when\nhttps://a.test/,2026-06-01\n", "the columns address, when."),
         ("a.jsonl", '{"address": "x", "when": 1}\n', "the columns address, when."),
         ("a.csv", "address;when\nhttps://a.test/;2026-06-01\n", "the columns address, when."),
+        (
+            "a.csv",
+            "sep=;\nurl;fetched_at\nhttps://a.test/;2026-06-01\n",
+            "first line, sep=, is for spreadsheets",
+        ),
         ("a.csv", "url|fetched_at\nhttps://a.test/|2026-06-01\n", "one column, 'url|fetched_at'. Columns"),
         ("a.csv", "host,max_per_day\na.test,5\nb.test,5 a day\n", "row 3 (1 such row): max_per_day is '5 a"),
     ],
