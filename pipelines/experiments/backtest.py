@@ -31,6 +31,7 @@ from pipelines.nightly.checks import Checks, near
 from pipelines.nightly.progress import progress
 from policies.on_request.strategies import RULES
 from transforms.batches import schemas
+from transforms.batches.counters import added
 from transforms.batches.steps import Step
 from transforms.files.blocks import How
 from transforms.files.filesystems import FileSystems
@@ -302,10 +303,7 @@ class WriteResults(Step):
         begin = scored_from(replayed.world, self._settings.warm_up)
         yield write_table(output, "days.parquet", days_table(scored, begin))
         yield write_table(output, "results.parquet", results_table(scored))
-        total: dict[str, int] = {}
-        for some in counts:
-            for name, n in some.items():
-                total[name] = total.get(name, 0) + n
+        total = added(counts)
         facts = {
             k: None if isinstance(v, float) and math.isnan(v) else v
             for k, v in asdict(replayed.facts).items()

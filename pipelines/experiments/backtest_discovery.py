@@ -26,6 +26,7 @@ from pipelines.nightly.progress import progress
 from policies.discovery.presences import US_PER_HOUR
 from transforms import dialects
 from transforms.batches import schemas
+from transforms.batches.counters import added
 from transforms.batches.steps import Step
 from transforms.files.blocks import How
 from transforms.files.sinks import FileInfo, write_json
@@ -142,10 +143,7 @@ class WriteDiscovery(Step):
         self, _: Any, played: list[list[Result]], history: LinkHistory, counts: list[dict[str, int]]
     ) -> Iterator[FileInfo]:
         settings, output = self._settings, self._settings.output
-        total: dict[str, int] = {}
-        for some in counts:
-            for name, n in some.items():
-                total[name] = total.get(name, 0) + n
+        total = added(counts)
         if history.problem:
             said = ". ".join(filter(None, (history.problem, discovery_report.rejected(total))))
             yield write_json(output, PROBLEM, {"problem": said})

@@ -15,6 +15,7 @@ from pipelines.experiments.experiment import aligned, read_table, show_pictures,
 from pipelines.pictures.plots import Panel, Picture, Series
 from policies.on_request.savings import SHARES, saving, savings_by_period
 from policies.on_request.strategies import RULES, UNIFORM
+from transforms.batches.counters import added
 from transforms.batches.schemas import TIME
 from transforms.batches.steps import Step
 from transforms.files.sinks import FileInfo, write_json
@@ -88,10 +89,7 @@ class WriteAnswers(Step):
         answers = sorted(answers, key=lambda a: (order[a.question.policy], a.question.repetition))
         yield write_table(self._output, "results.parquet", results(answers))
         yield write_table(self._output, "summary.parquet", summary(answers))
-        total: dict[str, int] = {}
-        for some in counts:
-            for name, n in some.items():
-                total[name] = total.get(name, 0) + n
+        total = added(counts)
         about = {"recrawl": __version__, "facts": asdict(replayed.facts), "rows": dict(sorted(total.items()))}
         about["requests"] = "of --requests" if replayed.world.asked is not None else "drawn"
         yield write_json(self._output, "results.json", about | {"options": self._options})

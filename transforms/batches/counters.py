@@ -22,6 +22,15 @@ def published(counts: dict[str, int]) -> dict[str, int]:
     return counts
 
 
+def added(counts: Iterable[dict[str, int]]) -> dict[str, int]:
+    """The sums of counts by their names."""
+    total: dict[str, int] = {}
+    for some in counts:
+        for name, n in some.items():
+            total[name] = total.get(name, 0) + n
+    return total
+
+
 class AddCounts(beam.CombineFn):
     """Adds up dicts of counts."""
 
@@ -29,14 +38,10 @@ class AddCounts(beam.CombineFn):
         return {}
 
     def add_input(self, accumulator: dict[str, int], element: dict[str, int]) -> dict[str, int]:
-        return self.merge_accumulators([accumulator, element])
+        return added([accumulator, element])
 
     def merge_accumulators(self, accumulators: Iterable[dict[str, int]]) -> dict[str, int]:
-        total: dict[str, int] = {}
-        for accumulator in accumulators:
-            for name, n in accumulator.items():
-                total[name] = total.get(name, 0) + n
-        return total
+        return added(accumulators)
 
     def extract_output(self, accumulator: dict[str, int]) -> dict[str, int]:
         return dict(sorted(accumulator.items()))

@@ -15,6 +15,7 @@ from policies.dynamics.profiles import CORRECTED, FOUND, Profile
 from policies.dynamics.sums import Sums
 from policies.numerics.typing_ import FloatArray, IntArray
 from transforms.batches.coders import ShardTables
+from transforms.batches.counters import added
 from transforms.batches.steps import Step
 from transforms.dynamics import tables
 from transforms.dynamics.summing import RATE_EDGES, Part, Shown
@@ -116,10 +117,7 @@ class WriteDynamics(Step):
         counts: Sequence[dict[str, int]],
         files: Sequence[FileInfo],
     ) -> Iterator[FileInfo]:
-        total: dict[str, int] = {}
-        for some in counts:
-            for name, n in some.items():
-                total[name] = total.get(name, 0) + n
+        total = added(counts)
         rejected, accepted = (
             sum(n for k, n in total.items() if k.endswith(f"s_{w}")) for w in ("rejected", "accepted")
         )
