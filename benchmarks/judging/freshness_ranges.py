@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies.estimation.prior import estimate, fit_prior
-from policies.history.evidence import Evidence, forgetting_weights, from_intervals
+from policies.history.evidence import Evidence, effective, forgetting_weights, from_intervals
 from policies.judging.freshness_range import LEVEL, range_sums
 from policies.objectives import objectives
 from policies.optimum import search
@@ -40,8 +40,8 @@ class World:
     log_normal: bool = False
     half_life_changes: float = 0.0
 
-    def draw(self, seed: int) -> tuple[np.ndarray, np.ndarray, Evidence, np.ndarray]:
-        """True change rates, groups, what the log says, and weights."""
+    def draw(self, seed: int) -> tuple[np.ndarray, np.ndarray, Evidence, np.ndarray, np.ndarray]:
+        """True change rates, groups, what the log says, weights, and numbers of changes."""
         rng = np.random.Generator(np.random.Philox(key=[seed, self.pages]))
         size = rng.pareto(1.2, self.groups) + 1.0
         size = np.maximum((size / size.sum() * self.pages).astype(int), 1)
@@ -66,6 +66,7 @@ class World:
             group,
             from_intervals(page, days, changed, weight=weight, n_pages=n),
             rng.pareto(1.3, n) + 0.1,
+            np.bincount(page, changed, n).astype(np.int32),
         )
 
 
@@ -81,13 +82,14 @@ WORLDS = {
 
 def one(world: World, seed: int) -> tuple[float, float, float, float]:
     """Ends of the range, freshness as it is said, and true freshness of the same plan."""
-    change, group, evidence, weight = world.draw(seed)
+    change, group, evidence, weight, n_changes = world.draw(seed)
     prior = fit_prior(evidence, group)
     found = estimate(evidence, group, int(group.max()) + 1, prior).change_rate_per_day
     _, (plan,) = search.solve(PageBlock(found, weight), PERIODIC, BUDGET_PER_PAGE * len(group))
     rate, total = plan.crawl_rate_per_day, float(weight.sum())
     said, true = (float(weight @ PERIODIC.freshness(rate, c)) for c in (found, change))
-    sums = range_sums(evidence, group, prior, PERIODIC, rate, found, weight)
+    told = effective(evidence, n_changes, world.half_life_changes or math.inf)
+    sums = range_sums(told, group, prior, PERIODIC, rate, found, weight)
     return *sums.limits(said, total, prior), said / total, true / total
 
 

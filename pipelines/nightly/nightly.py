@@ -81,6 +81,7 @@ def night_of(settings: Settings, layout: Layout) -> Night:
         settings.sequencer,
         settings.hour_capacity,
         settings.request_share,
+        settings.half_life_changes or math.inf,
     )
 
 
@@ -177,7 +178,7 @@ def build_pipeline(
     blocks = estimated["blocks"]
     blocks, shares = _share_limits(blocks, settings, layout) if shared else (blocks, None)
     blocks, without = _follow_useful(blocks, settings, shards) if objective == "signals" else (blocks, None)
-    result = blocks | "SolveMultiplier" >> SolveMultiplier(objective, budget, shards)
+    result = (blocks | "SolveMultiplier" >> SolveMultiplier(objective, budget, shards))["result"]
     plan = blocks | "DivideSlots" >> DivideSlots(night, previous.carry, result)
     priors, solved, slots = map(AsSingleton, (learned, result, plan))
     sides = priors, solved, slots, shares, without
@@ -246,11 +247,11 @@ def _follow_useful(blocks: Any, settings: Settings, shards: int) -> tuple[Any, A
     Its price tells which are, and its freshness what they buy.
     """
     solving = SolveMultiplier("periodic", settings.request_share.planned_per_day, shards)
-    without = AsSingleton(blocks | "SolveWithoutSignals" >> solving)
+    without = blocks | "SolveWithoutSignals" >> solving
     horizon_days = settings.horizon_us / DAY_MICROSECONDS
-    return blocks | "FollowUseful" >> each(follow_useful, without, horizon_days).with_output_types(
-        ShardTables
-    ), without
+    following = each(follow_useful, AsSingleton(without["priced"]), horizon_days)
+    followed = blocks | "FollowUseful" >> following.with_output_types(ShardTables)
+    return followed, AsSingleton(without["result"])
 
 
 def guards_of(settings: Settings, previous: Previous) -> Guards:

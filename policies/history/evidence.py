@@ -216,3 +216,35 @@ def forgetting_weights(page: IntArray, changed: BoolArray, half_life_changes: fl
     weight = np.empty(len(page))
     weight[order] = np.exp2((count - total) / half_life_changes)
     return weight
+
+
+def effective(evidence: Evidence, n_changes: Int32Array, half_life_changes: float) -> Evidence:
+    """Evidence that weighs what it tells if rates stay: as many intervals as their mean is worth.
+
+    Forgotten sums weigh less than that: a mean with weights w is worth ``(sum w)^2 / sum w^2`` intervals
+    (Kish, Survey Sampling, 1965), and after many changes that is twice the sum of the weights. The sum is
+    what pays in estimates, as rates do not stay.
+
+    Parameters
+    ----------
+    evidence : Evidence, n pages
+        With `forgetting_weights`.
+    n_changes : (n,) int32
+        All changes of each page, forgotten ones too.
+    half_life_changes : float, positive; inf where nothing is forgotten
+
+    Returns
+    -------
+    Evidence
+    """
+    ratio = 2.0 ** (-1.0 / half_life_changes)
+    times = (1.0 + ratio) / (1.0 + ratio ** np.maximum(n_changes, 1).astype(np.float64))
+    bins = np.repeat(times, np.diff(evidence.bin_start))
+    return Evidence(
+        evidence.exposure_days * times,
+        evidence.dated_changes * times,
+        evidence.bin_start,
+        evidence.bin_weight * bins,
+        evidence.bin_days * bins,
+        evidence.bin_days_squared * bins,
+    )

@@ -46,6 +46,8 @@ class SearchResult:
     expanded_at : float
         Multiplier around which pages with signals were expanded, see `policies.signalled.block`; 0: none
         were.
+    price : float
+        The multiplier as far as the first rounds told, see `policies.optimum.rounds.SearchState`.
     """
 
     objective: str
@@ -66,3 +68,4 @@ class SearchResult:
     constrained: bool
     scaled_hosts: int
     expanded_at: float = 0.0
+    price: float = 0.0

@@ -1,7 +1,7 @@
 """Where a search for the multiplier stands, and the multipliers that its next round evaluates."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
@@ -11,6 +11,9 @@ from policies.signalled.block import RADIUS
 
 ROUNDS: Final = 6
 """Rounds after which every search has ended; most end after two or three."""
+
+PRICED_AFTER: Final = 3
+"""Rounds after which `SearchState.price` stands."""
 
 _WIDTH: Final = 5e-9  # of the bracket, in log multiplier, at the end
 _GAP: Final = 2e-10  # of the certificate, relative to multiplier * budget
@@ -38,6 +41,8 @@ class SearchState:
         Width of the bracket before the last round over its width after it.
     expanded_at : float
         Multiplier around which pages with signals are expanded; 0 if there are none.
+    price : float
+        The multiplier as far as `PRICED_AFTER` rounds tell: who only compares prices need not wait for more.
     """
 
     objective: str
@@ -57,6 +62,7 @@ class SearchState:
     rounds: int = 0
     shrink: float = math.inf
     expanded_at: float = 0.0
+    price: float = 0.0
 
 
 def log_width(state: SearchState) -> float:
@@ -124,6 +130,23 @@ def next_points(state: SearchState) -> tuple[tuple[float, ...], float]:
     if state.expanded_at > 0.0 and not state.constrained and width > RADIUS:
         offsets = [min(x, 0.99 * RADIUS) for x in offsets] + [0.99 * RADIUS]
     return _plan(state, _around(guess, offsets)), _center(state.expanded_at, guess, error)
+
+
+def priced(state: SearchState) -> SearchState:
+    """The state with the price that it tells, where that does not stand yet."""
+    if state.rounds > PRICED_AFTER:
+        return state
+    if state.status is Status.RUNNING:
+        return replace(state, price=_interpolate(state)[0])
+    return replace(state, price=multiplier(state))
+
+
+def multiplier(state: SearchState) -> float:
+    """What a search that has ended found."""
+    if state.status is not Status.CONVERGED:
+        return state.low
+    share = float(share_low(state))
+    return share * state.low + (1.0 - share) * state.high
 
 
 def _center(expanded_at: float, guess: float, error: float) -> float:

@@ -37,13 +37,16 @@ from policies.optimum.histogram import Bounds, Survey, bisect, survey_prepared
 from policies.optimum.page_block import PageBlock
 from policies.optimum.result import SearchResult, Status
 from policies.optimum.rounds import (
+    PRICED_AFTER,
     ROUNDS,
     SearchState,
     first_points,
     gap,
     has_converged,
     log_width,
+    multiplier,
     next_points,
+    priced,
     share_low,
 )
 from policies.optimum.signalled_policy import SignalPolicy, signal_policy
@@ -55,6 +58,7 @@ __all__ = [
     "HOST",
     "LIMIT_NAMES",
     "NONE",
+    "PRICED_AFTER",
     "ROUNDS",
     "STARVED",
     "Allocation",
@@ -189,7 +193,7 @@ def begin(survey_of_all: Survey, objective: Objective, budget_per_day: float) ->
         return replace(state, status=Status.NOTHING_USEFUL)
     starve_all = 1.0 / found.least_ratio
     if budget_per_day == 0.0 or floors >= BUDGET_UNITS * (1.0 - 1e-15):
-        return replace(state, status=Status.ALL_AT_FLOOR, low=starve_all, high=starve_all)
+        return priced(replace(state, status=Status.ALL_AT_FLOOR, low=starve_all, high=starve_all))
     if found.most_units <= BUDGET_UNITS * (1.0 + 1e-12):
         return replace(state, status=Status.ALL_AT_CAP)
     bounds = Bounds(found, objective)
@@ -268,7 +272,8 @@ def advance(state: SearchState, demand_of_all: Demand) -> SearchState:
     )
     state = replace(state, shrink=width / max(log_width(state), 1e-300))
     if has_converged(state):
-        return replace(state, status=Status.CONVERGED)
+        return priced(replace(state, status=Status.CONVERGED))
+    state = priced(state)
     if state.rounds == ROUNDS:
         return state
     pending, expanded_at = next_points(state)
@@ -292,10 +297,9 @@ def finish(state: SearchState) -> SearchResult:
             f"{budget!r} crawls a day); run all rounds over the same pages and limits"
         )
     share, residual, certificate = 1.0, 0.0, 0.0
-    multiplier, spent, reason = state.low, budget, ""
+    spent, reason = budget, ""
     if state.status is Status.CONVERGED:
         share = float(share_low(state))
-        multiplier = share * state.low + (1.0 - share) * state.high
         residual = state.high / state.low - 1.0
         certificate = gap(state) * state.low * budget
     elif state.status is Status.ALL_AT_CAP:
@@ -308,7 +312,7 @@ def finish(state: SearchState) -> SearchResult:
     return SearchResult(
         objective=state.objective,
         status=state.status,
-        multiplier=multiplier,
+        multiplier=multiplier(state),
         low=state.low,
         high=state.high,
         share_low=share,
@@ -324,6 +328,7 @@ def finish(state: SearchState) -> SearchResult:
         constrained=state.constrained,
         scaled_hosts=state.scaled_hosts,
         expanded_at=state.expanded_at,
+        price=state.price,
     )
 
 

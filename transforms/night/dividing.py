@@ -79,7 +79,7 @@ class Night:
     `max_signal_shift` is the share of a shard's slots that signals of one host may take from others.
     `sequencer` is one of `SEQUENCERS`: who gets which slot. `hour_capacity` is how many times its even share
     of a shard's crawls a 24th of the night may hold.
-    `budget_per_day` is without what `request_share` leaves.
+    `budget_per_day` is without what `request_share` leaves. `half_life_changes` is that of evidence.
     """
 
     as_of_us: int
@@ -91,6 +91,7 @@ class Night:
     sequencer: str = "lds"
     hour_capacity: float = 4.0
     request_share: RequestShare = field(default_factory=RequestShare)
+    half_life_changes: float = math.inf
 
     @property
     def num_shards(self) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from policies.estimation.prior import Prior
+from policies.history.evidence import effective
 from policies.judging.freshness_range import LEVEL, MOST_PAGES, RangeSums, range_sums
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
 from policies.objectives import objectives
@@ -43,8 +44,9 @@ def spread_of(
         # As the plan takes them: freshness is said by it.
         gain = pages.column("clock_gain").to_numpy()
         change, speed = change / gain, pages.column("clock_speed").to_numpy() / gain
+    evidence = evidence_of(pages, estimated.tables["bins"])
     return range_sums(
-        evidence_of(pages, estimated.tables["bins"]),
+        effective(evidence, pages.column("n_changes").to_numpy(), night.half_life_changes),
         np.unique(pages.column("group_hash").to_numpy(), return_inverse=True)[1],
         prior,
         objectives.get(night.objective),

@@ -10,8 +10,10 @@ from policies.optimum.page_block import PageBlock
 from transforms.batches.coders import ShardTables
 from transforms.night.solving import tables_to_block
 
+Priced = search.SearchState | search.SearchResult
 
-def follow_useful(tables: ShardTables, without: search.SearchResult, horizon_days: float) -> ShardTables:
+
+def follow_useful(tables: ShardTables, without: Priced, horizon_days: float) -> ShardTables:
     """A shard, as the solver takes it, with only those rows of "signals" that should move their pages.
 
     The others are crawled evenly.
@@ -19,8 +21,8 @@ def follow_useful(tables: ShardTables, without: search.SearchResult, horizon_day
     Parameters
     ----------
     tables : ShardTables
-    without : SearchResult
-        Of a search that does not look at signals: its multiplier prices a crawl.
+    without : SearchState or SearchResult
+        Of a search that does not look at signals: its `price` is that of a crawl.
     horizon_days : float
         Of a schedule: signals wait half of it, on average.
     """
@@ -29,9 +31,9 @@ def follow_useful(tables: ShardTables, without: search.SearchResult, horizon_day
     return only_signals(tables, useful_signals(tables_to_block(tables), without, horizon_days))
 
 
-def useful_signals(block: PageBlock, without: search.SearchResult, horizon_days: float) -> BoolArray:
+def useful_signals(block: PageBlock, without: Priced, horizon_days: float) -> BoolArray:
     """Which rows of the block's signals those are, (k,)."""
-    return signalled_delay.followed(block, without.multiplier, 0.5 * horizon_days)
+    return signalled_delay.followed(block, without.price, 0.5 * horizon_days)
 
 
 def only_signals(tables: ShardTables, useful: BoolArray) -> ShardTables:

@@ -116,7 +116,6 @@ class _Demand(Step):
 
 
 @beam.typehints.with_input_types(ShardTables)
-@beam.typehints.with_output_types(search.SearchResult)
 class SolveMultiplier(beam.PTransform):
     """Find the multiplier at which all pages together ask for the budget.
 
@@ -128,7 +127,8 @@ class SolveMultiplier(beam.PTransform):
     num_shards : int
         How many elements the input has, about.
 
-    Input: the `block_to_tables` of every shard, each with whole hosts. Output: one `SearchResult`.
+    Input: the `block_to_tables` of every shard, each with whole hosts. Output: "result", one `SearchResult`,
+    and "priced", one `SearchState` with its price, some rounds earlier.
     Rounds are unrolled: Beam has no loops in batch. A round after convergence costs its barrier only.
 
     Raises
@@ -143,7 +143,7 @@ class SolveMultiplier(beam.PTransform):
         self._budget = budget_per_day
         self._num_shards = num_shards
 
-    def expand(self, blocks: beam.PCollection) -> beam.PCollection:
+    def expand(self, blocks: beam.PCollection) -> dict[str, beam.PCollection]:
         objective, budget = self._objective, self._budget
         state = (
             blocks
@@ -151,6 +151,7 @@ class SolveMultiplier(beam.PTransform):
             | "AddSurveys" >> CombineShards(Merge(), self._num_shards)
             | "Begin" >> each(_begin, objective, budget).with_output_types(search.SearchState)
         )
+        states = [state]
         for i in range(search.ROUNDS):
             demand = (
                 blocks
@@ -161,7 +162,9 @@ class SolveMultiplier(beam.PTransform):
             state = demand | f"Advance[{i}]" >> each(_advance, AsSingleton(state)).with_output_types(
                 search.SearchState
             )
-        return state | "Finish" >> each(search.finish).with_output_types(search.SearchResult)
+            states.append(state)
+        result = state | "Finish" >> each(search.finish).with_output_types(search.SearchResult)
+        return {"result": result, "priced": states[search.PRICED_AFTER]}
 
 
 def freshness_without(block: search.PageBlock, without: search.SearchResult) -> FloatArray:

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from policies.history.evidence import Evidence, bin_of, empty, forgetting_weights, from_intervals
+from policies.history.evidence import Evidence, bin_of, effective, empty, forgetting_weights, from_intervals
 from tests.policies.joined import concatenate
 
 FIELDS = ("exposure_days", "dated_changes", "bin_start", "bin_weight", "bin_days", "bin_days_squared")
@@ -97,6 +97,18 @@ def test_forgetting_halves_after_so_many_changes() -> None:
     assert_allclose(w, [0.5, 1.0, 0.5, 2**-0.5, 1.0, 1.0])
     assert_array_equal(forgetting_weights(page, changed, np.inf), np.ones(6))
     assert len(forgetting_weights(page[:0], changed[:0], 2.0)) == 0
+
+
+def test_effective_evidence_is_worth_what_its_mean_is() -> None:
+    """Where a page changes at every visit: (sum w)^2 / sum w^2, and the same rates."""
+    for n_changes in (1, 3, 50):
+        page, changed = np.zeros(n_changes, int), np.ones(n_changes, bool)
+        w = forgetting_weights(page, changed, 5.0)
+        now = from_intervals(page, np.ones(n_changes), changed, weight=w)
+        told = effective(now, np.array([n_changes], np.int32), 5.0)
+        assert_allclose(told.bin_weight, [w.sum() ** 2 / (w**2).sum()])
+        assert_allclose(told.bin_days / told.bin_weight, now.bin_days / now.bin_weight)
+    assert_same(effective(now, np.array([50], np.int32), np.inf), now)
 
 
 @pytest.mark.parametrize("gap", [0.0, -1.0, np.nan, np.inf])

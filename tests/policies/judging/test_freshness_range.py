@@ -23,7 +23,7 @@ def _drawn(
 ) -> tuple[Evidence, np.ndarray, np.ndarray, np.ndarray]:
     """Evidence, groups, crawl rates and weights."""
     world = World(n, groups, PRIOR.shape, PRIOR.group_strength, PRIOR.mean_per_day, days)
-    _, group, evidence, weight = world.draw(seed)
+    _, group, evidence, weight, _ = world.draw(seed)
     return (
         evidence,
         group,

@@ -417,4 +417,6 @@ def test_the_distributed_search_in_a_pipeline_equals_solve():
             | beam.Create(shards).with_output_types(ShardTables)
             | SolveMultiplier("signals", problem.budget, 3)
         )
-        assert_that(found, equal_to([want]))
+        assert_that(found["result"], equal_to([want]))
+        prices = found["priced"] | beam.Map(lambda state: state.price)
+        assert_that(prices, equal_to([want.price]), "Prices")

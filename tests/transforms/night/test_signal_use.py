@@ -62,7 +62,7 @@ def test_the_rows_of_a_shard_are_those_that_are_worth_it():
     """In the solver's tables and in any other that has the same rows; nothing else moves."""
     block = shard(limit_per_day=5.0, cap_per_day=4.0)[1]
     without, _ = search.solve(block, objectives.get("periodic"), 20.0)
-    kept = followed(block, without.multiplier, 0.5)
+    kept = followed(block, without.price, 0.5)
     assert 0 < kept.sum() < N
     tables = block_to_tables(4, block)
     useful = follow_useful(tables, without, 1.0)
