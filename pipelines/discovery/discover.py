@@ -285,7 +285,7 @@ def _named_as_given() -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise InputError(str(error).replace("--links_seen", "--links")) from None
+        raise InputError(str(error).replace("links_seen", "links")) from None
 
 
 def run_job(settings: Settings, beam_arguments: Sequence[str] = ()) -> None:
