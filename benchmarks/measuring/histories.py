@@ -169,9 +169,9 @@ def read_rows(path: Path) -> Iterator[dict[str, str]]:
 
 
 def url_of(page_id: str) -> str:
-    """The URL of a page. What stands behind a `#` tells it from others, and would be no part of a URL."""
+    """The URL of a page."""
     host, _, rest = page_id.partition("/")
-    return f"https://{host}/{quote(rest, safe='/?=&%.-_~')}"
+    return f"https://{host}/{quote(rest, safe='/#?=&%.-_~')}"
 
 
 def read_world(folder: Path, start_us: int, end_us: int) -> PolledWorld:

@@ -41,7 +41,7 @@ LEFT_OUT = {
 }
 NOTED = {
     "dates_hours_ahead": "fetches hours before the Last-Modified of their page",
-    "fragments": "URLs read without their fragment (#...)",
+    "fragments": "URLs with a fragment (#...), each a page of its own",
     "nul_bytes": "files with NUL bytes in front of lines",
     "repeated_header": "rows that repeat the header",
     "repeated_times": "times of an hour that clocks show twice",

@@ -14,7 +14,7 @@ def said_of_input(kind: str, counters: dict[str, int], options: dict[str, Any]) 
     tables = ((name, counters.get(f"{kind}_tables_by_{name}", 0)) for name in DELIMITERS.values())
     said = [f"{counted(n, 'file')} with columns set apart by {name}" for name, n in tables if n]
     if n := counters.get(f"{kind}_fragments", 0):
-        said.append(f"{counted(n, 'URL')} read without {'its' if n == 1 else 'their'} fragment (#...)")
+        said.append(f"{counted(n, 'URL')} with a fragment (#...), which no server sees: pages of their own")
     if n := counters.get(f"{kind}_local_times", 0):
         zone = options.get(f"{kind}_timezone") or ""
         said.append(said_of_local_times(kind, n, zone, options.get(f"{kind}_columns")))

@@ -187,12 +187,6 @@ def _never_fetched(counters: dict[str, int]) -> str:
     return f", {_n(n)} crawled without success" if n > 0 else ""
 
 
-def _merged(counters: dict[str, int]) -> str:
-    """How many pages of the night before differed from others by their fragments alone."""
-    n = counters.get("pages_merged", 0)
-    return f", {_n(n)} merged that differed by fragments (#...) alone" if n else ""
-
-
 def _joined(counters: dict[str, int]) -> list[str]:
     """Of how many requests the page is known."""
     for name in ("clicks", "impressions"):
@@ -317,7 +311,6 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float | None = None)
         f"{_n(counters.get('pages_known', 0))} on {counted(counters.get('hosts_known', 0), 'host')}, "
         f"{_n(counters.get('pages_never_crawled', 0))} never crawled"
         + _never_fetched(counters)
-        + _merged(counters)
         + said_of_pages(counters),
     )
     read = _observations(counters) + _newest(manifest.get("newest_log_day"), options)

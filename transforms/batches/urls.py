@@ -1,10 +1,9 @@
 """Page and host keys of whole columns of URLs.
 
-A page is its URL as it came, without outer white space and fragment, which no crawler sends. A host is
-the politeness key: the host of the URL as the WHATWG URL standard reads it, in its canonical spelling,
-without port, so that `http` and `https`, ports and spellings of one host share one limit. Only URLs whose
-authority was not seen before reach the URL library; all others find their host by the hash of the text up to
-the end of the authority.
+A page is its URL as it came (outer white space apart). A host is the politeness key: the host of the URL as
+the WHATWG URL standard reads it, in its canonical spelling, without port, so that `http` and `https`, ports
+and spellings of one host share one limit. Only URLs whose authority was not seen before reach the URL
+library; all others find their host by the hash of the text up to the end of the authority.
 """
 
 import re
@@ -32,17 +31,13 @@ __all__ = [
     "hash_urls",
     "locate",
     "other_forms",
-    "replaced",
-    "rows_with",
     "site",
     "stable_hash",
     "trim",
-    "without_fragments",
 ]
 
 MAX_URL_BYTES = 8192
 MAX_HOST_BYTES = 253
-_SEARCHED_BYTES = 1 << 18
 # Beyond this many authorities the cache starts anew; a worker's memory must not grow with the crawl.
 MAX_AUTHORITIES = 1 << 21
 
@@ -51,8 +46,6 @@ REASONS = ("", "no_url", "url_too_long", "bad_url")
 
 _RESERVED = "%/:?#[]@!$&'()*+,;=~"
 _BLANKS = "".join(map(chr, range(33)))
-# Those of an application that stand for a page (`#!...`, `#/...`) are part of it.
-_FRAGMENT = "#(?:[^!/](?s:.*))?$"
 # What ends before the first / ? or #, as the prefix that is hashed does, or earlier.
 _AUTHORITY = re.compile(rb"https?://[^/?#][^/?#]*", re.IGNORECASE)
 # Parsers of other standards see another host where these are not kept: a backslash is a slash for one and a
@@ -236,55 +229,6 @@ def trim(array: pa.Array) -> pa.Array:
     if pa.types.is_large_binary(kind):
         return pc.ascii_trim(array.view(pa.large_string()), characters=_BLANKS).view(kind)
     return pc.ascii_trim(array, characters=_BLANKS)
-
-
-def without_fragments(urls: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
-    """URLs without the fragments that are no part of a page, and which rows had one.
-
-    Parameters
-    ----------
-    urls : pa.Array of n values
-        Those that are no strings or binary stay as they are.
-
-    Returns
-    -------
-    pa.Array (n,)
-        The same array if none had one.
-    int64 (k,)
-        Ascending.
-    """
-    if not (pa.types.is_string(urls.type) or pa.types.is_binary(urls.type)):
-        return urls, np.empty(0, np.int64)
-    rows = rows_with(urls, "#")
-    if not len(rows):
-        return urls, rows
-    some = urls.take(pa.array(rows)).cast(pa.binary())
-    cut = np.asarray(pc.fill_null(pc.match_substring_regex(some, _FRAGMENT), False))
-    plain = pc.replace_substring_regex(some.filter(pa.array(cut)), _FRAGMENT, "", max_replacements=1)
-    return replaced(urls, rows[cut], plain), rows[cut]
-
-
-def replaced(urls: pa.Array, rows: NDArray[np.int64], values: pa.Array) -> pa.Array:
-    """URLs of which some rows have other values; the same array if none has."""
-    if not len(rows):
-        return urls
-    mask = np.zeros(len(urls), np.bool_)
-    mask[rows] = True
-    return pc.replace_with_mask(urls, pa.array(mask), values.view(urls.type))
-
-
-def rows_with(urls: pa.Array, sign: str) -> NDArray[np.int64]:
-    """Rows of URLs that have an ASCII sign."""
-    texts, wanted = Texts(urls), sign.encode()
-    span = texts.span()
-    # Bytes are searched five times as fast as an array, and most columns have no such sign.
-    parts = (span[i : i + _SEARCHED_BYTES].tobytes() for i in range(0, len(span), _SEARCHED_BYTES))
-    if not any(wanted in part for part in parts):
-        return np.empty(0, np.int64)
-    marks = np.flatnonzero(span == wanted[0])
-    marks += int(texts.start[0])
-    before = np.searchsorted(marks, texts.start)
-    return np.flatnonzero(np.searchsorted(marks, texts.start + texts.size) > before)
 
 
 def _has_blank_ends(texts: Texts) -> bool:

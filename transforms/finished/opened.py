@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from policies.objectives import objectives
 from transforms.batches.hashing import stable_hash
-from transforms.batches.urls import canonical_host, hash_urls, other_forms, without_fragments
+from transforms.batches.urls import canonical_host, hash_urls, other_forms
 from transforms.files.sinks import read_json
 from transforms.finished.folders import (
     NightError,
@@ -171,8 +171,6 @@ class OpenNight:
         shard = int(self.layout.shard(np.array([host_hash], np.uint64), hashed)[0])
         pages = self._read("pages", [shard], None)
         mine = pages.filter(pc.equal(pages.column("url"), url)) if pages.num_rows else pages
-        if not mine.num_rows and len(without_fragments(pa.array([url]))[1]):
-            return self.explain(without_fragments(pa.array([url]))[0][0].as_py())
         if not mine.num_rows:
             raise NightError(f"{url}: not in {self.folder}/pages/. {self._meant(url, host)}")
         page = mine.slice(0, 1).to_pylist()[0]

@@ -9,8 +9,6 @@ import pyarrow as pa
 
 from policies.history.page_state import starts_of
 from transforms.batches import schemas
-from transforms.batches.hashing import hash_texts
-from transforms.batches.urls import without_fragments
 from transforms.kept.state import list_column, list_start, microseconds, times
 
 _COUNTS = {"n_unchanged", "n_changed"}
@@ -37,40 +35,6 @@ def signals_of_today(rows: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
         [columns[f.name] for f in schemas.STATE_SIGNALS], schema=schemas.STATE_SIGNALS
     )
-
-
-def without_fragments_of_pages(state: pa.Table, split_hosts: frozenset[int]) -> tuple[pa.Table, int]:
-    """Rows of the state whose URLs have no fragment, which older versions took for a part of a page.
-
-    Of pages that differ by their fragments alone the one without is kept, or else that with most intervals,
-    under the URL without. What else was kept of the others is of pages that are no longer there.
-
-    Parameters
-    ----------
-    state : Table of `schemas.STATE` and further columns
-    split_hosts : set of int
-        Hashes of hosts whose pages lie in several shards by their URLs: there only pages without remain.
-
-    Returns
-    -------
-    Table, int
-        The same table if no URL has one; and how many rows are gone.
-    """
-    url, rows = without_fragments(state.column("url").combine_chunks())
-    if not len(rows):
-        return state, 0
-    hashes, host = hash_texts(url), state.column("host_hash").to_numpy()
-    had = np.zeros(len(hashes), np.bool_)
-    had[rows] = True
-    order = np.lexsort(
-        (state.column("url_hash").to_numpy(), -state.column("n_intervals").to_numpy(), had, hashes)
-    )
-    first = np.diff(hashes[order], prepend=~hashes[order[:1]]) != 0
-    kept = order[first]
-    kept = np.sort(kept[~(had[kept] & np.isin(host[kept], np.array(sorted(split_hosts), np.uint64)))])
-    columns = {"url": url, "url_hash": pa.array(hashes)}
-    found = {name: columns.get(name, state.column(name)) for name in state.schema.names}
-    return pa.table(found, state.schema).take(pa.array(kept)), len(hashes) - len(kept)
 
 
 def of_last_version(rows: pa.RecordBatch) -> pa.RecordBatch:

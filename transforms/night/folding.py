@@ -26,7 +26,6 @@ from transforms.intake.reading import all_batches
 from transforms.kept import statistics
 from transforms.kept.clocks import EXPLORED_KINDS, ShardClocks
 from transforms.kept.fold_settings import FoldSettings
-from transforms.kept.old_states import without_fragments_of_pages
 from transforms.kept.predictions import ShardPredictions
 from transforms.kept.protocol import ShardNight
 from transforms.kept.state import history_columns, microseconds, read_history, times
@@ -121,10 +120,6 @@ class ShardFold:
                 by_kind.setdefault(schemas.kind_of(batch), []).append(batch)
         self._night = night = ShardNight(settings, self.counts, by_kind)
         old = night.table("state")
-        if old is not None:
-            old, merged = without_fragments_of_pages(old, settings.split_hosts)
-            if merged:
-                self.counts.add("pages_merged", merged)
         observations = self._seen_so_far(by_kind.pop("observations", []), settings.as_of_us)
         listed = [*by_kind.get("pages", []), *by_kind.get("refreshes", [])]
         listed += by_kind.get("sitemaps", []) if settings.sitemap_pages else []

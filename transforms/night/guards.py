@@ -119,12 +119,7 @@ def check_shrink(
     newer = {day: n for day, n in rows_by_day.items() if day >= previous_day}
     known = counters.get("late", 0) + counters.get("duplicate", 0)
     compared: list[tuple[str, int, int, float | None]] = [
-        (
-            "known pages",
-            counters.get("pages_known", 0),
-            old.get("pages_known", 0) - counters.get("pages_merged", 0),
-            None,
-        )
+        ("known pages", counters.get("pages_known", 0), old.get("pages_known", 0), None)
     ]
     if 2 * sum(newer.values()) > rows - known:
         usual = before.get("usual_log_day", 0)

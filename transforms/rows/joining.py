@@ -1,8 +1,7 @@
-"""URLs as their pages have them: fragments, which no crawler sends, are no part of a page.
+"""URLs of requests as their pages have them: what campaigns, clients and fragments add is no part of a page.
 
-Those of an application that stand for a page (`#!...`, `#/...`) stay. What campaigns and clients add is
-removed from URLs of requests as well: the query parameters of `TRACKING`, and of names that are given, in any
-case. All others stay, and in their order.
+Removed are fragments, but for those that stand for a page of an application (`#!...`, `#/...`), and the query
+parameters of `TRACKING`, and of names that are given, in any case. All others stay, and in their order.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.batches.urls import replaced, rows_with, without_fragments
+from transforms.batches.texts import Texts
 
 TRACKING = (
     # Campaigns (Google Analytics and most others), Matomo's.
@@ -28,6 +27,7 @@ TRACKING = (
 )
 """Names of parameters, as regular expressions."""
 _GIVEN = re.compile(r"[^\s=&#?,*\"]+\*?")
+_FRAGMENT = "#(?:[^!/](?s:.*))?$"
 
 
 class _Patterns(NamedTuple):
@@ -76,17 +76,40 @@ def page_urls(urls: pa.Array, more: str = "") -> pa.Array:
     pa.Array (n,)
         A URL that cannot be one stays as it is.
     """
-    urls = without_fragments(urls)[0]
     if not (pa.types.is_string(urls.type) or pa.types.is_binary(urls.type)):
         return urls
-    rows = rows_with(urls, "?")
+    rows = _with_query_or_fragment(urls)
     if not len(rows):
         return urls
-    plain, patterns = urls.take(pa.array(rows)).cast(pa.binary()), _patterns(more)
+    some = urls.take(pa.array(rows)).cast(pa.binary())
+    plain, patterns = some, _patterns(more)
+    fragments = np.asarray(pc.fill_null(pc.match_substring(some, b"#"), False))
+    if fragments.any():
+        at = pa.array(fragments)
+        cut = pc.replace_substring_regex(some.filter(at), _FRAGMENT, "", max_replacements=1)
+        plain = pc.replace_with_mask(plain, at, cut)
     tracked = np.asarray(pc.fill_null(pc.match_substring_regex(plain, patterns.any), False))
     if tracked.any():
         at = pa.array(tracked)
         cut = pc.replace_substring_regex(plain.filter(at), patterns.before_others, r"\1")
         cut = pc.replace_substring_regex(cut, patterns.at_end, r"\1", max_replacements=1)
         plain = pc.replace_with_mask(plain, at, cut)
-    return replaced(urls, rows[tracked], plain.filter(pa.array(tracked)))
+    changed = np.flatnonzero(fragments | tracked)
+    if not len(changed):
+        return urls
+    mask = np.zeros(len(urls), np.bool_)
+    mask[rows[changed]] = True
+    return pc.replace_with_mask(urls, pa.array(mask), plain.take(pa.array(changed)).view(urls.type))
+
+
+def _with_query_or_fragment(urls: pa.Array) -> np.ndarray:
+    texts = Texts(urls)
+    span = texts.span()
+    if not len(span):
+        return np.empty(0, np.int64)
+    marks = np.flatnonzero((span == ord("?")) | (span == ord("#")))
+    if not len(marks):
+        return marks
+    marks += int(texts.start[0])
+    before = np.searchsorted(marks, texts.start)
+    return np.flatnonzero(np.searchsorted(marks, texts.start + texts.size) > before)

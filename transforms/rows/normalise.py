@@ -27,7 +27,7 @@ from transforms.batches.kinds import REPLAYED as REPLAYED
 from transforms.batches.kinds import Kind as Kind
 from transforms.batches.sitemap_dates import parse_lastmods
 from transforms.batches.tally import counted
-from transforms.batches.urls import REASONS, HostTable, locate, stable_hash, without_fragments
+from transforms.batches.urls import REASONS, HostTable, locate, stable_hash
 from transforms.batches.zones import LocalClock, dates_ahead
 from transforms.rows import link_rows
 from transforms.rows.host_rows import group_names, listed_host
@@ -247,9 +247,8 @@ def _url(block: RawRows, table: HostTable | None, join: bool = False) -> tuple[p
     raw = block.column("url")
     assert raw is not None
     url, broken = columns.text(raw)
-    url, cut = without_fragments(url)
-    if len(cut):
-        block.counts["fragments"] = len(cut)
+    if not join and (with_fragment := pc.sum(pc.match_substring(url, "#")).as_py()):
+        block.counts["fragments"] = with_fragment
     found = locate(page_urls(url, block.tracking) if join else url, table)
     if found.reason.any():
         for code, reason in enumerate(REASONS):

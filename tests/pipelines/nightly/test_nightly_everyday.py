@@ -99,3 +99,13 @@ def test_the_clock_of_a_log_is_told_by_an_option(tmp_path):
     assert wrong.code == 2
     assert "--observations_timezone=Tokyo: no such zone; give one like Europe/Berlin" in wrong.complaints
     assert "--requests_timezone=a/b: no such zone" in wrong.complaints
+
+
+def test_urls_with_a_fragment_are_pages_of_their_own_and_are_counted(tmp_path):
+    """Crawlers that watch parts of a page name them so; what one part changes is no change of another."""
+    parts = [crawls(f"https://a.test/page#{part}", part * 5) for part in "xy"]
+    night = nightly(tmp_path, observations=[row for rows in parts for row in rows], as_of=at(5))
+    rows = night.rows("pages")
+    assert len(rows) == 2 and all((row["n_intervals"], row["n_changes"]) == (4, 0) for row in rows)
+    assert night.counters["observations_fragments"] == 10
+    assert "10 URLs with a fragment (#...), which no server sees: pages of their own" in night.printed
