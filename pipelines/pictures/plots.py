@@ -7,6 +7,7 @@ Bytes are the same for the same versions of matplotlib and its libraries.
 from __future__ import annotations
 
 import io
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -249,9 +250,9 @@ def _fewer_colours(png: bytes) -> bytes:
 
 def _draw_panel(figure: Any, axes: Any, panel: Panel) -> None:
     drawn: Counter[str] = Counter()
-    for number, series in enumerate(panel.series):
-        colour = _colour(series.label, number)
-        _draw_series(figure, axes, panel, series, number, drawn[colour])
+    colours = _colours(panel.series)
+    for number, (series, colour) in enumerate(zip(panel.series, colours, strict=True)):
+        _draw_series(figure, axes, panel, series, number, colour, drawn[colour])
         drawn[colour] += 1
     if panel.log_x:
         axes.set_xscale("log")
@@ -266,40 +267,41 @@ def _draw_panel(figure: Any, axes: Any, panel: Panel) -> None:
     axes.set_title(panel.title, fontsize=8)
     axes.set_xlabel(panel.x)
     axes.set_ylabel(panel.y)
-    labelled = [(n, s) for n, s in enumerate(panel.series) if s.label and len(s.x)] if panel.named else []
-    lines = [(n, s) for n, s in labelled if s.style in ("line", "bare")]
+    both = list(zip(colours, panel.series, strict=True))
+    labelled = [(colour, s) for colour, s in both if s.label and len(s.x)] if panel.named else []
+    lines = [(colour, s) for colour, s in labelled if s.style in ("line", "bare")]
     if len(lines) > _MOST_IN_LEGEND:
         _name_lines(axes, lines)
     elif labelled:
         axes.legend(fontsize=_NAME_POINTS)
 
 
-def _name_lines(axes: Any, lines: Sequence[tuple[int, Series]]) -> None:
+def _name_lines(axes: Any, lines: Sequence[tuple[str, Series]]) -> None:
     """Names to the right of lines, each at the height of its end, or below the name above it."""
     low, high = axes.get_ylim()
     axes.set_ylim(low, high)
     axes.set_xlim(*axes.get_xlim())
     gap = 1.25 * _NAME_POINTS / (0.75 * 72.0 * _PANEL_INCHES[1])
-    placed: list[tuple[float, int, Series]] = []
-    for number, series in lines:
+    placed: list[tuple[float, str, Series]] = []
+    for colour, series in lines:
         at = axes.transAxes.inverted().transform(axes.transData.transform((series.x[-1], series.y[-1])))
-        placed.append((float(at[1]), number, series))
+        placed.append((float(at[1]), colour, series))
     height = 2.0
-    for end, number, series in sorted(placed, key=lambda found: -found[0]):
+    for end, colour, series in sorted(placed, key=lambda found: -found[0]):
         height = min(end, height - gap)
         axes.annotate(
             series.label,
             (series.x[-1], series.y[-1]),
             (1.03, height),
             textcoords=axes.transAxes,
-            color=_colour(series.label, number),
+            color=colour,
             fontsize=_NAME_POINTS,
             va="center",
             annotation_clip=False,
             # To where the name begins: to its middle it would cross the name above.
             arrowprops={
                 "arrowstyle": "-",
-                "color": _colour(series.label, number),
+                "color": colour,
                 "linewidth": 0.4,
                 "relpos": (0.0, 0.5),
                 "shrinkA": 1.0,
@@ -308,8 +310,11 @@ def _name_lines(axes: Any, lines: Sequence[tuple[int, Series]]) -> None:
         )
 
 
-def _colour(name: str, number: int) -> str:
-    return colour_of(name) or _COLOURS[number % len(_COLOURS)]
+def _colours(several: Sequence[Series]) -> list[str]:
+    """Colours of series: a policy has its own, others take what none of these has, in order."""
+    own = [colour_of(series.label) for series in several]
+    free = itertools.cycle([colour for colour in _COLOURS if colour not in own] or _COLOURS)
+    return [colour or next(free) for colour in own]
 
 
 def _plain_numbers(axis: Any) -> None:
@@ -321,9 +326,10 @@ def _plain_numbers(axis: Any) -> None:
     axis.set_minor_locator(ticker.NullLocator())
 
 
-def _draw_series(figure: Any, axes: Any, panel: Panel, series: Series, number: int, alike: int) -> None:
+def _draw_series(
+    figure: Any, axes: Any, panel: Panel, series: Series, number: int, colour: str, alike: int
+) -> None:
     """Draw a series; `alike` others of its colour are drawn already."""
-    colour = _colour(series.label, number)
     if series.style == "points":
         shade: dict[str, Any] = {"color": colour} if series.colour is None else {"c": series.colour}
         shown = axes.scatter(series.x, series.y, s=5, linewidths=0, rasterized=True, **shade)
