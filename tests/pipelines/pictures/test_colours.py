@@ -5,7 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
+from pipelines.pictures import plots
 from pipelines.pictures.colours import COLOURS, role_of
+from pipelines.pictures.plots import Series
 from transforms.replay.backtesting import POLICIES
 
 # Machado et al., A Physiologically-based Model for Simulation of Color Vision Deficiency, 2009, severity 1.
@@ -39,3 +41,10 @@ def test_colours_of_policies_are_told_apart(eyes: str, theme: int) -> None:
     shown = {role: lab(pair[theme], SEEN[eyes]) for role, pair in COLOURS.items() if role != "trouble"}
     for one, other in itertools.combinations(shown, 2):
         assert np.linalg.norm(shown[one] - shown[other]) > NOTICED, (one, other)
+
+
+def test_a_series_without_a_colour_of_its_own_takes_none_that_another_has() -> None:
+    nothing = np.empty(0)
+    names = ("frequency, seen", "recrawl, seen", "other", "GREEDY", "GREEDY-CIS+")
+    found = dict(zip(names, plots._colours([Series(n, nothing, nothing) for n in names]), strict=True))
+    assert found["recrawl, seen"] == COLOURS["fresh"][0] and len(set(found.values())) == len(names)
