@@ -125,7 +125,7 @@ class FoldSources(Step):
         rows = (shared.host_new > 0) | (shared.host_exposure > 0)
         files = {
             "targets": targets,
-            "state/sources": batch,
+            "state/sources": tables.without_other_policies(batch),
             "state/shown": shown_batch(shown),
             "state/shared": shared_batch,
             "state/hosts": pa.RecordBatch.from_arrays(

@@ -237,6 +237,13 @@ def columns_to_yields(batch: pa.RecordBatch) -> HourlyYields:
     return yields
 
 
+def without_other_policies(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """`STATE_SOURCES` without the columns of policies that are not the night's; they are read as null."""
+    own = ("hour_new", "hour_visits", "recent_s", "recent_new")
+    other = [name for name in own if batch.column(name).null_count == len(batch)]
+    return batch.select([name for name in batch.schema.names if name not in other])
+
+
 def recent_to_columns(recent: Recent | None, n: int) -> dict[str, pa.Array]:
     """Visits of a day of n sources as the state has them; nulls of none."""
     if recent is None:

@@ -109,7 +109,7 @@ def test_yields_by_hour_are_kept_from_night_to_night_by_thompson_alone(
     visits = sum(sum(row["hour_visits"]) for row in kept)
     assert visits == len(table.group_by(["source", "seen_at"]).aggregate([]))
     planned(log, tmp_path / "other", POLICIES[0], *more)
-    assert {r["hour_new"] for r in read(tmp_path / "other", "state/sources")} == {None}
+    assert not any("hour_new" in row for row in read(tmp_path / "other", "state/sources"))
 
 
 def test_an_unknown_policy_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
