@@ -38,8 +38,8 @@ def parse(block: bytes, line: int, schema: pa.Schema, path: str) -> Records:
     ----------
     schema : pa.Schema
         Fields that are wanted, nested as they are in the records; leaves are text. A number where a text is
-        wanted is its text, one value where a list is wanted a list of one and the other way round, what
-        is missing null.
+        wanted is its text, one value where a list is wanted a list of one and the other way round, a text
+        where an object of one field is wanted that field, what is missing null.
     """
     if b"null" in block and _NULL_RECORD.search(block) is not None:
         return _parse_slowly(block, line, schema, path)
@@ -113,7 +113,9 @@ def _as(value: Any, kind: pa.DataType) -> Any:
     if value is None:
         return None
     if pa.types.is_struct(kind):
-        return {f.name: _as(value.get(f.name), f.type) for f in kind} if isinstance(value, dict) else None
+        if isinstance(value, dict):
+            return {f.name: _as(value.get(f.name), f.type) for f in kind}
+        return {kind[0].name: _as(value, kind[0].type)} if len(kind) == 1 and isinstance(value, str) else None
     if pa.types.is_list(kind):
         values = value if isinstance(value, list) else [value]
         return [_as(v, kind.value_type) for v in values]

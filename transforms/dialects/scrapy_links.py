@@ -17,14 +17,14 @@ from transforms.dialects.scrapy import TIMES
 from transforms.dialects.text_blocks import line_blocks
 from transforms.dialects.wat import resolved
 from transforms.files.blocks import Block, RawBlock
-from transforms.files.unpacking import head_of
 
 _TIMES = ("seen_at", *TIMES)
 LINKS = ("links", "outlinks")
 _MOST = 100
 """Items that are looked at for one with links: fetches that failed may have none."""
 _LISTED = re.compile(rb'"(?:out)?links"\s*:\s*\[')
-_FIRST = re.compile(rb'"(?:out)?links"\s*:\s*\[\s*(["{])')
+_PERHAPS = re.compile(rb'"(?:out)?links"\s*:\s*\[[^\]{]*\{')
+_OBJECT = re.compile(rb'"(?:out)?links"\s*:\s*\[\s*(?:"(?:[^"\\]|\\.)*"\s*,\s*)*\{')
 
 
 def looks_like(path: str, text: bytes) -> bool:
@@ -46,16 +46,11 @@ def looks_like(path: str, text: bytes) -> bool:
 
 def read(source: Source) -> Iterator[Block]:
     """A row a link; one without a target for an item that has none. Links are as pages have them."""
-    link, first = pa.string(), _FIRST.search(head_of(source.path))
-    if first is not None and first[1] == b"{":  # as Scrapy's own `Link` is written
-        link = pa.struct([("url", link)])
-    schema = pa.schema(
-        [(n, pa.string()) for n in ("url", "status", *_TIMES)] + [(n, pa.list_(link)) for n in LINKS]
-    )
     for item in line_blocks(source.path, source.gzip):
         if isinstance(item, pa.RecordBatch):
             yield item
             continue
+        schema = _schema(item[0])
         found = parse(*item, schema, source.path)
         if found.rejected is not None:
             yield found.rejected
@@ -83,6 +78,15 @@ def read(source: Source) -> Iterator[Block]:
         )
         numbers = found.line[rows]
         yield RawBlock(batch, lambda numbers=numbers: numbers)  # type: ignore[misc]
+
+
+def _schema(block: bytes) -> pa.Schema:
+    """Links are texts, or objects where any of the block is one, as Scrapy's own `Link` is written."""
+    texts: pa.DataType = pa.string()
+    nested = block.count(b"{") > block.count(b"\n") + 1  # each look is ten times as dear as the one before
+    nested = nested and _PERHAPS.search(block) is not None and _OBJECT.search(block) is not None
+    link = pa.struct([("url", texts)]) if nested else texts
+    return pa.schema([(n, texts) for n in ("url", "status", *_TIMES)] + [(n, pa.list_(link)) for n in LINKS])
 
 
 DIALECT = Dialect("scrapy", "links_seen", "items of Scrapy with lists of links", looks_like, read)

@@ -3,6 +3,7 @@
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,6 +66,21 @@ def test_values_may_be_lists_of_one_and_a_number_is_no_port(tmp_path: Path) -> N
     """As Scrapy's item loaders write them."""
     item = {"url": ["https://a.test/"], "links": ["tel:80", "/1"], "crawled_at": ["2026-01-01T00:00:00Z"]}
     assert [target for _, target in links_of(tmp_path / "a.jl", item)] == [None, "https://a.test/1"]
+
+
+def test_links_are_texts_or_objects_or_both(tmp_path: Path) -> None:
+    """In any order, in a list and from item to item; none is lost."""
+    page = {"url": "https://a.test/", "crawled_at": 1767225600, "more": {"x": 1}}
+    lists: list[list[Any]] = [
+        ["/{1}", "/[2]"],
+        [{"url": "/3", "text": "{"}],
+        ["/4", {"text": "", "url": "/5"}],
+        [{"url": "/6"}, "/7"],
+    ]
+    for some in (lists, lists[:1], lists[1:2], lists[::-1]):
+        found = links_of(tmp_path / "a.jl", *(page | {"links": links} for links in some))
+        wanted = [link if isinstance(link, str) else link["url"] for links in some for link in links]
+        assert [target for _, target in found] == [f"https://a.test{link}" for link in wanted]
 
 
 def test_the_first_item_need_not_have_links(tmp_path: Path) -> None:
