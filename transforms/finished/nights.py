@@ -19,7 +19,7 @@ from transforms.batches import schemas
 from transforms.files.filesystems import FileSystems, local_path
 from transforms.files.sinks import read_json
 from transforms.finished.folders import NightError, absent, check_manifest, damaged, shard_of, unreadable
-from transforms.kept.statistics import pages_schema
+from transforms.kept.statistics import pages_schema, state_schema
 from transforms.shards.sharding import Layout
 
 _AVRO_ROWS = 1 << 16
@@ -148,7 +148,7 @@ class Night:
 
 
 def read_table(folder: str, name: str, columns: Sequence[str] | None) -> pa.Table:
-    """A file of a night's pages/, hosts/, schedule/ or rejected/, in any format, wherever it is.
+    """A file of a night's pages/, hosts/, schedule/, rejected/ or state/, in any format, wherever it is.
 
     See `Night.read`.
 
@@ -162,6 +162,7 @@ def read_table(folder: str, name: str, columns: Sequence[str] | None) -> pa.Tabl
         "hosts": schemas.HOSTS_OUT,
         "schedule": schemas.SCHEDULE,
         "rejected": schemas.REJECTED,
+        "state": state_schema(),
     }
     schema = of_kind[name.partition("/")[0]].remove_metadata()
     schema = pa.schema(f for f in schema if columns is None or f.name in columns)
