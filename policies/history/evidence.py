@@ -223,7 +223,7 @@ def effective(evidence: Evidence, n_changes: Int32Array, half_life_changes: floa
 
     Forgotten sums weigh less than that: a mean with weights w is worth ``(sum w)^2 / sum w^2`` intervals
     (Kish, Survey Sampling, 1965), and after many changes that is twice the sum of the weights. The sum is
-    what pays in estimates, as rates do not stay.
+    what pays in estimates, as rates do not stay. What a half-life in days takes off stays off.
 
     Parameters
     ----------
