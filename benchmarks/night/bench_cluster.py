@@ -28,6 +28,28 @@ from transforms.kept.carrying import Previous
 from transforms.shards.sharding import Layout
 
 OBSERVATIONS_PER_PAGE, SHARDS = 20, 16
+PHASES = [
+    translations.annotate_downstream_side_inputs,
+    translations.fix_side_input_pcoll_coders,
+    translations.pack_combiners,
+    translations.lift_combiners,
+    translations.expand_sdf,
+    translations.fix_flatten_coders,
+    translations.greedily_fuse,
+    translations.sort_stages,
+]
+"""By which Beam's own local runner fuses. Dataflow's service fuses by the same rules: a stage ends at a
+shuffle, and before whatever waits for a side input that the stage itself makes."""
+ANY_NIGHT = ["--observations=x", "--budget=1", "--as_of=2026-07-01", "--output=x"]
+GIANT = Layout(SHARDS, {0: 2})
+PLANS: list[tuple[str, list[str], Layout | None]] = [
+    ("", [], None),
+    (", a giant host", ["--hosts=x"], GIANT),
+    (", signals", ["--signals=x"], None),
+    (", a giant host and signals", ["--hosts=x", "--signals=x"], GIANT),
+    (", these in 1,000 shards", ["--hosts=x", "--signals=x"], Layout(1000, GIANT.parts)),
+]
+"""Nights whose plans are counted."""
 Sizes = dict[str, dict[bytes, list[int]]]
 
 
@@ -76,16 +98,7 @@ def barriers(options: PipelineOptions, layout: Layout | None = None) -> tuple[in
     )
     _, stages = translations.create_and_optimize_stages(
         pipeline.to_runner_api(),
-        phases=[
-            translations.annotate_downstream_side_inputs,
-            translations.fix_side_input_pcoll_coders,
-            translations.pack_combiners,
-            translations.lift_combiners,
-            translations.expand_sdf,
-            translations.fix_flatten_coders,
-            translations.greedily_fuse,
-            translations.sort_stages,
-        ],
+        phases=PHASES,
         known_runner_urns=frozenset(urn.urn for urn in urns),
         use_state_iterables=False,
     )
@@ -109,12 +122,9 @@ def barriers(options: PipelineOptions, layout: Layout | None = None) -> tuple[in
 def run(scale: float = 1.0) -> list[Row]:
     """Figures of `scale` x 100,000 pages, with even hosts and with one host of 30 % of the pages."""
     pages = max(int(100_000 * scale), 1000)
-    given = PipelineOptions(
-        ["--observations=x", "--hosts=x", "--budget=1", "--as_of=2026-07-01", "--output=x"]
-    )
     rows: list[Row] = []
-    for label, layout in (("", None), (", a giant host", Layout(SHARDS, {0: 2}))):
-        stages, groupings, deep = barriers(given, layout)
+    for label, words, layout in PLANS:
+        stages, groupings, deep = barriers(PipelineOptions([*ANY_NIGHT, *words]), layout)
         rows += [
             Row(f"fused stages of workers{label}", stages, ""),
             Row(f"groupings{label}", groupings, ""),

@@ -9,21 +9,11 @@ from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.pipeline_context import PipelineContext
 from apache_beam.runners.portability.fn_api_runner import translations
 
+from benchmarks.night.bench_cluster import PHASES
+
 Pipeline = beam_runner_api_pb2.Pipeline
 _PARDO = common_urns.primitives.PAR_DO.urn
 _GROUP = common_urns.primitives.GROUP_BY_KEY.urn
-# The phases by which Beam's own local runner fuses. Dataflow's service fuses by the same rules: a stage ends
-# at a shuffle, and before whatever waits for a side input that the stage itself makes.
-_PHASES = [
-    translations.annotate_downstream_side_inputs,
-    translations.fix_side_input_pcoll_coders,
-    translations.pack_combiners,
-    translations.lift_combiners,
-    translations.expand_sdf,
-    translations.fix_flatten_coders,
-    translations.greedily_fuse,
-    translations.sort_stages,
-]
 
 
 @dataclass(frozen=True)
@@ -82,7 +72,7 @@ def stages(pipeline: Pipeline) -> list[frozenset[str]]:
     """The steps of every fused stage, in an order in which they can run."""
     _, fused = translations.create_and_optimize_stages(
         pipeline,
-        phases=_PHASES,
+        phases=PHASES,
         known_runner_urns=frozenset(
             [common_urns.primitives.IMPULSE.urn, _GROUP, common_urns.primitives.FLATTEN.urn]
         ),
