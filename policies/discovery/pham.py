@@ -14,7 +14,7 @@ import numpy as np
 
 from policies.discovery.items import Items, Seen
 from policies.discovery.picking import top, uniforms
-from policies.discovery.rules import HOURS_A_DAY, hour_of_day
+from policies.discovery.rules import HOURS_A_DAY
 from policies.numerics.typing_ import FloatArray, IntArray
 
 SHARES: Final = np.array([0.6, 0.7, 0.8, 0.9, 1.0])
@@ -25,6 +25,47 @@ TRAINING_HOURS: Final = 168
 REFIT_HOURS: Final = 3
 _RIDGE: Final = 1.0
 _TIES, _STALE, _ROUNDS = 0, 2, 3
+
+
+def features(mean: FloatArray, spread: FloatArray, age_hours: FloatArray, hour: int | IntArray) -> FloatArray:
+    """What yields are regressed on: (m, 35) float64.
+
+    Parameters
+    ----------
+    mean, spread : (m,) float64
+        Of the yields of the last 24 hours; 0 of none.
+    age_hours : (m,) float64
+        Since the last visit that did not fail.
+    hour : int or (m,) int64
+        Of the visit, since a midnight in UTC.
+    """
+    age, every = np.minimum(age_hours, TRAINING_HOURS), np.arange(len(mean))
+    made = np.zeros((len(mean), FEATURES))
+    made[:, :4] = np.stack([mean, spread, age, mean * age], axis=1)
+    made[every, 4 + hour % HOURS_A_DAY] = 1.0
+    made[every, 4 + HOURS_A_DAY + hour // HOURS_A_DAY % DAYS_A_WEEK] = 1.0
+    return made
+
+
+def weights(total: FloatArray) -> FloatArray:
+    """Ridge regression of sums of products, (..., 35, 36) with yields last: (..., 35) float64."""
+    ridge = _RIDGE * np.eye(FEATURES)
+    found = np.linalg.solve(total[..., :FEATURES] + ridge, total[..., FEATURES:])
+    return np.asarray(found[..., 0], np.float64)
+
+
+def best_share(pulls: FloatArray, reward: FloatArray, rounds: float) -> IntArray:
+    """Which of `SHARES` UCB1 tries next, each once at first: (...,) int64.
+
+    Parameters
+    ----------
+    pulls, reward : (..., 5) float64
+        How often each was tried, and what it found in all.
+    rounds : float
+    """
+    tried = np.maximum(pulls, 1.0)
+    bound = reward / tried + np.sqrt(2.0 * np.log(max(rounds, 1.0)) / tried)
+    return np.asarray(np.where(pulls > 0.0, bound, np.inf).argmax(axis=-1), np.int64)
 
 
 class Pham:
@@ -57,20 +98,11 @@ class Pham:
         count, total, squares = self._recent.sum(axis=0)
         mean = total / np.maximum(count, 1.0)
         spread = np.sqrt(np.maximum(squares / np.maximum(count, 1.0) - mean**2, 0.0))
-        age = np.minimum(due_hours, TRAINING_HOURS)
-        found = np.zeros((len(mean), FEATURES))
-        found[:, :4] = np.stack([mean, spread, age, mean * age], axis=1)
-        day = int(np.ceil(now_hours) - 1) // HOURS_A_DAY % DAYS_A_WEEK
-        found[:, 4 + hour_of_day(now_hours)] = 1.0
-        found[:, 4 + HOURS_A_DAY + day] = 1.0
-        return found
+        return features(mean, spread, due_hours, int(np.ceil(now_hours) - 1))
 
     def _shares(self, step: int) -> IntArray:
         """Refreshes of each group that go to the highest yields: UCB1, each share once at first."""
-        pulls = np.maximum(self._pulls, 1.0)
-        bound = self._reward / pulls + np.sqrt(2.0 * np.log(max(step, 1)) / pulls)
-        bound = np.where(self._pulls > 0.0, bound, np.inf)
-        self._arm = bound.argmax(axis=1)
+        self._arm = best_share(self._pulls, self._reward, step)
         items = self._items
         key, seed = items.key[self._start], items.seed[self._start]
         exact = items.k * SHARES[self._arm]
@@ -95,10 +127,7 @@ class Pham:
         return picked
 
     def _fit(self, block: int) -> None:
-        total = self._blocks.sum(axis=0)
-        self._weight = np.linalg.solve(
-            total[:, :, :FEATURES] + _RIDGE * np.eye(FEATURES), total[:, :, FEATURES:]
-        )[:, :, 0]
+        self._weight = weights(self._blocks.sum(axis=0))
         self._block = block % len(self._blocks)
         self._blocks[self._block] = 0.0
 

@@ -19,39 +19,25 @@ import numpy as np
 from policies.discovery.drawing import Drawn, steps_of
 from policies.discovery.hours import HOURS
 from policies.discovery.names import LEAST_PRICE
-from policies.discovery.pham import DAYS_A_WEEK, FEATURES, SHARES, TRAINING_HOURS, WINDOW_HOURS
+from policies.discovery.pham import (
+    FEATURES,
+    SHARES,
+    TRAINING_HOURS,
+    WINDOW_HOURS,
+    best_share,
+    features,
+    weights,
+)
 from policies.discovery.pricing import MOST_PRICE, Chosen
 from policies.discovery.sums import NEVER_S, Visits
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray, UIntArray
 
-_RIDGE: Final = 1.0
 _SOURCE: Final = 1 << 34
 """More than any instant, in seconds: a source and an instant are one number."""
 _TRAINING_DAYS: Final = TRAINING_HOURS // HOURS
 _SMALL: Final = 1e-6
 STALEST_HOURS: Final = 1e5
 """Age of what was never asked; beyond it thresholds are none, and prices rise instead."""
-
-
-def features(mean: FloatArray, spread: FloatArray, age_hours: FloatArray, at_s: IntArray) -> FloatArray:
-    """What yields are regressed on: (m, 35) float64.
-
-    Parameters
-    ----------
-    mean, spread : (m,) float64
-        Of the yields of the last 24 hours; 0 of none.
-    age_hours : (m,) float64
-        Since the last visit that did not fail.
-    at_s : (m,) int64
-        Seconds since 1970-01-01 UTC.
-    """
-    age, every = np.minimum(age_hours, TRAINING_HOURS), np.arange(len(mean))
-    made = np.zeros((len(mean), FEATURES))
-    made[:, :4] = np.stack([mean, spread, age, mean * age], axis=1)
-    hour = at_s // 3600
-    made[every, 4 + hour % HOURS] = 1.0
-    made[every, 4 + HOURS + hour // HOURS % DAYS_A_WEEK] = 1.0
-    return made
 
 
 @dataclass(frozen=True)
@@ -131,7 +117,7 @@ class Products:
         again = np.append(False, np.diff(source) == 0)[: len(source)]
         before = np.where(again, np.append(NEVER_S, at[:-1])[: len(at)], seen_s[source])
         age = np.where(before == NEVER_S, np.inf, (at - before) / 3600.0)
-        x = features(*joined.moments(source, at), age, at)
+        x = features(*joined.moments(source, at), age, at // 3600)
         y = np.concatenate([x, new[:, None]], axis=1)
         day = at // 86_400
         kept = np.union1d(self.day, day)
@@ -169,9 +155,7 @@ class Bandit:
         if self.arm >= 0 and visits:
             pulls[self.arm] += 1.0
             reward[self.arm] += found / visits
-        tried = np.maximum(pulls, 1.0)
-        bound = reward / tried + np.sqrt(2.0 * math.log(max(pulls.sum(), 1.0)) / tried)
-        arm = int(np.where(pulls > 0.0, bound, np.inf).argmax())
+        arm = int(best_share(pulls, reward, pulls.sum()))
         return Bandit(tuple(pulls.tolist()), tuple(reward.tolist()), arm)
 
     @property
@@ -202,9 +186,8 @@ class Regression:
         total = np.zeros((FEATURES, FEATURES + 1))
         for part in parts:
             total += part.total.sum(axis=0)
-        weight = np.linalg.solve(total[:, :FEATURES] + _RIDGE * np.eye(FEATURES), total[:, FEATURES])
         return cls(
-            np.asarray(weight, np.float64),
+            weights(total),
             bandit.after(sum(p.found for p in parts), sum(p.visits for p in parts)),
         )
 
@@ -262,10 +245,10 @@ class Regressed(Drawn):
             at = due + step * step_hours
             at_s = np.floor(3600.0 * (begin + at)).astype(np.int64)
             may = (at >= np.maximum(at_least, 0.0)) & (at < end - begin)
-            base = (features(moments[0], moments[1], none, at_s) * weight).sum(axis=1)
+            base = (features(moments[0], moments[1], none, at_s // 3600) * weight).sum(axis=1)
             score[:, step] = np.where(may, base, -np.inf)
         at_s = np.full(len(key), int(3600.0 * begin))
-        now = (features(moments[0], moments[1], ages_hours[0], at_s) * weight).sum(axis=1)
+        now = (features(moments[0], moments[1], ages_hours[0], at_s // 3600) * weight).sum(axis=1)
         slope = weight[2] + weight[3] * moments[0]
         made = score, due, step_hours, end - begin, np.maximum(now, 0.0)
         return cls(*made, slope, *ages_hours, regression.price)
