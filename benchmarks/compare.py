@@ -49,6 +49,11 @@ def recrawl(tree: Path, *arguments: object) -> Cost:
     """What a command of a tree takes."""
     module = "recrawl" if (tree / "recrawl").is_dir() else "pipelines.cli"
     line = [sys.executable, "-P", "-m", module, *map(str, arguments)]
+    return run(line, tree)
+
+
+def run(line: Sequence[str], tree: Path = HERE) -> Cost:
+    """What a process takes that imports from a tree."""
     environment = os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": ""}
     begun = time.perf_counter()
     with tempfile.TemporaryFile() as log:
@@ -88,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             nights["first"] = corpus(folder / "first", pages, 30, 7 * pages, "2026-06-01")
             nights["state"] = corpus(folder / "state", pages, 1, pages, "2026-07-01")
 
-        def run(job: str, tree: str) -> Cost:
+        def night(job: str, tree: str) -> Cost:
             given = [*nights[job], f"--budget={300 if job == 'small' else pages}", "--allow_shrink"]
             day = 2 if job == "state" else 1
             given += [f"--as_of=2026-07-0{day}", f"--output={folder}/{tree}-{job}"]
@@ -101,11 +106,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         for job in sorted(options.jobs, key=JOBS.index):
             if job == "state" and "first" not in options.jobs:
                 for tree in trees:
-                    run("first", tree)
+                    night("first", tree)
             costs: dict[str, list[Cost]] = {tree: [] for tree in trees}
             for pair in range(options.pairs):
                 for tree in sorted(trees, reverse=pair % 2 == 1):
-                    costs[tree].append(run(job, tree))
+                    costs[tree].append(night(job, tree))
             own = [median(values) for values in zip(*costs["here"], strict=True)]
             cells = [f"{own[0]:.1f}", f"{own[1]:.1f}", f"{own[2] / 1e6:.0f}"]
             for here, there in zip(
