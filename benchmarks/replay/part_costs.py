@@ -1,12 +1,13 @@
 """Log loss and processor time with one part of the job taken out: the second table of docs/backtest.md.
 
-    python -m benchmarks.replay.part_costs [--histories NAME ...] [--pages 100000] [--pairs 3] [--parts PART ...]
+    python -m benchmarks.replay.part_costs [--histories NAME ...] [--pages 100000] [--pairs 3]
+        [--parts PART ...]
 
 Parts are those of `benchmarks.replay.ablation` and `benchmarks.signals.replay_signals`. *Log loss*: recrawl
-crawls a history; the nights are then made again on the same crawls with the part taken out, and the outcome of
-each crawl is scored by what the night before had foretold, with and without. Errors are those over pages or over
-nights, whichever are larger. Signals are told of `docs_sitemap` alone. *Time*: a night of made-up pages on
-state, by turns with and without the part.
+crawls a history; the nights are then made again on the same crawls with the part taken out, and the outcome
+or over nights, whichever are larger. Signals are told of `docs_sitemap` alone. *Time*: a night of made-up
+pages on state, by turns with and without the part.
+on state, by turns with and without the part.
 """
 
 from __future__ import annotations

@@ -48,7 +48,6 @@ _ROOMS = {
     "backtest": "experiments",
     "backtest-discovery": "experiments",
     "frontier": "experiments",
-    "simulate": "experiments",
     "reproduce": "experiments",
 }
 
@@ -64,11 +63,11 @@ _ARGUMENTS = {
     "dynamics": "dynamics.arguments",
     **{
         name: f"experiments.arguments.{name.replace('-', '_')}"
-        for name in ("backtest", "backtest-discovery", "frontier", "simulate", "reproduce")
+        for name in ("backtest", "backtest-discovery", "frontier", "reproduce")
     },
 }
 """Where options are apart from what they are for, which needs Beam."""
-_LIST_POLICIES = ("backtest", "backtest-discovery", "frontier", "simulate")
+_LIST_POLICIES = ("backtest", "backtest-discovery", "frontier")
 
 
 def arguments_of(command: str) -> Callable[[argparse.ArgumentParser], None]:
