@@ -5,9 +5,9 @@
 
 Parts are those of `benchmarks.replay.ablation` and `benchmarks.signals.replay_signals`. *Log loss*: recrawl
 crawls a history; the nights are then made again on the same crawls with the part taken out, and the outcome
+of each crawl is scored by what the night before had foretold, with and without. Errors are those over pages
 or over nights, whichever are larger. Signals are told of `docs_sitemap` alone. *Time*: a night of made-up
 pages on state, by turns with and without the part.
-on state, by turns with and without the part.
 """
 
 from __future__ import annotations
