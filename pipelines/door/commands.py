@@ -1,6 +1,6 @@
 """The commands: where each one is, its options, and what its help says.
 
-Nothing here, nor what it imports, needs Beam, but for the policies that some list in their help.
+Nothing here, nor what it imports, needs Beam.
 """
 
 from __future__ import annotations
@@ -85,7 +85,9 @@ def add_arguments(command: str, parser: argparse.ArgumentParser, alone: bool = T
     if command == "nightly":
         parser.epilog = JOB_EXIT_HELP
     elif alone and command in _LIST_POLICIES:
-        parser.epilog = module_of(command).epilog()
+        from pipelines.experiments.arguments.policies import epilog
+
+        parser.epilog = epilog(command)
 
 
 def add_telling(command: str, parser: Any) -> None:

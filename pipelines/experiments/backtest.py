@@ -19,9 +19,8 @@ from pipelines.command.instants import format_instant
 from pipelines.command.version import __version__
 from pipelines.experiments import backtest_report, on_request, pages
 from pipelines.experiments.arguments.backtest import DEFAULT_POLICIES
-from pipelines.experiments.arguments.shared import EXIT_HELP, WEIGHTS
+from pipelines.experiments.arguments.shared import WEIGHTS
 from pipelines.experiments.experiment import (
-    listed,
     problem_in,
     run_here,
     write_table,
@@ -73,12 +72,6 @@ OWN = (
     pages.NAME,
 )
 KINDS = ("changes", "observations", "requests", "signals", "pages")
-
-
-def epilog() -> str:
-    """All policies, a line each, and the exit codes."""
-    lines = listed({name: policy.what for name, policy in POLICIES.items()})
-    return "\n".join(["policies:", *lines, "", EXIT_HELP])
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,7 @@ from pipelines.command.options_inputs import named_columns
 from pipelines.command.version import __version__
 from pipelines.experiments import discovery_report
 from pipelines.experiments.arguments.backtest_discovery import KINDS
-from pipelines.experiments.arguments.shared import EXIT_HELP
-from pipelines.experiments.experiment import listed, problem_in, run_here, show_pictures, write_table
+from pipelines.experiments.experiment import problem_in, run_here, show_pictures, write_table
 from pipelines.nightly.checks import Checks
 from pipelines.nightly.progress import progress
 from policies.discovery.presences import US_PER_HOUR
@@ -50,12 +49,6 @@ OWN = (
     "results.json",
     *output_folder.pictures(discovery_report.PICTURES),
 )
-
-
-def epilog() -> str:
-    """All policies, a line each, and the exit codes."""
-    lines = listed({name: policy.what for name, policy in POLICIES.items()})
-    return "\n".join(["policies:", *lines, "", EXIT_HELP])
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -23,12 +23,6 @@ from pipelines.pictures import plots
 from pipelines.pictures.plots import Picture
 from transforms.files.filesystems import FileSystems
 from transforms.files.sinks import FileInfo, read_json, write_file
-
-
-def listed(meanings: Mapping[str, str]) -> list[str]:
-    """Names and what they mean in two columns, for a help text."""
-    width = max(24, *(len(name) + 2 for name in meanings))
-    return [f"  {name.ljust(width)}{what}" for name, what in meanings.items()]
 
 
 def run_here(

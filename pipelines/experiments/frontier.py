@@ -30,10 +30,6 @@ SPAN = 100.0
 OWN = ("frontier.parquet",)
 
 
-epilog = backtest.epilog
-"""What its help ends with: the same policies."""
-
-
 def check(parsed: argparse.Namespace) -> tuple[Settings, tuple[float, ...], float | None]:
     """Settings, targets and the largest budget, checked.
 

@@ -150,8 +150,6 @@ class Policy:
 
     Attributes
     ----------
-    what : str
-        In a line.
     weighs : bool
         Whether it knows what pages weigh; else one run serves for all weightings.
     run : callable
@@ -163,7 +161,6 @@ class Policy:
         Whether it knows what no crawler can know.
     """
 
-    what: str
     run: Callable[[Setting], Crawls]
     weighs: bool = True
     needs: str = ""
@@ -256,95 +253,64 @@ def _sitemap(s: Setting) -> Crawls:
 
 
 def _policy(
-    what: str,
     planner: Callable[[Setting], Planner],
     weighs: bool = True,
     needs: str = "",
     reference: bool = False,
 ) -> Policy:
-    return Policy(what, partial(_follow, planner), weighs, needs, reference)
+    return Policy(partial(_follow, planner), weighs, needs, reference)
 
 
 POLICIES: dict[str, Policy] = {
-    "recrawl": _policy("the nightly job with its defaults", partial(_job, Mode, False)),
-    "recrawl+groups": _policy(
-        "with --group_columns: all metadata columns", partial(_job, Mode, True), needs="metadata"
-    ),
-    "recrawl+signals": _policy("with change signals", partial(_job, LearnedTrust, False), needs="signals"),
+    "recrawl": _policy(partial(_job, Mode, False)),
+    "recrawl+groups": _policy(partial(_job, Mode, True), needs="metadata"),
+    "recrawl+signals": _policy(partial(_job, LearnedTrust, False), needs="signals"),
     "recrawl+equal": _policy(
-        "with --weight_by=equal: it is not told what pages weigh, by which it is scored",
         partial(_told_no_weights, partial(_job, Mode, False)),
         weighs=False,
         needs="weights",
     ),
     "recrawl+greedy": _policy(
-        "with --sequencer=greedy: the page whose crawl is worth most",
         partial(_job, Mode, False, sequencer="greedy"),
     ),
-    "uniform": _policy("all pages alike", partial(_rates, "uniform", _no_estimates, EVEN), weighs=False),
-    "change-weighted": _policy(
-        "in proportion to learned change rates", partial(_rates, "change-weighted", _learned, EVEN), False
-    ),
-    "click-weighted": _policy(
-        "in proportion to weights", partial(_rates, "click-weighted", _no_estimates, EVEN)
-    ),
+    "uniform": _policy(partial(_rates, "uniform", _no_estimates, EVEN), weighs=False),
+    "change-weighted": _policy(partial(_rates, "change-weighted", _learned, EVEN), False),
+    "click-weighted": _policy(partial(_rates, "click-weighted", _no_estimates, EVEN)),
     "impression-weighted": _policy(
-        "in proportion to impressions",
         partial(_rates, "impression-weighted", _no_estimates, EVEN),
         needs="impressions",
     ),
-    "lambdacrawl": _policy(
-        "LambdaCrawl: rates for crawls at random instants", partial(_rates, "lambdacrawl", _learned, RANDOM)
-    ),
-    "lambdacrawl-discrete": _policy(
-        "LambdaCrawl in steps of a day", partial(_rates, "lambdacrawl-discrete", _learned, RANDOM)
-    ),
-    "harmonic": _policy(
-        "optimal for the harmonic cost, at random instants", partial(_rates, "harmonic", _learned, RANDOM)
-    ),
+    "lambdacrawl": _policy(partial(_rates, "lambdacrawl", _learned, RANDOM)),
+    "lambdacrawl-discrete": _policy(partial(_rates, "lambdacrawl-discrete", _learned, RANDOM)),
+    "harmonic": _policy(partial(_rates, "harmonic", _learned, RANDOM)),
     **{
-        f"{name}/{how}": _policy(
-            f"{name}, rates by {what}", partial(_estimated, name, order, how), needs="metadata"
-        )
+        f"{name}/{how}": _policy(partial(_estimated, name, order, how), needs="metadata")
         for name, order in ESTIMATED.items()
-        for how, what in ((METADATA, "metadata alone"), (BOTH, "history and metadata"))
+        for how in (METADATA, BOTH)
     },
-    "periodic-history": _policy(
-        "periodic optimum of 30-day averages of changes found", partial(_rates, "periodic", _averages, EVEN)
-    ),
-    **{
-        f"kab{k}": _policy(f"bandit over {k} rate policies, steps of two hours", partial(_kab, f"KAB{k}"))
-        for k in (2, 3, 4, 5)
-    },
-    **{
-        name: Policy("a crawler's rule, intervals scaled to the budget", partial(_rule, name), weighs=False)
-        for name in RULES
-    },
+    "periodic-history": _policy(partial(_rates, "periodic", _averages, EVEN)),
+    **{f"kab{k}": _policy(partial(_kab, f"KAB{k}")) for k in (2, 3, 4, 5)},
+    **{name: Policy(partial(_rule, name), weighs=False) for name in RULES},
     "sitemap": Policy(
-        "what sitemaps call modified, time between runs scaled to the budget",
         _sitemap,
         weighs=False,
         needs="signals",
     ),
     "age-aware": Policy(
-        "reference: 1 h, 6 h, a day, a week after a page appears, then weekly; scaled to the budget",
         partial(_rule, ByAge.name),
         weighs=False,
         reference=True,
     ),
     "hour-aware": _policy(
-        "reference: all pages alike, at the hour that is best for their host as the truth has it",
         _at_best_hours,
         weighs=False,
         reference=True,
     ),
     "uncensored": _policy(
-        "reference: told every change up to its own last crawl",
         partial(_rates, "periodic", _uncensored, EVEN),
         reference=True,
     ),
     "known-rates": _policy(
-        "reference: told the change rates of the scored nights",
         partial(_rates, "periodic", _known, EVEN),
         reference=True,
     ),

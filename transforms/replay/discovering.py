@@ -28,22 +28,11 @@ _LANE_TARGETS = 1 << 27
 """Targets times lanes of one run: of more, lanes go one after the other."""
 
 
-@dataclass(frozen=True)
-class Policy:
-    """A crawler that can be tried.
-
-    Attributes
-    ----------
-    what : str
-        For the help.
-    make : callable (items, history) -> Crawler
-    """
-
-    what: str
-    make: Callable[[Items, Presences], Crawler]
+Make = Callable[[Items, Presences], Crawler]
+"""Makes a crawler that can be tried."""
 
 
-def _rule(make: Callable[[Items], Crawler]) -> Callable[[Items, Presences], Crawler]:
+def _rule(make: Callable[[Items], Crawler]) -> Make:
     return lambda items, _: make(items)
 
 
@@ -51,22 +40,18 @@ def _pham(items: Items, history: Presences, first: bool = True) -> Crawler:
     return Pham(items, history.step_us / US_PER_HOUR, first)
 
 
-POLICIES: dict[str, Policy] = {
-    DEFAULT: Policy("recrawl's own: what not refreshing now costs, learned", _rule(Planner)),
-    ORACLE: Policy("knows what sources show; greedy, so no upper bound", Oracle),
-    "waiting": Policy(
-        "new links an hour and lifetimes; what cannot wait first", _rule(partial(Elapsed, worth_hours=12.0))
-    ),
-    "elapsed": Policy("new links an hour x hours since, as far as they stay", _rule(Elapsed)),
-    "elapsed-sampled": Policy("the same, rates drawn", _rule(partial(Elapsed, sampled=True))),
-    "thompson": Policy("Schulam and Muslea 2023", _rule(Thompson)),
-    "thompson-skip-first": Policy(
-        "the same, nothing learned from first refreshes", _rule(partial(Thompson, first=False))
-    ),
-    "pham": Policy("Pham et al. 2018: ridge regression and UCB1", _pham),
-    "pham-skip-first": Policy("the same, nothing learned from first refreshes", partial(_pham, first=False)),
-    "round-robin": Policy("what was refreshed longest ago", _rule(RoundRobin)),
-    "uniform": Policy("at random", _rule(Uniform)),
+POLICIES: dict[str, Make] = {
+    DEFAULT: _rule(Planner),
+    ORACLE: Oracle,
+    "waiting": _rule(partial(Elapsed, worth_hours=12.0)),
+    "elapsed": _rule(Elapsed),
+    "elapsed-sampled": _rule(partial(Elapsed, sampled=True)),
+    "thompson": _rule(Thompson),
+    "thompson-skip-first": _rule(partial(Thompson, first=False)),
+    "pham": _pham,
+    "pham-skip-first": partial(_pham, first=False),
+    "round-robin": _rule(RoundRobin),
+    "uniform": _rule(Uniform),
 }
 
 
@@ -125,7 +110,7 @@ def play(
     parts = []
     for begin in range(0, len(budgets), at_once):
         some = slice(begin, begin + at_once)
-        crawler = POLICIES[policy].make(history.items(budgets[some], lanes[some]), history)
+        crawler = POLICIES[policy](history.items(budgets[some], lanes[some]), history)
         parts.append(metrics.judge(history, replay(history, crawler, len(budgets[some])), warm_up_hours))
     whole = metrics.joined(parts)
     if len(once) == len(seeds):

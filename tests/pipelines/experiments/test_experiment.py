@@ -10,6 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.experiments import experiment
+from pipelines.experiments.arguments import policies
+from transforms.replay import backtesting, discovering
 
 READS = 60
 
@@ -33,3 +35,9 @@ def test_a_table_that_is_read_leaves_nothing_to_threads_of_arrow(monkeypatch: py
     for read in range(1, READS + 1):
         assert experiment.read_table("folder", "results.parquet").equals(table)
         assert released == [threading.get_ident()] * read
+
+
+def test_the_help_says_what_each_policy_is() -> None:
+    """The texts stand apart from the policies, which a help does not import."""
+    assert list(policies.REPLAYED) == list(backtesting.POLICIES)
+    assert list(policies.DISCOVERING) == list(discovering.POLICIES)
