@@ -28,6 +28,23 @@ _TRUE = pa.array(["true", "1", "t", "yes", "y", "1.0"])
 _FALSE = pa.array(["false", "0", "f", "no", "n", "0.0"])
 
 
+_OF_WORDS = {
+    "FETCHED": 200,
+    "REDIRECTION": 301,
+    "FETCH_ERROR": 599,
+    "ERROR": 599,
+    "DB_FETCHED": 200,
+    "DB_GONE": 404,
+    "DB_REDIR_TEMP": 302,
+    "DB_REDIR_PERM": 301,
+    "DB_NOTMODIFIED": 304,
+    "DB_DUPLICATE": 200,
+}
+"""Words of StormCrawler and Nutch for what a fetch came to; no answer is a 599."""
+_NO_FETCH = pa.array(["DISCOVERED", "DB_UNFETCHED", "DB_ORPHAN"])
+_WORDS, _CODES = pa.array(list(_OF_WORDS)), pa.array(list(_OF_WORDS.values()), pa.float64())
+
+
 def is_text(kind: pa.DataType) -> bool:
     """Whether values of this type are text, or bytes that may be."""
     t = pa.types
@@ -248,10 +265,17 @@ def _true(array: pa.Array) -> Mask:
 
 
 def status(array: pa.Array) -> Column:
-    """HTTP status as int16. "-" and its like are null; fractions and numbers beyond int16 are bad."""
+    """HTTP status as int16. "-" and its like are null; fractions and numbers beyond int16 are bad.
+
+    Words of StormCrawler and Nutch are read as the status that they stand for.
+    """
     if array.type == pa.int16():
         return array, None
     values, bad = numbers(array)
+    if bad is not None and bad.any():
+        at = pc.index_in(_in_capitals(array), _WORDS)
+        values = pc.if_else(at.is_valid(), _CODES.take(at), values)
+        bad &= np.asarray(at.is_null())
     # A float column with gaps (as pandas writes one) has NaN for nothing.
     number = values.fill_null(np.nan).to_numpy()
     null = np.isnan(number)
@@ -261,6 +285,16 @@ def status(array: pa.Array) -> Column:
     if bad is not None:
         wrong |= bad
     return pa.array(out, mask=null | wrong), _some(wrong)
+
+
+def no_fetch(array: pa.Array) -> Mask | None:
+    """Where a status is a word of StormCrawler or Nutch for a page never fetched, (n,); None if nowhere."""
+    array = plain(array)
+    return _some(np.asarray(pc.is_in(_in_capitals(array), _NO_FETCH))) if is_text(array.type) else None
+
+
+def _in_capitals(array: pa.Array) -> pa.Array:
+    return pc.ascii_upper(clean(trim(plain(array)))[0].cast(pa.string()))
 
 
 def flag(array: pa.Array) -> Column:

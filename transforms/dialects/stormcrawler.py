@@ -57,7 +57,9 @@ _NO_ANSWER = 599
 
 
 def looks_like(path: str, text: bytes) -> bool:
-    return text.lstrip(b"[ \r\n").startswith(b"{") and _MARKS.search(text) is not None and b'"url"' in text
+    """A log with recrawl's columns may have these words, too."""
+    own = b'"url"' not in text or b'"fetched_at"' in text
+    return text.lstrip(b"[ \r\n").startswith(b"{") and _MARKS.search(text) is not None and not own
 
 
 def _looks_like_pages(path: str, text: bytes) -> bool:

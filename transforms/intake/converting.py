@@ -73,6 +73,8 @@ def _batches(
             timezone = how.timezone if split.names_no_zone else ""
             said = (how.tracking, timezone, split.comma)
             done = normalise(KINDS[kind], block.batch, split.path, block.row, None, False, *said)
+            for name, n in done.counts.items():
+                notes.add(f"{kind}_{name}", n)
             for other in (done.rejected, done.noted):
                 if other.num_rows:
                     _count(found, other)

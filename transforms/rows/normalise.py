@@ -95,7 +95,7 @@ def columns_to_read(
 
 @dataclass(frozen=True)
 class Normalised:
-    """What became of a block: `rows.num_rows + rejected.num_rows` is the rows it had.
+    """What became of a block: `rows.num_rows + rejected.num_rows` is the rows it had, but for those left out.
 
     `noted` shows rows of which a part says nothing, and which count all the same. `good` is a mask of the
     block's rows that were accepted, None where all were. `counts` is what else there is to know of it: what
@@ -157,12 +157,16 @@ def normalise(
         [made[f.name] for f in fields], schema=pa.schema(fields, metadata=schema.metadata)
     )
     noted = _none() if block.noted is None else _rejected(kind, block, block.noted)
+    if block.left_out is not None:
+        block.reason[block.left_out] = 0
     bad, counts = block.reason != 0, block.clock.counts() | block.counts
-    if not bad.any():
+    good = ~bad if block.left_out is None else ~(bad | block.left_out)
+    if good.all():
         return Normalised(batch, _none(), noted, None, counts)
     if kind.name == "requests":
         counts |= _lost(block, batch, bad)
-    return Normalised(batch.filter(pa.array(~bad)), _rejected(kind, block, block.reason), noted, ~bad, counts)
+    rejected = _rejected(kind, block, block.reason) if bad.any() else _none()
+    return Normalised(batch.filter(pa.array(good)), rejected, noted, good, counts)
 
 
 def _lost(block: RawRows, made: pa.RecordBatch, bad: Mask) -> dict[str, int]:
@@ -267,10 +271,13 @@ def _observations(block: RawRows, table: HostTable | None) -> Made:
         dated = times.parse_times(modified, clock=clock)[0]
         if block.clock.local and not clock.local:
             block.counts |= dates_ahead(dated, at)
+    status = read(block, "status", columns.status, pa.int16())
+    if ("bad_status", "status") in block.causes:
+        block.leave_out(columns.no_fetch(block.column("status")), "never_fetched")
     return {
         "url": url,
         "fetched_at": at,
-        "status": read(block, "status", columns.status, pa.int16()),
+        "status": status,
         **digest_columns(block.column("digest"), block.nulls(pa.null())),
         "changed": read(block, "changed", columns.flag, pa.bool_()),
         "not_modified": read(block, "not_modified", columns.flag, pa.bool_()),

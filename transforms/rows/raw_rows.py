@@ -32,6 +32,7 @@ class RawRows:
     reason: NDArray[np.uint8] = field(init=False)
     causes: list[tuple[str, str]] = field(default_factory=lambda: [("", "")])
     noted: NDArray[np.uint8] | None = None
+    left_out: Mask | None = None
     tracking: str = ""
     comma: bool = False
     clock: LocalClock = field(default_factory=LocalClock)
@@ -62,6 +63,12 @@ class RawRows:
             self.causes.append((reason, name))
             self.noted = np.zeros(self.raw.num_rows, np.uint8)
             self.noted[rows] = len(self.causes) - 1
+
+    def leave_out(self, mask: Mask | None, reason: str) -> None:
+        """Drop rows that are sound and not of use: what else is wrong with them does not count."""
+        if mask is not None:
+            self.left_out = mask
+            self.counts[f"left_out_{reason}"] = int(mask.sum())
 
     def numbers_of(self, reader: Callable[..., columns.Column]) -> Callable[[pa.Array], columns.Column]:
         """A reader of numbers that knows whether commas may begin fractions."""

@@ -76,6 +76,15 @@ def test_each_bad_row_has_its_reason_and_a_sample():
     assert done.rows["last_modified"].to_pylist() == [None, None]
 
 
+def test_words_of_crawlers_are_the_status_that_they_stand_for():
+    words = ["FETCHED", "db_gone", "Redirection", "FETCH_ERROR", "DISCOVERED", "db_unfetched", "GONE", "304"]
+    times = ["2026-01-02"] * 4 + [None, ""] + ["2026-01-02"] * 2
+    raw = pa.RecordBatch.from_pydict({"url": [URL] * 8, "fetched_at": times, "status": words})
+    done = normalise(KINDS["observations"], raw, "f")
+    assert done.rows["status"].to_pylist() == [200, 404, 301, 599, 304]
+    assert _reasons(done) == [(6, "bad_status")] and done.counts["left_out_never_fetched"] == 2
+
+
 def test_a_row_with_several_faults_is_rejected_once():
     done = _run("observations", {"url": ["x"], "fetched_at": ["x"], "status": ["x"]})
     assert _reasons(done) == [(0, "bad_url")]
