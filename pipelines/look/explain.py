@@ -108,10 +108,11 @@ def page_lines(found: dict[str, Any]) -> list[str]:
         guess += ", as it was never seen twice" if guess and not _blind(found) else ""
         of = f"of its {_of(found)}" if found["weight_by"] in _ASKED_FOR else "of the time"
         share = f"{page['expected_freshness']:.0%} {of}, as expected{guess}"
-        if page["limit"] == "silent":
+        silent = page["limit"] == "silent" or (_answers_nothing(page) and page["expected_freshness"] == 0.0)
+        if silent:
             share = "not known, as it does not answer"
         lines.append(_row("kept fresh", share))
-        lines += [_row("one more", _more(found))] if page["limit"] != "silent" else []
+        lines += [] if silent else [_row("one more", _more(found))]
     else:
         lines += _never(found)
     return lines + _limits(found)
@@ -180,24 +181,28 @@ def _changes(found: dict[str, Any]) -> str:
     return text
 
 
+def _class(page: dict[str, Any]) -> int | None:
+    status = page.get("answer")
+    return None if status is None else int(class_of(np.array([status], np.int16))[0])
+
+
+def _answers_nothing(page: dict[str, Any]) -> bool:
+    return _class(page) == FAILING
+
+
 def _answers(found: dict[str, Any]) -> list[str]:
     """Of a page that its last fetch did not find: what it answers, since when, and when it is asked again."""
     page = found["page"]
     if (status := page.get("answer")) is None:
         return []
     since = f"since {_plain(page['answer_since_at'])}"
-    kind = class_of(np.array([status], np.int16))[0]
-    if kind == FAILING:
+    if _answers_nothing(page):
         last = f"{_plain(tried)}, " if (tried := (found.get("kept") or {}).get("last_attempt_at")) else ""
         lines = [
             _row("answers", f"nothing: fetches have failed {since}; the last, {last}with status {status}")
         ]
-        waits = "as before: it failed once so far, or most fetches of that night failed"
-        if page["limit"] == "silent":
-            longest = f"{LONGEST_WAIT_DAYS:g} days at most"
-            waits = f"after twice as long as it has failed, {longest}; an answer ends that"
-        return [*lines, _row("asked again", waits)]
-    if kind == LOST:
+        return [*lines, _row("asked again", _after_failures(found, tried))]
+    if _class(page) == LOST:
         text = f"{status} {since}: it is gone"
         back = "as often as it is thought to change: that it comes back would be a change"
         return [_row("answers", text), _row("asked again", back)]
@@ -208,6 +213,19 @@ def _answers(found: dict[str, Any]) -> list[str]:
         mend = "leave redirects out of the log, log a digest of Location, or max_rate_per_day in --pages"
         lines.append(_row("to change it", mend))
     return lines
+
+
+def _after_failures(found: dict[str, Any], tried: Any) -> str:
+    """When a failing page is asked again."""
+    page = found["page"]
+    wait = f"twice as long as it has failed, {LONGEST_WAIT_DAYS:g} days at most"
+    if page["limit"] == "silent":
+        return f"after {wait}; an answer ends that"
+    if page["crawl_rate_per_day"] <= 0.0:
+        return "not while it gets no crawl"
+    if tried is None or tried <= page["answer_since_at"]:
+        return "as before: it failed once so far, or most fetches of that night failed"
+    return f"as often as planned, and after a failed fetch not before {wait}; an answer ends that"
 
 
 def _evidence(found: dict[str, Any]) -> list[str]:

@@ -129,6 +129,8 @@ def run(parsed: argparse.Namespace) -> int:
     if span := _sum(found["observations"]).span() if "observations" in found else None:
         print("or, to try it on this log alone:")
         print(f"  recrawl night --config {parsed.output} --as_of {_after(span[1])}")
+    for name in re.findall(r"^# (budget|requests_site) =", text, re.MULTILINE):
+        print(f"Set {name} in {parsed.output}: a night needs it, and the files do not tell it")
     for kind, accounts in found.items():
         total = _sum(accounts)
         for said in _doubts(kind, total, hows.get(kind, How())):
@@ -176,6 +178,8 @@ def config(
         patterns = _patterns(kind, paths)
         lines += ["", *_said(_holds(kind, total, found[kind])), _set(kind, patterns)]
         lines += _odd(kind, total, hows.get(kind, How()), patterns)
+        if total.no_site:
+            lines += _site(sums["observations"].twins.sites() if "observations" in sums else [])
     lines += [""] if given else []
     lines += [_set(name, value) for name, value in given.items()]
     lines += [
@@ -248,7 +252,8 @@ def _doubts(kind: str, total: Account, how: How) -> list[str]:
     """What a person should look at before the first night."""
     n, first = counted(len(total.damaged), "damaged file"), "".join(total.damaged[:1]).partition(";")[0]
     damaged = f"{n}, read up to there: {first}" if first else ""
-    return [said for said in (damaged, total.said_of_strays(), _zone(kind, total, how)) if said]
+    doubts = damaged, total.said_of_strays(), total.twins.said(), _zone(kind, total, how)
+    return [said for said in doubts if said]
 
 
 def _odd(kind: str, total: Account, how: How, patterns: Sequence[str]) -> Iterator[str]:
@@ -275,9 +280,17 @@ def _odd(kind: str, total: Account, how: How, patterns: Sequence[str]) -> Iterat
         yield f"# max_rejected_fraction = {share:g}"
     if kind == "observations" and total.evidence["none"] > total.accepted / 2:
         yield from _said("Most rows cannot show a change: log a digest of each page, see docs/inputs.md.")
-    if total.no_site:
-        yield from _said("The log has paths alone (required):")
-        yield '# requests_site = "https://HOST"'
+
+
+def _site(sites: Sequence[str]) -> Iterator[str]:
+    """The site of requests that do not name theirs, by those of the crawl log."""
+    if len(sites) == 1:
+        yield from _said("The log has paths alone; this is the only site of the crawl log.")
+        yield _set("requests_site", sites[0])
+        return
+    some = f": one of {', '.join(sites[:_SHOWN])}{', ...' * (len(sites) > _SHOWN)}" if sites else ""
+    yield from _said(f"The log has paths alone. Say of which site (required){some}")
+    yield f"# {_set('requests_site', 'https://HOST')}"
 
 
 def _share(total: Account) -> float:

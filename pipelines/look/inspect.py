@@ -167,6 +167,7 @@ def _as_json(found: Account) -> str:
         "last": found.last,
         "pages": len(found.pages),
         "hosts": len(found.hosts),
+        "twins": len(found.twins),
         "evidence": dict(sorted((+found.evidence).items())),
     }
     return json.dumps(said, ensure_ascii=False, allow_nan=False)

@@ -123,6 +123,8 @@ class Group:
         if log := sorted(name for name in found.metadata if _OF_A_LOG.search(name)):
             given = "--kind observations --observations_columns fetched_at=YOURS,digest=YOURS"
             say("columns", f"{', '.join(log)}: if this is a log, say which of them are ours: {given}")
+        if twins := found.twins.said():
+            say("twins", twins)
         if strays := found.said_of_strays():
             say("strays", strays)
         if n := found.noted["local_times"]:
@@ -136,7 +138,7 @@ class Group:
         if found.rejected["bad_status"]:
             say(
                 "",
-                "statuses are numbers, such as 200; words of StormCrawler are read in its JSON",
+                "statuses are numbers, such as 200, or words of StormCrawler or Nutch",
             )
         if found.rejected["bad_timestamp"]:
             say("", f"times are read as {READ_AS}")

@@ -33,7 +33,7 @@ from transforms.dialects.json_records import (
 )
 from transforms.dialects.text_blocks import as_text, blocks, last_line_end, last_record_end
 from transforms.files.blocks import Block, RawBlock
-from transforms.files.delimiters import delimiter_of
+from transforms.files.delimiters import as_known, delimiter_of
 from transforms.rows.normalise import Kind, columns_to_read, rejected_file, rejected_rows
 
 # A block is bounded already; a URL of a megabyte must be rejected as such, not as a defect of the file.
@@ -64,6 +64,7 @@ def read_csv(path: str, gzip: bool, kind: Kind, metadata: Sequence[str] | None) 
             header, block, line = _header(block, line, delimiter)
             if header is None:
                 continue
+            header = as_known(header, kind.known)
             schema = pa.schema([(name, pa.string()) for name in header])
             wanted = columns_to_read(kind, schema, path, metadata)
         for made in _parse_csv(path, block, line, header, wanted, delimiter) if block.strip() else ():
@@ -351,10 +352,14 @@ def _parse_jsonl_slowly(
 def without_headers(block: RawBlock, path: str) -> Iterator[Block]:
     """A block of CSV without rows that name its columns, as where a feed was appended to; these are noted."""
     names, columns = block.batch.schema.names, block.batch.columns
-    same = np.flatnonzero(pc.fill_null(pc.equal(pc.ascii_trim_whitespace(columns[-1]), names[-1]), False))
+    last = pc.ascii_lower(pc.ascii_trim_whitespace(columns[-1]))
+    same = np.flatnonzero(pc.fill_null(pc.equal(last, names[-1].lower()), False))
     if len(same):
         some = pa.RecordBatch.from_arrays([c.take(pa.array(same)) for c in columns], names=names).to_pylist()
-        headers = [all(str(v).strip("\ufeff \t\r") == name for name, v in row.items()) for row in some]
+        headers = [
+            all(str(v).strip("\ufeff \t\r").lower() == name.lower() for name, v in row.items())
+            for row in some
+        ]
         same = same[np.array(headers, np.bool_)]
     if not len(same):
         yield block

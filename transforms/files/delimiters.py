@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Collection, Sequence
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 _BOM = b"\xef\xbb\xbf"
@@ -15,6 +16,15 @@ def header_of(text: bytes, delimiter: str) -> list[str]:
         return [name.strip() for name in next(filter(None, csv.reader(lines, delimiter=delimiter)), [])]
     except csv.Error:
         return []
+
+
+def as_known(header: Sequence[str], known: Collection[str]) -> list[str]:
+    """The names of a header, those that differ from a known one by case alone as that: URL as url."""
+    lower = [name.lower() for name in header]
+    return [
+        low if low in known and low not in header and lower.count(low) == 1 else name
+        for name, low in zip(header, lower, strict=True)
+    ]
 
 
 def delimiter_of(path: str, text: bytes, key: str) -> str:
@@ -39,5 +49,6 @@ def delimiter_of(path: str, text: bytes, key: str) -> str:
         mark: header_of(text, mark) for mark in sorted(DELIMITERS, key="\t,;".index if tabs else ",;\t".index)
     }
     return next(
-        (mark for mark, found in names.items() if key in found), max(names, key=lambda m: len(names[m]))
+        (mark for mark, found in names.items() if key in as_known(found, (key,))),
+        max(names, key=lambda m: len(names[m])),
     )

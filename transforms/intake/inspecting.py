@@ -24,6 +24,7 @@ from transforms.files.unpacking import head_of
 from transforms.intake.formats import plan
 from transforms.intake.log_ages import day_text
 from transforms.intake.sources import NOTED, ROWS, read_split
+from transforms.intake.twins import Twins
 from transforms.rows.normalise import KINDS
 
 # XML, or URLs and nothing else: sitemaps are of both kinds.
@@ -85,6 +86,8 @@ class Account:
     metadata : list of str
         Of pages the columns that pass through.
     pages, hosts : Distinct
+    twins : Twins
+        Of observations.
     evidence : Counter
         Observations that have a column of `EVIDENCE`; "none" have none and no status that tells.
     samples : list of (int, str, str)
@@ -108,6 +111,7 @@ class Account:
     metadata: list[str] = field(default_factory=list)
     pages: Distinct = field(default_factory=Distinct)
     hosts: Distinct = field(default_factory=Distinct)
+    twins: Twins = field(default_factory=Twins)
     evidence: Counter[str] = field(default_factory=Counter)
     samples: list[tuple[int, str, str]] = field(default_factory=list)
     gaps: list[tuple[float, str]] = field(default_factory=list)
@@ -125,6 +129,7 @@ class Account:
         self.evidence += other.evidence
         self.pages.merge(other.pages)
         self.hosts.merge(other.hosts)
+        self.twins.merge(other.twins)
         self.by_day += other.by_day
         self.metadata = list(dict.fromkeys(self.metadata + other.metadata))
         self.gaps = ends(self.gaps + other.gaps)
@@ -237,6 +242,7 @@ def _accept(found: Account, batch: pa.RecordBatch) -> None:
         found.first = min(found.first or first, first)
         found.last = max(found.last or last, last)
     if found.kind == "observations":
+        found.twins.add(batch.column("url"), batch.column("url_hash"))
         none = np.ones(batch.num_rows, np.bool_)
         for name in EVIDENCE:
             column = batch.column(name)

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import recrawl
-from pipelines.look.explain import duration, number, often
+from pipelines.door import cli
+from pipelines.look.explain import duration, number, often, page_lines
 from policies.numerics.errors import RecrawlError
 from policies.objectives import objectives
 from tests.pipelines.jobs import Night, at, command, crawls, nightly, seen
@@ -160,6 +161,11 @@ def test_a_page_that_is_not_found_says_what_it_answers(tmp_path):
     assert f"answers       404 since {at(4)[:19]}Z: it is gone" in gone and "comes back" in gone
     assert f"failed since {at(4)[:19]}Z; the last, {at(9)[:19]}Z, with status 503" in fails
     assert "after twice as long as it has failed" in fails and "one more" not in fails
+    told = json.loads(command("explain", str(found.folder), f"{SHOP}/fails", "--json")[1])
+    for limit, rate, waits in (("none", 0.1, "not before twice as long"), ("starved", 0.0, "gets no crawl")):
+        told["page"] |= {"limit": limit, "crawl_rate_per_day": rate, "expected_freshness": 0.0}
+        text = "\n".join(page_lines(told))
+        assert waits in text and "failed once" not in text and "one more" not in text
     assert "with status 500" in once and "as before: it failed once" in once
     assert "evidence      none" in blind and "answers" not in blind
 
@@ -265,7 +271,7 @@ def test_who_only_looks_waits_for_no_beam(night, tmp_path):
     commands = [
         (["--version"], 0),
         (["--help"], 0),
-        (["night", "--help"], 0),
+        *(([name, "--help"], 0) for name in cli.COMMANDS),
         (["explain", at, PAGE], 0),
         (["explain", at, PAGE + "x"], 1),
         (["show", at], 0),

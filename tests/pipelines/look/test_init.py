@@ -114,6 +114,21 @@ def test_what_could_not_be_read_is_named_and_what_is_missing_is_left_to_be_given
     assert "budget" not in said and "# budget = " in text
 
 
+def test_the_site_of_an_access_log_is_that_of_the_crawl_log_where_it_has_one(tmp_path):
+    agent = "Mozilla/5.0 Firefox/140.0"
+    line = f'203.0.113.1 - - [01/Jun/2026:10:00:00 +0000] "GET /1 HTTP/1.1" 200 5 "-" "{agent}"\n'
+    (tmp_path / "access.log").write_text(line)
+    for hosts, site in ((["a.test"], "https://a.test"), (["a.test", "b.test"], None)):
+        rows = [
+            {"url": f"https://{h}/{i}", "fetched_at": at(i), "digest": "A"} for h in hosts for i in range(2)
+        ]
+        log, path = write_rows(tmp_path / f"{len(hosts)}.jsonl", rows), tmp_path / f"{len(hosts)}.toml"
+        code, printed, _ = command("init", str(log), str(tmp_path / "access.log"), f"--output={path}")
+        assert code == 0 and tomllib.loads(path.read_text()).get("requests_site") == site
+        assert ("Set requests_site in" in printed) == (site is None)
+    assert "one of https://a.test, https://b.test" in path.read_text()
+
+
 def test_a_share_of_rejected_rows_is_proposed_that_lets_the_night_run(tmp_path):
     (log,) = logs(tmp_path, days=1, an_hour=2)
     with log.open("a") as out:

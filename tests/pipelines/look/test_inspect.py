@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from pipelines.door.cli import main
@@ -16,7 +17,9 @@ from pipelines.look.inspect_report import LEFT_OUT
 from tests.pipelines.jobs import crawls, nightly
 from tests.transforms.dialects.test_nutch import DUMP as NUTCH
 from tests.transforms.read_files import OBSERVATIONS, write_file
+from transforms.batches.hashing import hash_texts
 from transforms.intake.inspecting import SKETCHED, Distinct
+from transforms.intake.twins import KEPT, Twins
 from transforms.rows.bots import REASONS
 
 ROOT = Path(__file__).parents[3]
@@ -116,6 +119,30 @@ def test_distinct_values_are_counted_in_bounded_memory(n):
         assert len(found._least) <= SKETCHED
     # Four standard errors of the estimate.
     assert len(found) == pytest.approx(n, rel=0 if n <= SKETCHED else 4 / 256)
+
+
+def test_pages_under_several_urls_are_counted(tmp_path, capsys):
+    at = "https://a.test"
+    urls = [f"{at}/1", "http://a.test/1", f"{at}/1/", f"{at}/X", f"{at}/x", f"{at}/y", f"{at}/?a=1", at]
+    rows = [{"url": url, "fetched_at": 1767323045 + i} for i, url in enumerate(urls * 2)]
+    paths = [write_file(tmp_path / f"{i}.jsonl", rows[i::2]) for i in range(2)]
+    assert main(["inspect", *map(str, paths)]) == 0
+    assert "2 pages seem to stand under several URLs" in capsys.readouterr().out
+    _, said = inspect(capsys, *paths)
+    assert [file["twins"] for file in said] == [1, 0]
+
+
+def test_pages_under_several_urls_are_counted_in_bounded_memory():
+    twins, others = Twins(), Twins()
+    for found, scheme, step in ((twins, "http", 1), (others, "https", 4)):
+        url = pa.array([f"{scheme}://a.test/{i}" for i in range(0, 3 * KEPT, step)])
+        for begin in range(0, len(url), 50_000):
+            some = url.slice(begin, 50_000)
+            found.add(some, pa.array(hash_texts(some)))
+    twins.merge(others)
+    assert twins._kept.num_rows <= 1.3 * KEPT
+    expected = 3 * KEPT / 4
+    assert abs(len(twins) - expected) < 4.0 * 3.0 * (KEPT * 0.25 * 0.75) ** 0.5
 
 
 def test_the_options_that_name_columns_and_formats_say_what_a_file_is(tmp_path, capsys):
@@ -307,7 +334,7 @@ def test_tables_of_spreadsheets_are_told(tmp_path, capsys):
     assert main(["inspect", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert "observations, csv with semicolons" in said and "observations, scrapy with tabs" in said
-    (tmp_path / "c.csv").write_text("url;importance\nhttps://a.test/;1,500\n")
+    (tmp_path / "c.csv").write_text("URL;Importance;Title\nhttps://a.test/;1,500;A\n")
     assert main(["inspect", str(tmp_path / "c.csv")]) == 0
     assert "1,500 may be 1500 or 1.5" in capsys.readouterr().out
 
