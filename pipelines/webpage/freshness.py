@@ -13,6 +13,7 @@ from transforms.finished.figures import Figures
 from transforms.finished.folders import weights_of
 
 Manifest = dict[str, Any]
+_LEAST_APART = 0.001
 
 
 def asked(manifest: Manifest) -> str:
@@ -61,6 +62,8 @@ def tonight(manifest: Manifest) -> Section:
 def judged(manifest: Manifest) -> Section:
     """What the night before promised, and what the crawls since found."""
     section, judged = Section("judged", "Promised and found"), manifest.get("judged") or {}
+    if not manifest["options"].get("state"):
+        section.notes.append("This is the first night. The next one says what came of what it promises.")
     if not judged.get("crawls"):
         return section
     time, ratio = judged["freshness"], judged.get("ratio")
@@ -162,12 +165,15 @@ def budget(manifest: Manifest, figures: Figures) -> Section:
         [[count(b), count(b / now), share(f)] for b, f in zip(budgets, fresh, strict=True)],
     )
     lines = [Line("best rates", "fresh", budgets, fresh)]
-    if uniform is not None:
+    tonight = fresh[budgets.index(now)] if now in budgets else None
+    if tonight is not None:
+        lines.append(Line("", "fresh", [now], [tonight], style="rings"))
+    if uniform is not None and (tonight is None or abs(tonight - uniform) > _LEAST_APART):
         lines.append(Line("one rate for all, tonight", "plain", [now], [uniform], style="points"))
     section.charts.append(
         Chart(
             "Freshness by budget",
-            f"Tonight's budget is {count(now).text} crawls a day.",
+            f"The ring is tonight's budget, {_crawls(now)} a day.",
             "budget, crawls a day (each mark doubles it)",
             "Expected freshness",
             lines,
@@ -182,6 +188,10 @@ def budget(manifest: Manifest, figures: Figures) -> Section:
     if price:
         section.notes.append(f"One more crawl a day would keep {price:.3g} more {of} fresh.")
     return section
+
+
+def _crawls(n: float) -> str:
+    return f"{count(n).text} crawl{'s' * (n != 1.0)}"
 
 
 def _is_power(factor: float) -> bool:

@@ -164,7 +164,10 @@ class Chart:
         def side(x: float, text: str) -> str:
             return "end" if x + 0.5 * LETTER * len(text) > WIDTH else "middle"
 
-        x_ticks = [(at_x(x), text) for x, text in self.ticks]
+        x_ticks, free = [], -LETTER
+        for x, text in ((at_x(x), text) for x, text in self.ticks):
+            if (half_wide := 0.5 * LETTER * (len(text) + 1)) <= x - free or not x_ticks:
+                x_ticks, free = [*x_ticks, (x, text)], x + half_wide
         return {
             "left": round(left, 1),
             "right": round(right, 1),
@@ -183,6 +186,8 @@ class Chart:
         ys += [end for s in self.lines if not s.across for pair in s.error or () for end in pair]
         low, high = (0.0 if self.from_zero else min(ys)), max(ys)
         step = step_of((high - low) or abs(high) or 1.0)
+        if all(y == round(y) for y in ys):
+            step = max(step, 1.0)  # of what is counted
         low, high = math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
         return low, high if high > low else low + step, step
 

@@ -76,21 +76,21 @@ def _spent(manifest: Manifest, figures: Figures) -> Section:
     def rest(row: dict[str, Any]) -> list[Cell]:
         rate, mine = row["crawl_rate_per_day"], row["weight"]
         return [
-            count(row["pages"]),
-            count(row["starved"]),
             count(rate),
+            share(row["fresh"] / mine if mine else None),
+            count(row["pages"]),
             share(rate / crawls if crawls else None),
             share(mine / weight if weight else None),
-            share(row["fresh"] / mine if mine else None),
+            count(row["starved"]),
         ]
 
     columns = (
-        "pages",
-        "asked for, no crawl",
         "crawls a day",
+        "expected freshness",
+        "pages",
         "of all crawls",
         f"of all {of}",
-        "expected freshness",
+        "asked for, no crawl",
     )
     section.tables.append(
         Table(
@@ -300,13 +300,15 @@ def _starved(manifest: Manifest, figures: Figures) -> Section:
                 words(row["url"]),
                 count(row["weight"]),
                 count(row["change_rate_per_day"]),
-                words(_LIMITS.get(row["limit"], row["limit"])),
+                words(_LIMITS.get(row["limit"], row["limit"]).partition(":")[0]),
                 words("seen twice" if row["n_intervals"] else "a guess: never seen twice"),
             ]
-            for row in figures.starved.to_pylist()
+            for row in figures.starved.slice(0, _TOP).to_pylist()
         ]
         columns = ("page", freshness.asked(manifest), "changes a day", "bound", "its rate is")
-        section.tables.append(Table("Those that are asked for most", columns, rows))
+        of = (manifest.get("starved") or {}).get("pages") or len(rows)
+        title = f"Those that are asked for most{_first_of(len(rows), of)}"
+        section.tables.append(Table(title, columns, rows))
     return section
 
 
@@ -354,7 +356,7 @@ def _slots(manifest: Manifest, figures: Figures) -> Section:
     section.charts.append(
         Chart(
             "Crawls scheduled by hour",
-            f"{sum(counts):,} crawls in {counted(len(counts), 'hour')}.",
+            f"{counted(sum(counts), 'crawl')} in {counted(len(counts), 'hour')}.",
             "hour, UTC",
             "Crawls in the hour",
             [Line("", "crawls", list(range(len(counts))), counts, style="bars")],
