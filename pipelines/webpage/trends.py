@@ -17,6 +17,7 @@ def of_nights(manifests: Sequence[Manifest]) -> Section:
     fresh = [m.get("expected_freshness") for m in manifests]
     judged = [(m.get("judged") or {}).get("freshness") or {} for m in manifests]
     promised, found = ([j.get(n) for j in judged] for n in ("predicted", "realised"))
+    between = [m.get("freshness_range") or {} for m in manifests]
     slots = [m["counters"].get("slots_used", 0) for m in manifests]
     lost = [rejected_share(m) for m in manifests]
     numbers = Table(
@@ -73,13 +74,14 @@ def of_nights(manifests: Sequence[Manifest]) -> Section:
 
     chart(
         "Freshness",
-        "Expected is of all pages and the time to come; promised and found are of the pages that were "
-        "crawled since the night before, so the first line may lie elsewhere.",
+        "Expected is of all pages and the time to come, with its 90 % range; promised and found are of the "
+        "pages that were crawled since the night before, so the line may lie elsewhere. Bars are what crawls "
+        "leave open.",
         "Freshness",
         [
-            Line("expected", "fresh", at, fresh),
-            Line("promised", "plain", at, promised),
-            Line("found", "found", at, found),
+            Line("expected", "fresh", at, fresh, _ends(fresh, between, "low", "high"), "band"),
+            Line("promised", "plain", at, promised, style="points"),
+            Line("found", "found", at, found, _ends(found, judged, "at_least", "at_most"), "points"),
         ],
         True,
         False,
@@ -101,6 +103,19 @@ def of_nights(manifests: Sequence[Manifest]) -> Section:
         True,
     )
     return section
+
+
+def _ends(
+    values: Sequence[float | None], ends: Sequence[Manifest], low: str, high: str
+) -> list[tuple[float, float]]:
+    """Bars around values; none, as long as nothing, where nothing is known."""
+    usual = next((v for v in values if v is not None), 0.0)
+    bars = []
+    for value, end in zip(values, ends, strict=True):
+        pair = end.get(low), end.get(high)
+        at = usual if value is None else value
+        bars.append((at, at) if value is None or None in pair else (float(pair[0]), float(pair[1])))
+    return bars
 
 
 def when(manifest: Manifest) -> str:
