@@ -126,21 +126,24 @@ def _options(kind: str, values: Mapping[str, Any]) -> tuple[tuple[str, str], ...
     )
 
 
-def named_columns(kind: str, text: str, problems: list[str]) -> tuple[tuple[str, str], ...]:
-    """Pairs of our columns and the names that files have for them, from `OURS=YOURS,...`."""
+def named_columns(
+    kind: str, text: str, problems: list[str], option: str | None = None
+) -> tuple[tuple[str, str], ...]:
+    """Pairs of our columns and the names that files have for them, from `OURS=YOURS,...` of an option."""
+    option = f"--{option or kind}_columns"
     known = REPLAYED[kind].known
     named: dict[str, str] = {}
     for pair in (p.strip() for p in text.split(",") if p.strip()):
         ours, _, theirs = (part.strip() for part in pair.partition("="))
         if ours not in known or not theirs:
             expected = "OURS=YOURS with OURS one of " + ", ".join(known)
-            problems.append(f"--{kind}_columns={pair}: expected {expected}")
+            problems.append(f"{option}={pair}: expected {expected}")
         elif ours in named:
-            problems.append(f"--{kind}_columns: {ours} is named twice: {named[ours]} and {theirs}")
+            problems.append(f"{option}: {ours} is named twice: {named[ours]} and {theirs}")
         else:
             named[ours] = theirs
     if len(set(named.values())) < len(named):
-        problems.append(f"--{kind}_columns={text}: two columns have one name")
+        problems.append(f"{option}={text}: two columns have one name")
     return tuple(sorted(named.items()))
 
 

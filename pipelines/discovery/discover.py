@@ -213,7 +213,7 @@ def _inputs(parsed: argparse.Namespace, problems: list[str]) -> Iterator[Input]:
     for name, kind in KINDS.items():
         columns: tuple[tuple[str, str], ...] = ()
         if name != "hosts":
-            columns = named_columns(kind, getattr(parsed, f"{name}_columns") or "", problems)
+            columns = named_columns(kind, getattr(parsed, f"{name}_columns") or "", problems, name)
         form = parsed.links_format if name == "links" else dialects.AUTO
         if patterns := getattr(parsed, name):
             yield Input(kind, patterns, True, How(dialects.CANONICAL if columns else form, columns, options))

@@ -95,7 +95,7 @@ class FoldSources(Step):
         shown = read_shown(state["state/shown"])
         listed = tables.gathered(of["listed"], tables.LISTED)
         visits = merged(tables.gathered(of["visits"], tables.VISITS))
-        targets = self._targets(tables.gathered(of["new_targets"], tables.NEW_TARGETS), visits)
+        targets = self._targets(tables.gathered(of["new_targets"], tables.NEW_TARGETS), visits, known)
         known, shown = self._remembered(known, shown, listed, visits, counts)
         visits = self._counting(visits, known, listed, counts)
         known = known.joined(listed, visits, self._limits.only_listed)
@@ -145,8 +145,11 @@ class FoldSources(Step):
         made = {"sources": batch.append_column("links", pa.array(sums.links)), "hosts": hosts}
         yield ShardTables(shard, {**made, "shared": shared_batch, "slots": slots})
 
-    def _targets(self, new: pa.RecordBatch, visits: RawVisits) -> pa.RecordBatch:
-        """The targets that visits of sources of the shard were the first to show."""
+    def _targets(self, new: pa.RecordBatch, visits: RawVisits, known: _Known) -> pa.RecordBatch:
+        """The targets that visits of sources of the shard were the first to show.
+
+        What the first look at a source shows may be of any age; what a later one does has come since.
+        """
         new = new.sort_by("target_hash")
         # Of spellings of a source the last one counts, as everywhere.
         spelled = pc.rank(visits.url, sort_keys="descending", tiebreaker="dense").to_numpy()
@@ -154,8 +157,15 @@ class FoldSources(Step):
         source = order[np.searchsorted(visits.source_hash[order], new.column("source_hash").to_numpy())]
         at = pc.multiply(new.column("at_s"), 1_000_000).cast(schemas.TIME)
         hosts = locate(new.column("url"), self._table, hash_prefixes).host_texts()
+        looked = known.url_hash[known.seen_s != NEVER_S]
+        good = np.flatnonzero(visits.ok)
+        first, place = np.unique(visits.source_hash[good], return_index=True)
+        of, at_s = new.column("source_hash").to_numpy(), new.column("at_s").to_numpy()
+        since = visits.at_s[good][place][np.searchsorted(first, of)]
+        published = pc.if_else(pa.array(np.isin(of, looked) | (at_s > since)), at, None)
+        found_by = visits.url.take(pa.array(source))
         return pa.RecordBatch.from_arrays(
-            [new.column("url"), hosts, visits.url.take(pa.array(source)), at, at], schema=tables.TARGETS_OUT
+            [new.column("url"), hosts, found_by, at, published], schema=tables.TARGETS_OUT
         )
 
     def _remembered(

@@ -152,7 +152,8 @@ SOURCES_OUT = named_schema(
         ("why", pa.string()),
     ],
 )
-# The nightly job reads these as --pages; to it a page appeared when it was found.
+# The nightly job reads these as --pages; to it a page appeared when it was found, but where the first look at
+# a source has found it: then `published_at` is null.
 TARGETS_OUT = named_schema(
     "targets_out",
     [

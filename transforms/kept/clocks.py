@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from policies.clocks import exploring
 from policies.clocks.kept import Kept, joined, teaches
@@ -120,9 +121,19 @@ class ShardClocks(Statistic):
         if night.state is None:
             first[night.listed] = NO_TIME
         first[first == _NEVER] = NO_TIME
+        first[self._undated(night)] = NO_TIME
         if night.state is not None:
             first[night.code] = night.carried("first_seen_at", NO_TIME)[night.code]
         return first
+
+    def _undated(self, night: ShardNight) -> IntArray:
+        """Pages of any age that the first look at a source has found, as `recrawl discover` says."""
+        listed = night.table("pages")
+        if listed is None or "found_at" not in listed.column_names:
+            return np.zeros(0, np.int64)
+        undated = pc.and_(listed.column("found_at").is_valid(), listed.column("published_at").is_null())
+        code = self._pages.code(listed.column("url_hash").filter(undated).to_numpy())
+        return code[code >= 0]
 
     def _published(self, night: ShardNight) -> IntArray:
         """When each page came by the catalogue, tonight's or an earlier one, `NO_TIME` if it does not say."""

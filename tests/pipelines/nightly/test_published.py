@@ -80,3 +80,19 @@ def test_a_date_after_the_first_fetch_is_not_the_pages(tmp_path):
     night = nightly(tmp_path, observations=log, pages=catalogue, as_of=at(10), budget=200, num_shards=1)
     assert {r["published_at"] for r in night.rows("state") if r["url"] != newest} == {None}
     assert _half_age(night) is None
+
+
+def test_what_a_first_look_at_a_source_has_found_may_be_of_any_age(tmp_path):
+    """It ages from when its host was first seen, in later nights, too; what else a catalogue lists is young."""
+    url = "https://news.test/{}".format
+    log = [row for page in range(3) for row in crawls(url(page), "AAB", 4)]
+    first = nightly(tmp_path, "first", observations=log, as_of=at(12))
+    pages = [{"url": url("listed")}, {"url": url("old"), "found_at": at(20)}]
+    options = {"as_of": at(21), "state": str(first.folder / "state"), "flags": ["--allow_shrink"]}
+    found = nightly(tmp_path, "found", observations=[seen(url("old"), at(20.5), "A")], pages=pages, **options)
+    options |= {"as_of": at(22), "state": str(found.folder / "state")}
+    later = nightly(tmp_path, "later", observations=[seen(url("old"), at(21.5), "A")], **options)
+    for night in (found, later):
+        assert night.code == 0, night.complaints
+        since = {r["url"]: r["first_seen_at"] for r in night.rows("state")}
+        assert since[url("old")] is None and since[url("listed")] is not None
