@@ -83,7 +83,7 @@ def test_a_date_after_the_first_fetch_is_not_the_pages(tmp_path):
 
 
 def test_what_a_first_look_at_a_source_has_found_may_be_of_any_age(tmp_path):
-    """It ages from when its host was first seen, in later nights, too; what else a catalogue lists is young."""
+    """It is as old as its host, in later nights, too; what else a catalogue lists is young."""
     url = "https://news.test/{}".format
     log = [row for page in range(3) for row in crawls(url(page), "AAB", 4)]
     first = nightly(tmp_path, "first", observations=log, as_of=at(12))
