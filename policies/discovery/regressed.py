@@ -4,7 +4,7 @@ Yields are regressed on what was known before each visit, of the visits of the l
 A run plans its whole horizon: the share that UCB1 picks goes where the highest yields are predicted, at one
 price for all sources and hours, and the rest to sources that were not asked for longest. Then visits since
 tell the share's reward, so one is tried a run; a job that runs every hour tries one an hour, as the paper
-does. A day's visits of each source are kept for the mean and the spread of its yields.
+does. Of a day, one visit an hour of each source is kept for the mean and the spread of its yields.
 """
 
 from __future__ import annotations
@@ -57,9 +57,10 @@ class Recent:
     def none(cls) -> Recent:
         return cls(*np.zeros((3, 0), np.int64))
 
-    def later(self, since_s: int) -> Recent:
-        """Those after an instant."""
+    def last_of_hours(self, since_s: int) -> Recent:
+        """Those after an instant, of each source and hour the last one: the paper has one an hour."""
         keep = self.at_s > since_s
+        keep[:-1] &= (np.diff(self.source) != 0) | (np.diff(self.at_s // 3600) != 0)
         return Recent(self.source[keep], self.at_s[keep], self.new[keep])
 
     def moments(self, source: IntArray, at_s: IntArray) -> tuple[FloatArray, FloatArray]:
@@ -130,7 +131,7 @@ class Products:
             # Not by a library of matrices: that may round by the number of its threads.
             total[place] += np.einsum("mi,mj->ij", x[some], y[some], optimize=False)
         made = Products(kept, total, int(new.sum()), len(new))
-        return made, joined.later(as_of_s - 3600 * WINDOW_HOURS)
+        return made, joined.last_of_hours(as_of_s - 3600 * WINDOW_HOURS)
 
 
 @dataclass(frozen=True)

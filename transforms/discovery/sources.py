@@ -277,7 +277,7 @@ class _Known:
             was = self.batch.column("listed").to_numpy(zero_copy_only=False)
             named |= (old >= 0) & np.append(was, False)[old]
         empty = tables.sums_to_columns(Sums(1)) | tables.yields_to_columns(None, 1)
-        empty |= tables.recent_to_columns(None, 1)
+        empty |= tables.recent_to_columns(None, np.array([NEVER_S]))
         blank = {"url": pa.array([""]), "listed": pa.array([False]), **empty}
         rows = pa.concat_batches(
             [
@@ -301,7 +301,7 @@ def _source_batch(
         "listed": known.batch.column("listed"),
         **tables.sums_to_columns(sums),
         **tables.yields_to_columns(yields, len(sums)),
-        **tables.recent_to_columns(recent, len(sums)),
+        **tables.recent_to_columns(recent, sums.seen_s),
     }
     return pa.RecordBatch.from_arrays(
         [columns[n] for n in tables.STATE_SOURCES.names], schema=tables.STATE_SOURCES

@@ -14,6 +14,7 @@ from policies.discovery.pham import FEATURES
 from policies.discovery.regressed import Products, Recent
 from policies.discovery.shared import Shared
 from policies.discovery.sums import CLASSES, NEVER_S, Sums
+from policies.numerics.typing_ import IntArray
 from transforms.batches.schemas import TIME, named_schema
 
 # A visit of a source: a fetch at an instant, in parts where several batches have rows of it; or how many
@@ -76,8 +77,9 @@ STATE_SOURCES = named_schema(
         # By hour of the day, of Thompson sampling alone; null of other policies.
         ("hour_new", pa.list_(pa.uint32())),
         ("hour_visits", pa.list_(pa.uint32())),
-        # Visits of the last day, of Pham's crawler alone.
-        ("recent_s", pa.list_(pa.uint32())),
+        # Visits of the last day, of Pham's crawler alone: hours of the clock from each to the next, the last being
+        # the last visit. Gaps take a tenth of the bytes of instants.
+        ("recent_gap_hours", pa.list_(pa.uint32())),
         ("recent_new", pa.list_(pa.uint32())),
     ],
 )
@@ -240,28 +242,37 @@ def columns_to_yields(batch: pa.RecordBatch) -> HourlyYields:
 
 def without_other_policies(batch: pa.RecordBatch) -> pa.RecordBatch:
     """`STATE_SOURCES` without the columns of policies that are not the night's; they are read as null."""
-    own = ("hour_new", "hour_visits", "recent_s", "recent_new")
+    own = ("hour_new", "hour_visits", "recent_gap_hours", "recent_new")
     other = [name for name in own if batch.column(name).null_count == len(batch)]
     return batch.select([name for name in batch.schema.names if name not in other])
 
 
-def recent_to_columns(recent: Recent | None, n: int) -> dict[str, pa.Array]:
-    """Visits of a day of n sources as the state has them; nulls of none."""
+_RECENT = ("recent_gap_hours", "recent_new")
+
+
+def recent_to_columns(recent: Recent | None, seen_s: IntArray) -> dict[str, pa.Array]:
+    """Visits of a day of n sources, last seen at `seen_s`, as the state has them; nulls of none."""
+    n = len(seen_s)
     if recent is None:
-        return {name: pa.nulls(n, STATE_SOURCES.field(name).type) for name in ("recent_s", "recent_new")}
+        return {name: pa.nulls(n, STATE_SOURCES.field(name).type) for name in _RECENT}
     offsets = pa.array(np.searchsorted(recent.source, np.arange(n + 1)), pa.int32())
+    ago = seen_s[recent.source] // 3600 - recent.at_s // 3600
+    ends = np.append(np.diff(recent.source) != 0, True)[: len(ago)]
+    gap = ago - np.where(ends, 0, np.append(ago[1:], 0)[: len(ago)])
     return {
         name: pa.ListArray.from_arrays(offsets, pa.array(values.astype(np.uint32)))
-        for name, values in (("recent_s", recent.at_s), ("recent_new", recent.new))
+        for name, values in zip(_RECENT, (gap, recent.new), strict=True)
     }
 
 
 def columns_to_recent(batch: pa.RecordBatch) -> Recent:
-    """The inverse."""
-    column = batch.column("recent_s")
-    count = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
-    values = (batch.column(name).flatten().to_numpy().astype(np.int64) for name in ("recent_s", "recent_new"))
-    return Recent(np.repeat(np.arange(batch.num_rows), count), *values)
+    """The inverse, in whole hours before the last visit."""
+    count = pc.fill_null(pc.list_value_length(batch.column("recent_new")), 0).to_numpy(zero_copy_only=False)
+    gap, new = (batch.column(name).flatten().to_numpy().astype(np.int64) for name in _RECENT)
+    source, total = np.repeat(np.arange(batch.num_rows), count), np.append(0, np.cumsum(gap))
+    ago = total[np.cumsum(count)[source]] - total[: len(gap)]
+    seen_s = batch.column("seen_s").cast(pa.int64()).fill_null(NEVER_S).to_numpy(zero_copy_only=False)
+    return Recent(source, seen_s[source] - 3600 * ago, new)
 
 
 def products_to_row(products: Products | None) -> dict[str, list[float] | list[int] | None]:

@@ -1,6 +1,7 @@
 """Pham's crawler on state: against the one that decides hourly, and against one source at a time."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from policies.discovery.pham import FEATURES, SHARES, Pham
@@ -8,15 +9,17 @@ from policies.discovery.regressed import STALEST_HOURS, Bandit, Products, Recent
 from policies.discovery.replay import replay
 from policies.discovery.sums import NEVER_S, Visits
 from tests.policies.discovery.histories import history
+from transforms.discovery.tables import columns_to_recent, recent_to_columns
 
 HOUR = 3600
 BEGIN = 490_000
 
 
 def visits(number: int = 3) -> Visits:
-    """Of three sources within two days, some failed."""
+    """Of three sources within two days, one an hour at most, some failed."""
     rng = np.random.Generator(np.random.Philox(key=number))
-    at = np.concatenate([np.sort(rng.choice(48 * HOUR, 30, replace=False)) for _ in range(3)])
+    at = np.concatenate([np.sort(rng.choice(48, 30, replace=False)) for _ in range(3)]) * HOUR
+    at += rng.integers(0, HOUR, 90)
     nothing, ok = np.zeros(90, np.int64), rng.random(90) < 0.8
     return Visits(
         np.repeat([0, 2, 3], 30), BEGIN * HOUR + at, ok, nothing, rng.poisson(4.0, 90), nothing, nothing
@@ -52,6 +55,23 @@ def test_a_log_in_two_runs_leaves_what_it_leaves_in_one() -> None:
     assert first.visits + second.visits == whole.visits == all_.ok.sum()
     later, none = whole.learn(last, some(all_, np.zeros(90, np.bool_)), seen, as_of + 10 * 24 * HOUR)
     assert not len(later.day) and not len(none.at_s)
+
+
+def test_what_is_kept_of_a_day_is_one_visit_an_hour() -> None:
+    """So the bytes of a state are bounded, however often sources are visited."""
+    rng = np.random.Generator(np.random.Philox(key=1))
+    at = np.sort(BEGIN * HOUR + rng.integers(0, 48 * HOUR, (2, 400)), axis=1)
+    source, new = np.repeat([0, 3], 400), rng.poisson(4.0, 800)
+    kept = Recent(source, at.ravel(), new).last_of_hours((BEGIN + 24) * HOUR)
+    assert len(kept.at_s) <= 2 * 25
+    for row, i in enumerate((0, 3)):
+        mine = [int(at[row][at[row] // HOUR == BEGIN + h].max()) for h in range(24, 48)]
+        assert kept.at_s[kept.source == i].tolist() == mine
+    seen_s = np.array([at[0].max(), NEVER_S, 5, at[1].max()])
+    columns = recent_to_columns(kept, seen_s)
+    again = columns_to_recent(pa.RecordBatch.from_pydict(columns | {"seen_s": pa.array(seen_s)}))
+    assert np.array_equal(again.source, kept.source) and np.array_equal(again.new, kept.new)
+    assert np.array_equal(again.at_s // HOUR, kept.at_s // HOUR) and (again.at_s != kept.at_s).any()
 
 
 def test_sums_are_those_of_the_crawler_that_decides_hourly() -> None:
