@@ -77,8 +77,8 @@ STATE_SOURCES = named_schema(
         # By hour of the day, of Thompson sampling alone; null of other policies.
         ("hour_new", pa.list_(pa.uint32())),
         ("hour_visits", pa.list_(pa.uint32())),
-        # Visits of the last day, of Pham's crawler alone: hours of the clock from each to the next, the last being
-        # the last visit. Gaps take a tenth of the bytes of instants.
+        # Visits of the last day, of Pham's crawler alone: hours of the clock from each to the next, the last
+        # being the last visit. Gaps take a tenth of the bytes of instants.
         ("recent_gap_hours", pa.list_(pa.uint32())),
         ("recent_new", pa.list_(pa.uint32())),
     ],
