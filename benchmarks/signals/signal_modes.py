@@ -62,7 +62,8 @@ class Given(LearnedTrust):
         found = signal_evidence_of(folded)
         if found is None:
             return estimated
-        heard = (found.signals + found.running_signals).sum(axis=1)
+        told = found.heard
+        heard, days = (told.ended + told.running).sum(axis=1), told.ended_days + told.running_days
         pending = found.pending.sum(axis=1)
         learnt = estimated.tables.get("signals")
         known = np.zeros(0, np.int64) if learnt is None else learnt.column("row").to_numpy()
@@ -72,7 +73,7 @@ class Given(LearnedTrust):
         columns = {
             "row": row,
             "unsignalled_rate_per_day": change[row],
-            "signal_rate_per_day": heard[some] / (found.watched_days + found.running_days + 1.0)[some],
+            "signal_rate_per_day": heard[some] / (days + 1.0)[some],
             "signal_weight": np.zeros(len(row)),
             "clock_of_signals": np.zeros(len(row)),
             "signals_since_crawl": pending[some].astype(np.int64),

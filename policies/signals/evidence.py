@@ -91,6 +91,33 @@ class SignalEvidence:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class PageSignals:
+    """Signals of n pages and S sources, and for how long somebody has listened.
+
+    Attributes
+    ----------
+    ended, running : (n, S) float64, weight
+        In intervals that a crawl has ended; in the running one, from when on somebody has listened.
+    ended_days, running_days : (n,) float64, days
+        Time in which those would have been heard.
+    pair_page, pair_first, pair_second : (c,) int64
+        Page, 0..n-1, and sources that ever signalled it together or a day apart, first < second.
+    near, far : (c,) float64
+        Pairs of their signals, pending ones as well: see `policies.signals.pairs`.
+    """
+
+    ended: FloatArray
+    ended_days: FloatArray
+    running: FloatArray
+    running_days: FloatArray
+    pair_page: IntArray
+    pair_first: IntArray
+    pair_second: IntArray
+    near: FloatArray
+    far: FloatArray
+
+
 def points(
     weight: FloatArray, days: FloatArray, days_squared: FloatArray
 ) -> tuple[IntArray, FloatArray, FloatArray]:

@@ -18,6 +18,7 @@ import numpy as np
 from policies.numerics.typing_ import FloatArray, IntArray
 from policies.signals.bundles import Bundles, told
 from policies.signals.estimation import Pooled
+from policies.signals.evidence import PageSignals
 
 LEAST_TOLD = 0.05
 """Share of a host's changes that its signals are taken to tell of, at least, where rates are expected."""
@@ -97,23 +98,12 @@ def page_rates(
     return np.where(some, (count + RATE_SHAPE) / (RATE_SHAPE * each + days[:, None]), 0.0)
 
 
-def host_rates(
-    ended: FloatArray,
-    ended_days: FloatArray,
-    running: FloatArray,
-    running_days: FloatArray,
-    rate: FloatArray,
-    group: IntArray,
-    expected: FloatArray,
-) -> HostRates:
+def host_rates(heard: PageSignals, rate: FloatArray, group: IntArray, expected: FloatArray) -> HostRates:
     """Signals of the pages of each host per change.
 
     Parameters
     ----------
-    ended, running : (n, S) float64
-        Signals of each page and source in intervals that a crawl has ended, and since the last crawl.
-    ended_days, running_days : (n,) float64, days
-        Time in which those were listened to.
+    heard : PageSignals
     rate : (n,) float64, positive, per day
         Change rate of each page.
     group : (n,) int64, 0..G-1
@@ -129,53 +119,38 @@ def host_rates(
     """
     n_groups, n_sources = expected.shape
     changes, calm_changes = (
-        _sums(group, d * rate, n_groups) for d in (ended_days + running_days, ended_days)
+        _sums(group, d * rate, n_groups) for d in (heard.ended_days + heard.running_days, heard.ended_days)
     )
     calm, kept, usual = (np.zeros(expected.shape) for _ in range(3))
     signals = np.zeros(expected.shape)
+    sent = [_sums(group, heard.ended[:, j], n_groups) for j in range(n_sources)]
     for j in range(n_sources):
-        sent = _sums(group, ended[:, j], n_groups)
-        some = sent + _sums(group, running[:, j], n_groups) > 0.0
-        calm[some, j] = ((sent + 1.0) / (calm_changes + 1.0 / expected[:, j]))[some]
-    credible, likely = _page_cut(ended, ended_days, running, running_days, rate, group, calm)
+        some = sent[j] + _sums(group, heard.running[:, j], n_groups) > 0.0
+        calm[some, j] = ((sent[j] + 1.0) / (calm_changes + 1.0 / expected[:, j]))[some]
+    credible, likely = _page_cut(heard, rate, group, calm)
     for j in range(n_sources):
         foreseen, came = (_sums(group, x[:, j], n_groups) for x in (likely, credible))
         most = foreseen + _ERRORS * np.sqrt(foreseen) + 1.0
         kept[:, j] = np.where(came > most, most / np.maximum(came, 1.0), 1.0)
-        signals[:, j] = _sums(group, ended[:, j], n_groups) + kept[:, j] * came
+        signals[:, j] = sent[j] + kept[:, j] * came
         usual[:, j] = signals[:, j] / (changes + 1.0 / expected[:, j])
     return HostRates(calm, kept, usual, signals)
 
 
-def credible_signals(
-    ended: FloatArray,
-    ended_days: FloatArray,
-    running: FloatArray,
-    running_days: FloatArray,
-    rate: FloatArray,
-    group: IntArray,
-    rates: HostRates,
-) -> FloatArray:
+def credible_signals(heard: PageSignals, rate: FloatArray, group: IntArray, rates: HostRates) -> FloatArray:
     """Signals of running intervals, as far as they may count for rates: (n, S) float64, at most `running`.
 
     Parameters are those of `host_rates`. A page's result depends on that page and its host's rates alone.
     """
-    credible, _ = _page_cut(ended, ended_days, running, running_days, rate, group, rates.calm)
-    return credible * rates.kept[group]
+    return _page_cut(heard, rate, group, rates.calm)[0] * rates.kept[group]
 
 
 def _page_cut(
-    ended: FloatArray,
-    ended_days: FloatArray,
-    running: FloatArray,
-    running_days: FloatArray,
-    rate: FloatArray,
-    group: IntArray,
-    calm: FloatArray,
+    heard: PageSignals, rate: FloatArray, group: IntArray, calm: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Running signals of each page as far as they are credible, and how many are likely: (n, S) each."""
-    likely = page_rates(ended, ended_days, calm, rate, group) * running_days[:, None]
-    return np.minimum(running, likely + _ERRORS * np.sqrt(likely) + 1.0), likely
+    likely = page_rates(heard.ended, heard.ended_days, calm, rate, group) * heard.running_days[:, None]
+    return np.minimum(heard.running, likely + _ERRORS * np.sqrt(likely) + 1.0), likely
 
 
 def hold_to_changes(

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
 from policies.signals.counts import REPEAT_US
+from policies.signals.evidence import PageSignals
 from policies.signals.state import MAX_SOURCES, RECENT_HOURS
 
 _NEAR = 1
@@ -134,31 +135,12 @@ def _bits(mask: NDArray[np.uint64]) -> tuple[IntArray, IntArray]:
     return np.concatenate(which), np.concatenate(number)
 
 
-def told_together(
-    row: IntArray,
-    first: IntArray,
-    second: IntArray,
-    near: FloatArray,
-    far: FloatArray,
-    signals: FloatArray,
-    days: FloatArray,
-    group: IntArray,
-    n_groups: int,
-) -> FloatArray:
+def told_together(heard: PageSignals, group: IntArray, n_groups: int) -> FloatArray:
     """Share of changes that two sources tell together, of the signals of the one that sends fewer.
 
     Parameters
     ----------
-    row : (p,) int64
-        Page of each pair of sources, 0..n-1.
-    first, second : (p,) int64
-        Its sources, first < second.
-    near, far : (p,) float64
-        Pairs of signals.
-    signals : (n, S) float64
-        Signals of each page and source among which they were counted.
-    days : (n,) float64, days
-        Time in which those were heard.
+    heard : PageSignals of n pages and S sources
     group : (n,) int64, 0..n_groups-1
         Host of each page.
     n_groups : int
@@ -174,6 +156,8 @@ def told_together(
     that is more: in the first days there is no day before. A host depends on its own pages in the order
     given.
     """
+    row, first, second = heard.pair_page, heard.pair_first, heard.pair_second
+    signals, days = heard.ended + heard.running, heard.ended_days + heard.running_days
     n_sources = signals.shape[1]
     size = n_groups * n_sources * n_sources
     place = (group[row] * n_sources + first) * n_sources + second
@@ -184,7 +168,7 @@ def told_together(
     one, two = signals[row, first], signals[row, second]
     fewer = np.minimum(one, two)
     random = np.maximum(one * two - fewer, 0.0) / np.maximum(days[row], 1.0) * (_NEAR_HOURS / 24.0)
-    together = add(near) - np.maximum(0.5 * add(far), add(random))
+    together = add(heard.near) - np.maximum(0.5 * add(heard.far), add(random))
     # All signals count, those of pages on which the two never met as well.
     some = np.flatnonzero(np.bincount(place, minlength=size))
     common = np.zeros(size)

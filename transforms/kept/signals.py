@@ -14,7 +14,7 @@ from policies.history.page_state import NO_TIME, ranges
 from policies.history.visits import Observations
 from policies.numerics.typing_ import FloatArray, IntArray
 from policies.signals.counts import Signals
-from policies.signals.evidence import SignalEvidence
+from policies.signals.evidence import PageSignals, SignalEvidence
 from policies.signals.fold import SignalFold
 from policies.signals.state import (
     MAX_SOURCES,
@@ -278,36 +278,17 @@ class ShardSignals:
         Of ended intervals.
     pending : (m, S) float64
         Signals since the last observation.
-    signals : (m, S) float64, weight
-        Signals of ended intervals.
-    watched_days : (m,) float64, days
-        Time in which those would have been heard.
-    running_signals : (m, S) float64
-        Signals of the running interval, from when on somebody has listened.
-    running_days : (m,) float64, days
-        Time in which those would have been heard.
+    heard : PageSignals of m pages
     last_at_us : (m, S) int64, microseconds, `NO_TIME` if none
         The last signal counted.
-    pair_page, pair_first, pair_second : (c,) int64
-        Page, 0..m-1, and sources that ever signalled it together or a day apart, first < second.
-    near, far : (c,) float64
-        Pairs of their signals, pending ones as well: see `policies.signals.pairs`.
     """
 
     row: IntArray
     sources: list[str]
     evidence: SignalEvidence
     pending: FloatArray
-    signals: FloatArray
-    watched_days: FloatArray
-    running_signals: FloatArray
-    running_days: FloatArray
+    heard: PageSignals
     last_at_us: IntArray
-    pair_page: IntArray
-    pair_first: IntArray
-    pair_second: IntArray
-    near: FloatArray
-    far: FloatArray
 
     def __len__(self) -> int:
         return len(self.row)
@@ -342,21 +323,17 @@ def signal_evidence_of(tables: ShardTables) -> ShardSignals | None:
         row_days_squared=bins.column("days_squared").to_numpy(),
         row_signals=np.stack([counts_of(signature, s) for s in range(len(sources))], axis=1).astype(float),
     )
-    # A running interval of no length is one that nobody listened to: its signals are no rate.
-    heard = np.where((running > 0.0)[:, None], pending, 0.0)
-    return ShardSignals(
-        row,
-        sources,
-        evidence,
-        pending,
-        dense(by_source.column("total").to_numpy()),
-        pages.column("watched_days").to_numpy(),
-        heard,
-        running,
-        dense(microseconds(by_source.column("last_signal_at")), NO_TIME),
-        np.searchsorted(row, pairs.column("row").to_numpy()),
-        pairs.column("first").to_numpy().astype(np.int64),
-        pairs.column("second").to_numpy().astype(np.int64),
-        pairs.column("near").to_numpy(),
-        pairs.column("far").to_numpy(),
+    heard = PageSignals(
+        ended=dense(by_source.column("total").to_numpy()),
+        ended_days=pages.column("watched_days").to_numpy(),
+        # A running interval of no length is one that nobody listened to: its signals are no rate.
+        running=np.where((running > 0.0)[:, None], pending, 0.0),
+        running_days=running,
+        pair_page=np.searchsorted(row, pairs.column("row").to_numpy()),
+        pair_first=pairs.column("first").to_numpy().astype(np.int64),
+        pair_second=pairs.column("second").to_numpy().astype(np.int64),
+        near=pairs.column("near").to_numpy(),
+        far=pairs.column("far").to_numpy(),
     )
+    last_at_us = dense(microseconds(by_source.column("last_signal_at")), NO_TIME)
+    return ShardSignals(row, sources, evidence, pending, heard, last_at_us)

@@ -8,16 +8,15 @@ import numpy as np
 import pyarrow as pa
 
 from policies.history.page_state import ranges, starts_of
-from policies.numerics.columns import take
 from policies.numerics.lookup import rows_of
 from policies.numerics.typing_ import FloatArray, IntArray
 from policies.signals.estimation import Pooled, SignalPrior, default_prior, fit_pooled
-from policies.signals.evidence import SignalEvidence
+from policies.signals.evidence import PageSignals, SignalEvidence
 from policies.signals.state import MAX_SOURCES
 from transforms.batches.coders import ShardTables
 from transforms.kept.signals import signal_evidence_of
 from transforms.kept.state import list_column, list_start
-from transforms.night.trusting import Heard, LearnedTrust, share_of_hosts
+from transforms.night.trusting import LearnedTrust, share_of_hosts
 
 COLUMNS = [
     ("signal_exposure_days", pa.float64()),
@@ -59,7 +58,8 @@ def sampled_signals(folded: ShardTables, rows: IntArray) -> dict[str, pa.Array]:
     chosen = ranges(start[:-1][at], size)
     row_start = np.concatenate([[0], np.cumsum(size)])
     source_start = np.concatenate([[0], np.cumsum(known * n_sources)])
-    pair_start = starts_of(found.pair_page, len(found))
+    heard = found.heard
+    pair_start = starts_of(heard.pair_page, len(found))
     pair_size = np.zeros(k, np.int64)
     pair_size[some] = np.diff(pair_start)[at[some]]
     paired = ranges(pair_start[:-1][at], pair_size)
@@ -74,15 +74,15 @@ def sampled_signals(folded: ShardTables, rows: IntArray) -> dict[str, pa.Array]:
         "signal_dated_changes": number(evidence.dated_changes),
         "signal_source": list_column(source_start, sources),
         "signal_unchanged": list_column(source_start, evidence.unchanged_signals[at[some]].ravel()),
-        "signal_total": list_column(source_start, found.signals[at[some]].ravel()),
-        "signal_watched_days": number(found.watched_days),
-        "signal_running": list_column(source_start, found.running_signals[at[some]].ravel()),
-        "signal_running_days": number(found.running_days),
+        "signal_total": list_column(source_start, heard.ended[at[some]].ravel()),
+        "signal_watched_days": number(heard.ended_days),
+        "signal_running": list_column(source_start, heard.running[at[some]].ravel()),
+        "signal_running_days": number(heard.running_days),
         "signal_pair": list_column(
-            pairs_start, found.pair_first[paired] * MAX_SOURCES + found.pair_second[paired]
+            pairs_start, heard.pair_first[paired] * MAX_SOURCES + heard.pair_second[paired]
         ),
-        "signal_near": list_column(pairs_start, found.near[paired]),
-        "signal_far": list_column(pairs_start, found.far[paired]),
+        "signal_near": list_column(pairs_start, heard.near[paired]),
+        "signal_far": list_column(pairs_start, heard.far[paired]),
         "signal_row_weight": list_column(row_start, evidence.row_weight[chosen]),
         "signal_row_days": list_column(row_start, evidence.row_days[chosen]),
         "signal_row_days_squared": list_column(row_start, evidence.row_days_squared[chosen]),
@@ -90,63 +90,54 @@ def sampled_signals(folded: ShardTables, rows: IntArray) -> dict[str, pa.Array]:
     }
 
 
-def _evidence(sample: pa.RecordBatch, sources: list[str]) -> tuple[IntArray, SignalEvidence]:
-    """Rows of a sample that have signals, (m,), and their evidence."""
+def _signals(sample: pa.RecordBatch, sources: list[str]) -> tuple[IntArray, SignalEvidence, PageSignals]:
+    """Rows of a sample that have signals, (m,), and what `sampled_signals` was told of them."""
     rows = np.flatnonzero(sample.column("signal_exposure_days").is_valid().to_numpy(zero_copy_only=False))
     sample = sample.take(pa.array(rows))
 
     def flat(name: str) -> Any:
-        return sample.column(name).flatten().to_numpy()
+        return sample.column(f"signal_{name}").flatten().to_numpy()
 
-    code = {name: j for j, name in enumerate(sources)}
-    named = sample.column("signal_source").flatten().dictionary_encode()
-    source = np.array([code[n] for n in named.dictionary.to_pylist()], np.int64)[named.indices.to_numpy()]
-    per_page = np.diff(list_start(sample.column("signal_source")))
-    row_start = list_start(sample.column("signal_row_weight"))
-    row_page = np.repeat(np.arange(len(rows)), np.diff(row_start))
-    unchanged = np.zeros((len(rows), len(sources)))
-    unchanged[np.repeat(np.arange(len(rows)), per_page), source] = flat("signal_unchanged")
-    signals = np.zeros((len(row_page), len(sources)))
-    source_start = np.concatenate([[0], np.cumsum(per_page)])
-    slots = ranges(source_start[:-1][row_page], per_page[row_page])
-    signals[np.repeat(np.arange(len(row_page)), per_page[row_page]), source[slots]] = flat("signal_row_count")
-    return rows, SignalEvidence(
-        sample.column("signal_exposure_days").to_numpy(),
-        sample.column("signal_dated_changes").to_numpy(),
-        unchanged,
-        row_page,
-        flat("signal_row_weight"),
-        flat("signal_row_days"),
-        flat("signal_row_days_squared"),
-        signals,
-    )
+    def page_of(name: str) -> IntArray:
+        return np.repeat(np.arange(len(rows)), np.diff(list_start(sample.column(f"signal_{name}"))))
 
-
-def _heard(sample: pa.RecordBatch, sources: list[str]) -> Heard:
-    """Signals of the rows of `_evidence`."""
-    rows = np.flatnonzero(sample.column("signal_watched_days").is_valid().to_numpy(zero_copy_only=False))
-    sample = sample.take(pa.array(rows))
     code = {name: j for j, name in enumerate(sources)}
     named = sample.column("signal_source").flatten().dictionary_encode()
     source = np.array([code[n] for n in named.dictionary.to_pylist()], np.int64)[named.indices.to_numpy()]
     start = list_start(sample.column("signal_source"))
-    row = np.repeat(np.arange(len(rows)), np.diff(start))
-    pair_page = np.repeat(np.arange(len(rows)), np.diff(list_start(sample.column("signal_pair"))))
-    pair = sample.column("signal_pair").flatten().to_numpy()
-    ended, running = np.zeros((len(rows), len(sources))), np.zeros((len(rows), len(sources)))
-    ended[row, source] = sample.column("signal_total").flatten().to_numpy()
-    running[row, source] = sample.column("signal_running").flatten().to_numpy()
-    return Heard(
-        ended,
+    per_page, page = np.diff(start), page_of("source")
+
+    def dense(name: str) -> FloatArray:
+        full = np.zeros((len(rows), len(sources)))
+        full[page, source] = flat(name)
+        return full
+
+    row_page, pair_page, pair = page_of("row_weight"), page_of("pair"), flat("pair")
+    signals = np.zeros((len(row_page), len(sources)))
+    slots = ranges(start[:-1][row_page], per_page[row_page])
+    signals[np.repeat(np.arange(len(row_page)), per_page[row_page]), source[slots]] = flat("row_count")
+    evidence = SignalEvidence(
+        sample.column("signal_exposure_days").to_numpy(),
+        sample.column("signal_dated_changes").to_numpy(),
+        dense("unchanged"),
+        row_page,
+        flat("row_weight"),
+        flat("row_days"),
+        flat("row_days_squared"),
+        signals,
+    )
+    heard = PageSignals(
+        dense("total"),
         sample.column("signal_watched_days").to_numpy(),
-        running,
+        dense("running"),
         sample.column("signal_running_days").to_numpy(),
         pair_page,
         source[start[pair_page] + pair // MAX_SOURCES],
         source[start[pair_page] + pair % MAX_SOURCES],
-        sample.column("signal_near").flatten().to_numpy(),
-        sample.column("signal_far").flatten().to_numpy(),
+        flat("near"),
+        flat("far"),
     )
+    return rows, evidence, heard
 
 
 def prior_of_hosts(hosts: Pooled, unknown: SignalPrior) -> SignalPrior:
@@ -197,24 +188,15 @@ def learn_trust(
     if not names:
         return LearnedTrust()
     sources = sorted(names)
-    at, evidence = _evidence(sample, sources)
+    at, evidence, _ = _signals(sample, sources)
     hosts, group = np.unique(sample.column("host_hash").to_numpy()[at], return_inverse=True)
     unknown = default_prior(len(sources))
     prior = prior_of_hosts(
         fit_pooled(evidence, rate[at], group.astype(np.int64), len(hosts), unknown), unknown
     )
-    at, evidence = _evidence(giants, sources)
+    at, evidence, heard = _signals(giants, sources)
     hosts, group = np.unique(giants.column("host_hash").to_numpy()[at], return_inverse=True)
-    shared, rates, bundles = share_of_hosts(
-        evidence,
-        _heard(giants, sources),
-        np.maximum(giant_rate[at], 1e-12),
-        group.astype(np.int64),
-        len(hosts),
-        prior,
-    )
-    of_host = [(int(h), slice(i, i + 1)) for i, h in enumerate(hosts.tolist())]
-    by_host = {h: take(shared, one) for h, one in of_host}
-    rate_of = {h: take(rates, one) for h, one in of_host}
-    bundle_of = {h: take(bundles, one) for h, one in of_host}
-    return LearnedTrust(tuple(sources), prior, by_host, rate_of, bundle_of)
+    of_giant = np.maximum(giant_rate[at], 1e-12)
+    shared = share_of_hosts(evidence, heard, of_giant, group.astype(np.int64), len(hosts), prior)
+    by_host = {int(host): shared.take(slice(i, i + 1)) for i, host in enumerate(hosts.tolist())}
+    return LearnedTrust(tuple(sources), prior, by_host)

@@ -8,7 +8,8 @@ depend on how they are split.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +26,7 @@ from policies.signals.estimation import (
     fit_pages,
     fit_pooled,
 )
-from policies.signals.evidence import SignalEvidence
+from policies.signals.evidence import PageSignals, SignalEvidence
 from policies.signals.host_signals import (
     HostRates,
     credible_signals,
@@ -83,6 +84,18 @@ TRUST_TABLE = pa.schema(
 """One row per (host, source) that ever signalled there."""
 
 
+class Shared(NamedTuple):
+    """What the pages of each of some hosts share: what signals tell, how many come, which tell the same."""
+
+    pooled: Pooled
+    rates: HostRates
+    bundles: Bundles
+
+    def take(self, rows: slice) -> Shared:
+        """Some of the hosts."""
+        return Shared(*(take(part, rows) for part in self))
+
+
 @dataclass(frozen=True)
 class LearnedTrust:
     """What the sample says of signals, broadcast to every shard.
@@ -92,19 +105,13 @@ class LearnedTrust:
     sources : tuple of str, sorted
     prior : SignalPrior
         For these sources.
-    giants : dict of int to Pooled
-        What the pages of hosts that are split share, one group each with these sources, by the host's hash.
-    giant_rates : dict of int to HostRates
-        How many signals of these sources they send, one host each.
-    giant_bundles : dict of int to Bundles
-        Which of these sources tell the same changes there, one host each.
+    giants : dict of int to Shared
+        What the pages of hosts that are split share, one host each with these sources, by the host's hash.
     """
 
     sources: tuple[str, ...] = ()
     prior: SignalPrior = field(default_factory=lambda: default_prior(0))
-    giants: Mapping[int, Pooled] = field(default_factory=dict)
-    giant_rates: Mapping[int, HostRates] = field(default_factory=dict)
-    giant_bundles: Mapping[int, Bundles] = field(default_factory=dict)
+    giants: Mapping[int, Shared] = field(default_factory=dict)
 
     def prior_of(self, sources: Sequence[str]) -> SignalPrior:
         """The prior for a shard's sources."""
@@ -116,95 +123,50 @@ class LearnedTrust:
                 weight[j], strength[j] = self.prior.signal_weight[at], self.prior.weight_strength[at]
         return SignalPrior(self.prior.missed_share, self.prior.missed_strength, weight, strength)
 
-    def giant(self, host_hash: int, sources: Sequence[str]) -> Pooled | None:
-        """What the pages of a split host share, for a shard's sources."""
-        found = self.giants.get(host_hash)
-        if found is None:
-            return None
-        prior = self.prior_of(sources)
-        d = 1 + len(sources)
-        covariance = np.zeros((1, d, d))
-        covariance[0, np.arange(1, d), np.arange(1, d)] = 1.0 / prior.weight_strength
-        weight = prior.signal_weight[None, :].copy()
-        mine = [j for j, name in enumerate(sources) if name in self.sources]
-        theirs = [self.sources.index(sources[j]) for j in mine]
-        weight[0, mine] = found.signal_weight[0, theirs]
-        to, of = np.array([0, *(1 + j for j in mine)]), np.array([0, *(1 + j for j in theirs)])
-        covariance[0][np.ix_(to, to)] = found.covariance[0][np.ix_(of, of)]
-        return Pooled(found.missed_share, weight, covariance)
-
-    def giant_rate(self, host_hash: int, sources: Sequence[str]) -> HostRates | None:
-        """How many signals a split host sends, for a shard's sources."""
-        found = self.giant_rates.get(host_hash)
-        if found is None:
-            return None
+    def giant(self, host_hash: int, sources: Sequence[str]) -> Shared:
+        """What the pages of a split host share, one of `giants`, for a shard's sources."""
+        found, prior = self.giants[host_hash], self.prior_of(sources)
         mine = [j for j, name in enumerate(sources) if name in self.sources]
         theirs = [self.sources.index(sources[j]) for j in mine]
 
-        def column(values: FloatArray, unknown: float) -> FloatArray:
+        def column(values: FloatArray, unknown: FloatArray | float) -> FloatArray:
             out = np.full((1, len(sources)), unknown)
             out[0, mine] = values[0, theirs]
             return out
 
-        return HostRates(
-            column(found.calm, 0.0),
-            column(found.kept, 1.0),
-            column(found.usual, 0.0),
-            column(found.signals, 0.0),
+        covariance = np.diag(np.append(0.0, 1.0 / prior.weight_strength))[None]
+        to, of = np.array([0, *(1 + j for j in mine)]), np.array([0, *(1 + j for j in theirs)])
+        covariance[0][np.ix_(to, to)] = found.pooled.covariance[0][np.ix_(of, of)]
+        weight = column(found.pooled.signal_weight, prior.signal_weight)
+        of_host = found.rates
+        rates = HostRates(
+            column(of_host.calm, 0.0),
+            column(of_host.kept, 1.0),
+            column(of_host.usual, 0.0),
+            column(of_host.signals, 0.0),
         )
-
-    def giant_bundle(self, host_hash: int, sources: Sequence[str]) -> Bundles:
-        """Which of a shard's sources tell the same changes on a split host."""
-        out = Bundles.none(1, len(sources))
-        found = self.giant_bundles.get(host_hash)
-        if found is None:
-            return out
-        mine = {self.sources.index(name): j for j, name in enumerate(sources) if name in self.sources}
-        for theirs, j in mine.items():
-            parent = mine.get(int(found.parent[0, theirs]))
+        bundles, place = Bundles.none(1, len(sources)), dict(zip(theirs, mine, strict=True))
+        for i, j in place.items():
+            parent = place.get(int(found.bundles.parent[0, i]))
             if parent is not None:
-                out.parent[0, j], out.share[0, j] = parent, found.share[0, theirs]
-        return out
-
-
-@dataclass(frozen=True)
-class Heard:
-    """Signals of n pages and S sources, and how long somebody has listened: see `ShardSignals`.
-
-    Attributes
-    ----------
-    ended, running : (n, S) float64
-    ended_days, running_days : (n,) float64
-    pair_page, pair_first, pair_second : (c,) int64
-    near, far : (c,) float64
-        Pairs of signals of two sources, page by page.
-    """
-
-    ended: FloatArray
-    ended_days: FloatArray
-    running: FloatArray
-    running_days: FloatArray
-    pair_page: IntArray
-    pair_first: IntArray
-    pair_second: IntArray
-    near: FloatArray
-    far: FloatArray
+                bundles.parent[0, j], bundles.share[0, j] = parent, found.bundles.share[0, i]
+        return Shared(Pooled(found.pooled.missed_share, weight, covariance), rates, bundles)
 
 
 def share_of_hosts(
     evidence: SignalEvidence,
-    heard: Heard,
+    heard: PageSignals,
     rate: FloatArray,
     group: IntArray,
     n_hosts: int,
     prior: SignalPrior,
-) -> tuple[Pooled, HostRates, Bundles]:
+) -> Shared:
     """What the pages of hosts share, n pages of which are given.
 
     Parameters
     ----------
     evidence : SignalEvidence
-    heard : Heard
+    heard : PageSignals
     rate : (n,) float64, per day
         Change rates from crawls alone.
     group : (n,) int64
@@ -213,23 +175,9 @@ def share_of_hosts(
     prior : SignalPrior
     """
     pooled = fit_pooled(evidence, rate, group, n_hosts, prior)
-    expected = expected_rates(pooled)
-    rates = host_rates(
-        heard.ended, heard.ended_days, heard.running, heard.running_days, rate, group, expected
-    )
-    share = told_together(
-        heard.pair_page,
-        heard.pair_first,
-        heard.pair_second,
-        heard.near,
-        heard.far,
-        heard.ended + heard.running,
-        heard.ended_days + heard.running_days,
-        group,
-        n_hosts,
-    )
-    bundles = choose_bundles(share, rates.signals)
-    return hold_to_changes(pooled, rates.usual, rates.signals, bundles), rates, bundles
+    rates = host_rates(heard, rate, group, expected_rates(pooled))
+    bundles = choose_bundles(told_together(heard, group, n_hosts), rates.signals)
+    return Shared(hold_to_changes(pooled, rates.usual, rates.signals, bundles), rates, bundles)
 
 
 @dataclass(frozen=True)
@@ -280,12 +228,9 @@ def estimate_signals(
     rate = np.maximum(change_rate_per_day[found.row], 1e-12)
     host_hash = hosts.column("host_hash").to_numpy()[named]
     pooled, rates, bundles = _shared(found, rate, group, host_hash, learned)
-    days = found.watched_days
-    running = credible_signals(
-        found.signals, days, found.running_signals, found.running_days, rate, group, rates
-    )
-    heard_of = found.signals + running
-    signals = page_rates(heard_of, days + found.running_days, rates.usual, rate, group)
+    heard = found.heard
+    heard_of = heard.ended + credible_signals(heard, rate, group, rates)
+    signals = page_rates(heard_of, heard.ended_days + heard.running_days, rates.usual, rate, group)
     fit = fit_pages(found.evidence, rate, group, pooled)
     silent = _silent(found, signals, group, len(named), as_of_us)
     trust = _trust_table(found, heard_of, pooled, rate, signals, group, named, silent, bundles)
@@ -313,38 +258,19 @@ def _sources_of(
 
 def _shared(
     found: ShardSignals, rate: FloatArray, group: IntArray, host_hash: UIntArray, learned: LearnedTrust
-) -> tuple[Pooled, HostRates, Bundles]:
+) -> Shared:
     """What the pages of each host share.
 
     Of a split host a shard has some pages only: what those borrow must not depend on which.
     """
-    heard = Heard(
-        found.signals,
-        found.watched_days,
-        found.running_signals,
-        found.running_days,
-        found.pair_page,
-        found.pair_first,
-        found.pair_second,
-        found.near,
-        found.far,
-    )
-    pooled, rates, bundles = share_of_hosts(
-        found.evidence, heard, rate, group, len(host_hash), learned.prior_of(found.sources)
-    )
+    prior = learned.prior_of(found.sources)
+    shared = share_of_hosts(found.evidence, found.heard, rate, group, len(host_hash), prior)
     split = np.isin(host_hash, np.array(sorted(learned.giants), np.uint64))
     for at in np.flatnonzero(split).tolist():
-        name = int(host_hash[at])
-        giant, sent = learned.giant(name, found.sources), learned.giant_rate(name, found.sources)
-        if giant is not None:
-            for column in ("missed_share", "signal_weight", "covariance"):
-                getattr(pooled, column)[at] = getattr(giant, column)[0]
-        if sent is not None:
-            for column in ("calm", "kept", "usual", "signals"):
-                getattr(rates, column)[at] = getattr(sent, column)[0]
-        both = learned.giant_bundle(name, found.sources)
-        bundles.parent[at], bundles.share[at] = both.parent[0], both.share[0]
-    return pooled, rates, bundles
+        for mine, of_giant in zip(shared, learned.giant(int(host_hash[at]), found.sources), strict=True):
+            for column in fields(mine):
+                getattr(mine, column.name)[at] = getattr(of_giant, column.name)[0]
+    return shared
 
 
 def _silent(

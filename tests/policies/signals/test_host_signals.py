@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from policies.signals.estimation import Pooled, default_prior, fit_pooled
+from policies.signals.evidence import PageSignals
 from policies.signals.host_signals import (
     TOTAL_VARIANCE,
     HostRates,
@@ -19,21 +20,19 @@ N = 40
 RATE = np.full(N, 0.2)
 
 
-def _rates(ended, ended_days, running, running_days, expected=1.0, hosts=1) -> HostRates:
-    """Equal hosts of pages with one source; numbers for all pages or one each."""
+def _heard(ended, ended_days, running, running_days) -> PageSignals:
+    """Of pages with one source; numbers for all pages or one each."""
 
     def column(values):
         return np.broadcast_to(np.asarray(values, np.float64), N).copy()
 
-    return host_rates(
-        column(ended)[:, None],
-        column(ended_days),
-        column(running)[:, None],
-        column(running_days),
-        RATE,
-        np.arange(N) * hosts // N,
-        np.full((hosts, 1), expected),
-    )
+    counts = (column(ended)[:, None], column(ended_days), column(running)[:, None], column(running_days))
+    return PageSignals(*counts, *np.zeros((3, 0), np.int64), *np.zeros((2, 0)))
+
+
+def _rates(*heard, hosts=1) -> HostRates:
+    """Of equal hosts."""
+    return host_rates(_heard(*heard), RATE, np.arange(N) * hosts // N, np.ones((hosts, 1)))
 
 
 def _unknown(n_hosts: int = 1, sources: int = 1) -> Pooled:
@@ -84,9 +83,7 @@ def test_a_flood_counts_little_more_than_what_is_usual():
     running[20:] = 500.0
     ended, days, group = np.full(N, 20.0), np.full(N, 100.0), np.arange(N) // 20
     rates = _rates(ended, days, running, 10.0, hosts=2)
-    counted = credible_signals(ended[:, None], days, running[:, None], np.full(N, 10.0), RATE, group, rates)[
-        :, 0
-    ]
+    counted = credible_signals(_heard(ended, days, running, 10.0), RATE, group, rates)[:, 0]
     assert (counted[:20] == 2.0).all() and rates.kept[0, 0] == 1.0
     assert counted[20:].sum() == pytest.approx(40 + 3 * np.sqrt(40) + 1, rel=0.05)
     assert rates.usual[1, 0] < 1.1 * rates.usual[0, 0]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import numpy as np
 import pytest
 
 from policies.history.history import Observations, fold
 from policies.history.page_state import Forgetting, PageState
+from policies.numerics.typing_ import FloatArray
 from policies.signals.counts import REPEAT_US, Signals
+from policies.signals.evidence import PageSignals
 from policies.signals.fold import SignalFold
 from policies.signals.pairs import PRIOR_PAIRS, told_together
 from policies.signals.state import SignalState
@@ -130,19 +133,15 @@ def test_busy_sources_in_any_order_of_rows() -> None:
     assert REPEAT_US == HOUR
 
 
+def heard(signals: FloatArray, days: FloatArray, *pairs_of: Any) -> PageSignals:
+    """All of ended intervals."""
+    return PageSignals(signals, days, np.zeros_like(signals), np.zeros_like(days), *pairs_of)
+
+
 def share(near: float, far: float, signals: list[list[float]], days: float = 100.0) -> float:
     n = len(signals)
-    found = told_together(
-        np.array([0]),
-        np.array([0]),
-        np.array([1]),
-        np.array([near]),
-        np.array([far]),
-        np.array(signals),
-        np.full(n, days),
-        np.zeros(n, np.int64),
-        1,
-    )
+    pair = np.array([0]), np.array([0]), np.array([1]), np.array([near]), np.array([far])
+    found = told_together(heard(np.array(signals), np.full(n, days), *pair), np.zeros(n, np.int64), 1)
     assert found[0, 0, 0] == found[0, 1, 0] == found[0, 1, 1] == 0.0
     return float(found[0, 0, 1])
 
@@ -169,20 +168,12 @@ def test_a_host_is_what_it_is_alone() -> None:
     pair = pair[np.argsort(pair[:, 0], kind="stable")]
     near, far = rng.gamma(2.0, 1.0, 100), rng.gamma(1.0, 0.5, 100)
     signals, days = rng.gamma(2.0, 3.0, (n, s)), rng.uniform(20, 90, n)
-    whole = told_together(*pair.T, near, far, signals, days, group, 4)
+    whole = told_together(heard(signals, days, *pair.T, near, far), group, 4)
     for g in range(4):
         rows = np.flatnonzero(group == g)
         mine = np.isin(pair[:, 0], rows)
-        alone = told_together(
-            np.searchsorted(rows, pair[mine, 0]),
-            pair[mine, 1],
-            pair[mine, 2],
-            near[mine],
-            far[mine],
-            signals[rows],
-            days[rows],
-            np.zeros(len(rows), np.int64),
-            1,
-        )
+        pairs_of = np.searchsorted(rows, pair[mine, 0]), pair[mine, 1], pair[mine, 2], near[mine], far[mine]
+        mine_alone = heard(signals[rows], days[rows], *pairs_of)
+        alone = told_together(mine_alone, np.zeros(len(rows), np.int64), 1)
         assert np.array_equal(alone[0], whole[g])
     assert 0.0 < whole.max() <= 1.0

@@ -131,9 +131,9 @@ def test_tables_hold_the_evidence_page_by_page():
         np.testing.assert_array_equal(got.last_at_us[i, source], state.last_at_us[mine])
         np.testing.assert_array_equal(got.evidence.unchanged_signals[i, source], sums.unchanged[mine])
         heard = state.pending[mine] * (running_days[i] > 0)
-        np.testing.assert_array_equal(got.signals[i, source], sums.total[mine])
-        np.testing.assert_array_equal(got.running_signals[i, source], heard)
-        assert (got.last_at_us[i, others] == NO_TIME).all() and not got.signals[i, others].any()
+        np.testing.assert_array_equal(got.heard.ended[i, source], sums.total[mine])
+        np.testing.assert_array_equal(got.heard.running[i, source], heard)
+        assert (got.last_at_us[i, others] == NO_TIME).all() and not got.heard.ended[i, others].any()
         rows = got.evidence.row_page == i
         bins = sums.bin_row() == i
         for s in range(3):
@@ -141,10 +141,10 @@ def test_tables_hold_the_evidence_page_by_page():
                 got.evidence.row_signals[rows, s], counts_of(sums.signature[bins], s)
             )
         np.testing.assert_array_equal(got.evidence.row_weight[rows], sums.bin_weight[bins])
-    np.testing.assert_array_equal(got.watched_days, sums.watched_days)
-    np.testing.assert_array_equal(got.running_days, running_days)
+    np.testing.assert_array_equal(got.heard.ended_days, sums.watched_days)
+    np.testing.assert_array_equal(got.heard.running_days, running_days)
     # Every changed interval of the era is a row or a dated change without signals; every gap was heard.
-    assert np.median(got.watched_days + got.running_days) > 5
+    assert np.median(got.heard.ended_days + got.heard.running_days) > 5
 
 
 def test_a_shard_without_signals_has_no_tables():

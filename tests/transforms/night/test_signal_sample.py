@@ -1,5 +1,7 @@
 """Signals in the sample from which priors are learned: nothing is lost, and shards do not matter."""
 
+from dataclasses import fields
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -14,8 +16,7 @@ from transforms.kept.signals import signal_evidence_of
 from transforms.night.sampling import SAMPLE, Overview, merge_overviews, sample_shard
 from transforms.night.signal_sample import (
     COLUMNS,
-    _evidence,
-    _heard,
+    _signals,
     learn_trust,
     prior_of_hosts,
     sampled_signals,
@@ -80,7 +81,7 @@ def test_a_sampled_page_keeps_its_evidence_to_the_bit():
     assert list(columns) == [name for name, _ in COLUMNS]
     batch = pa.RecordBatch.from_pydict(columns, schema=pa.schema(COLUMNS))
     batch.validate(full=True)
-    at, evidence = _evidence(batch, found.sources)
+    at, evidence, _ = _signals(batch, found.sources)
     known = np.isin(rows, found.row)
     assert at.tolist() == np.flatnonzero(known).tolist() and 30 < known.sum() < 60
     wanted = take(found.evidence, np.searchsorted(found.row, rows[known]))
@@ -97,19 +98,18 @@ def test_what_a_split_host_tells_together_is_that_of_all_its_parts():
     together = np.bincount(drawn.page, signals[:, 0], len(host))
     whole = shard_of(drawn, one, NAMES, host_hash=np.array([7], np.uint64), together=together)
     sample = sampled_signals(whole, np.arange(len(host)))
-    heard = _heard(pa.RecordBatch.from_pydict(sample, schema=pa.schema(COLUMNS)), list(NAMES))
+    _, _, heard = _signals(pa.RecordBatch.from_pydict(sample, schema=pa.schema(COLUMNS)), list(NAMES))
     found = signal_evidence_of(whole)
-    for name in ("pair_page", "pair_first", "pair_second", "near", "far"):
-        assert np.array_equal(getattr(heard, name), getattr(found, name)), name
+    for field in fields(heard):
+        assert np.array_equal(getattr(heard, field.name), getattr(found.heard, field.name)), field
     overview = _sample(whole, giants=(7,))
     rate = np.full(overview.giant_sample.num_rows, 0.4)
     learned = learn_trust(overview.sample, rate[: overview.sample.num_rows], overview.giant_sample, rate)
-    bundles = learned.giant_bundle(7, list(NAMES))
+    bundles = learned.giant(7, list(NAMES)).bundles
     assert bundles.parent.tolist() == [[-1, 0, -1]] and bundles.share[0, 1] > 0.8
-    more = learned.giant_bundle(7, ["cdn", "indexnow", "ping"])
+    more = learned.giant(7, ["cdn", "indexnow", "ping"]).bundles
     assert more.parent.tolist() == [[-1, -1, 1]] and more.share[0, 2] == bundles.share[0, 1]
-    assert not learned.giant_bundle(7, ["ping", "sitemap"]).share.any()
-    assert not learned.giant_bundle(8, list(NAMES)).share.any()
+    assert not learned.giant(7, ["ping", "sitemap"]).bundles.share.any()
 
 
 def test_pages_that_nobody_listens_to_are_null():
@@ -120,7 +120,7 @@ def test_pages_that_nobody_listens_to_are_null():
     batch = pa.RecordBatch.from_pydict(columns, schema=pa.schema(COLUMNS))
     assert batch.column("signal_exposure_days").null_count == PER_HOST
     assert batch.column("signal_source")[PER_HOST].as_py() == []
-    at, evidence = _evidence(batch, ["indexnow"])
+    at, evidence, _ = _signals(batch, ["indexnow"])
     assert at.tolist() == list(range(PER_HOST))
     assert np.array_equal(evidence.row_signals, signal_evidence_of(whole).evidence.row_signals)
     # A shard without any signal gives rows of the same kind.
@@ -128,7 +128,7 @@ def test_pages_that_nobody_listens_to_are_null():
     empty = pa.RecordBatch.from_pydict(none, schema=pa.schema(COLUMNS))
     assert empty.column("signal_exposure_days").null_count == 5
     assert sum(map(len, empty.column("signal_row_count").to_pylist())) == 0
-    assert len(_evidence(empty, [])[0]) == 0
+    assert len(_signals(empty, [])[0]) == 0
 
 
 def _same(a: LearnedTrust, b: LearnedTrust) -> None:
@@ -136,11 +136,10 @@ def _same(a: LearnedTrust, b: LearnedTrust) -> None:
     assert a.prior.missed_share == b.prior.missed_share
     assert np.array_equal(a.prior.signal_weight, b.prior.signal_weight)
     assert a.giants.keys() == b.giants.keys()
-    for name, pooled in a.giants.items():
-        for field in ("missed_share", "signal_weight", "covariance"):
-            assert np.array_equal(getattr(pooled, field), getattr(b.giants[name], field)), field
-        for field in ("calm", "kept", "usual", "signals"):
-            assert np.array_equal(getattr(a.giant_rates[name], field), getattr(b.giant_rates[name], field))
+    for name, shared in a.giants.items():
+        for one, other in zip(shared, b.giants[name], strict=True):
+            for field in fields(one):
+                assert np.array_equal(getattr(one, field.name), getattr(other, field.name)), field
 
 
 def _learn(overview: Overview) -> LearnedTrust:
@@ -217,10 +216,10 @@ def test_a_split_host_is_learned_from_all_its_parts(parts):
     drawn, host = _population()
     giant = 3  # hash of host 2
     wanted = _learn(_sample(_hosts_of(drawn, host, list(range(HOSTS))), giants=(giant,)))
-    assert list(wanted.giants) == [giant] and wanted.giants[giant].signal_weight.shape == (1, 3)
+    assert list(wanted.giants) == [giant] and wanted.giants[giant].pooled.signal_weight.shape == (1, 3)
     _same(_learn(_sample(*_split(drawn, host, parts), giants=(giant,))), wanted)
     rows = np.isin(drawn.page, np.flatnonzero(host == 2))
-    np.testing.assert_allclose(wanted.giant_rates[giant].signals[0], drawn.signals[rows].sum(axis=0))
+    np.testing.assert_allclose(wanted.giants[giant].rates.signals[0], drawn.signals[rows].sum(axis=0))
     # And the prior is as if it were not split.
     plain = _learn(_sample(_hosts_of(drawn, host, list(range(HOSTS)))))
     np.testing.assert_array_equal(plain.prior.signal_weight, wanted.prior.signal_weight)
@@ -229,7 +228,7 @@ def test_a_split_host_is_learned_from_all_its_parts(parts):
 def test_a_split_host_without_signals_is_not_known():
     drawn, host = _population()
     learned = _learn(_sample(_hosts_of(drawn, host, list(range(HOSTS))), giants=(6,)))
-    assert learned.giants == learned.giant_rates == {} and learned.sources == NAMES
+    assert learned.giants == {} and learned.sources == NAMES
 
 
 def test_without_any_signal_there_is_nothing_to_learn():

@@ -6,12 +6,13 @@ import pytest
 
 from policies.estimation.prior import estimate, fit_prior
 from policies.history.page_state import NO_TIME
+from policies.signals.bundles import Bundles
 from policies.signals.estimation import Pooled, SignalPrior, default_prior
 from policies.signals.host_signals import HostRates
 from tests.policies.signal_simulation import Simulated, simulate
 from tests.transforms.signal_shards import AS_OF_US, DAY_US, plain_evidence, shard_of
 from transforms.kept.state import microseconds, times
-from transforms.night.trusting import LEAST_RECALL, LearnedTrust, estimate_signals
+from transforms.night.trusting import LEAST_RECALL, LearnedTrust, Shared, estimate_signals
 
 GOOD, ALWAYS_NOW = 0, 1
 N, CRAWLS = 80, 3
@@ -292,8 +293,15 @@ def _learned() -> LearnedTrust:
     prior = SignalPrior(0.4, 1.0, np.array([0.5, 2.0]), np.array([1.0, 3.0]))
     covariance = np.array([[[0.5, 0.1, 0.2], [0.1, 0.6, 0.05], [0.2, 0.05, 0.7]]])
     return LearnedTrust(
-        ("ping", "sitemap"), prior, {7: Pooled(np.array([0.3]), np.array([[0.1, 4.0]]), covariance)}
+        ("ping", "sitemap"), prior, {7: _host(Pooled(np.array([0.3]), np.array([[0.1, 4.0]]), covariance))}
     )
+
+
+def _host(pooled: Pooled, *rates: float) -> Shared:
+    """A split host with these numbers of `HostRates` for each of its sources."""
+    sources = pooled.signal_weight.shape[1]
+    sent = HostRates(*(np.full((1, sources), v) for v in rates or (1.0, 1.0, 1.0, 20.0)))
+    return Shared(pooled, sent, Bundles.none(1, sources))
 
 
 def test_the_prior_of_a_shard_has_its_sources_and_the_default_for_new_ones():
@@ -307,21 +315,20 @@ def test_the_prior_of_a_shard_has_its_sources_and_the_default_for_new_ones():
 
 def test_what_a_split_host_shares_is_put_in_the_order_of_a_shard():
     learned = _learned()
-    assert learned.giant(8, ["sitemap"]) is None
-    found = learned.giant(7, ["indexnow", "sitemap"])
+    found = learned.giant(7, ["indexnow", "sitemap"]).pooled
     assert found.missed_share.tolist() == [0.3]
     assert found.signal_weight.tolist() == [[default_prior(1).signal_weight[0], 4.0]]
     assert found.covariance[0].tolist() == [[0.5, 0.0, 0.2], [0.0, 1.0, 0.0], [0.2, 0.0, 0.7]]
-    same = learned.giant(7, ["ping", "sitemap"])
-    assert np.array_equal(same.covariance, learned.giants[7].covariance)
-    assert learned.giant(7, []).covariance.tolist() == [[[0.5]]]
+    same = learned.giant(7, ["ping", "sitemap"]).pooled
+    assert np.array_equal(same.covariance, learned.giants[7].pooled.covariance)
+    assert learned.giant(7, []).pooled.covariance.tolist() == [[[0.5]]]
 
 
 def test_pages_of_a_split_host_follow_what_all_its_parts_share():
     drawn, host, rate = _one_host(n=20, k=3)
     covariance = np.zeros((1, 2, 2))
     shared = Pooled(np.array([0.1]), np.array([[3.0]]), covariance)
-    learned = LearnedTrust(("feed",), default_prior(1), {1: shared})
+    learned = LearnedTrust(("feed",), default_prior(1), {1: _host(shared)})
     found = estimate_signals(shard_of(drawn, host, ["feed"]), rate, learned, AS_OF_US)
     row = _trust(found, 0, "feed")
     assert row["signal_precision"] == pytest.approx(-np.expm1(-3.0)) and row["signal_precision_stderr"] == 0.0
@@ -335,10 +342,8 @@ def test_pages_of_a_split_host_follow_what_all_its_parts_share():
 def test_rates_that_pages_of_a_split_host_borrow_are_those_of_all_its_parts():
     drawn, host, rate = _one_host(n=20, k=3)
     shared = Pooled(np.array([0.5]), np.array([[1.0]]), np.zeros((1, 2, 2)))
-    sent = HostRates(*(np.array([[v]]) for v in (0.3, 0.5, 0.4, 20.0)))
-    learned = LearnedTrust(("feed",), default_prior(1), {1: shared}, {1: sent})
-    assert learned.giant_rate(2, ["feed"]) is None
-    both = learned.giant_rate(1, ["new", "feed"])
+    learned = LearnedTrust(("feed",), default_prior(1), {1: _host(shared, 0.3, 0.5, 0.4, 20.0)})
+    both = learned.giant(1, ["new", "feed"]).rates
     assert both.calm.tolist() == [[0.0, 0.3]] and both.kept.tolist() == [[1.0, 0.5]]
     assert both.usual.tolist() == [[0.0, 0.4]] and both.signals.tolist() == [[0.0, 20.0]]
     whole = estimate_signals(shard_of(drawn, host, ["feed"]), rate, learned, AS_OF_US)
