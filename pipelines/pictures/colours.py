@@ -28,7 +28,6 @@ _ROLES: Final = {
     "lambdacrawl": "wine",
     "harmonic": "wine",
     "periodic": "wine",
-    "kab": "wine",
     "click": "wine",
     "impression": "wine",
     "change": "wine",
