@@ -1,13 +1,13 @@
 """Log loss and processor time with one part of the job taken out: the second table of docs/backtest.md.
 
-    python -m benchmarks.replay.part_costs [--histories NAME ...] [--pages 100000] [--pairs 3]
+    python -m benchmarks.replay.part_costs [--histories NAME ...] [--pages 100000] [--turns 3]
         [--parts PART ...]
 
 Parts are those of `benchmarks.replay.ablation` and `benchmarks.signals.replay_signals`. *Log loss*: recrawl
 crawls a history; the nights are then made again on the same crawls with the part taken out, and the outcome
 of each crawl is scored by what the night before had foretold, with and without. Errors are those over pages
 or over nights, whichever are larger. Signals are told of `docs_sitemap` alone. *Time*: a night of made-up
-pages on state, by turns with and without the part.
+pages on state, by turns with all parts and without each.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _night(part: str, arguments: Sequence[str]) -> int:
         return cli.main(["nightly", *arguments])
 
 
-def timed(pages: int, pairs: int, parts: Sequence[str]) -> list[str]:
+def timed(pages: int, turns: int, parts: Sequence[str]) -> list[str]:
     """A line for each part: processor time of a night with it over that without."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -139,19 +139,16 @@ def timed(pages: int, pairs: int, parts: Sequence[str]) -> list[str]:
             f"--output={folder}/b",
             "--overwrite",
         ]
-        costs: dict[str, list[float]] = {part: [] for part in parts}
-        own: list[float] = []
-        for pair in range(pairs):
-            for part in parts:
-                turn = [part, "nothing"] if pair % 2 else ["nothing", part]
-                took = {
-                    out: compare.run([sys.executable, "-m", __spec__.name, "--night", out, *given])
-                    for out in turn
-                }
-                own.append(took["nothing"].processor)
-                costs[part].append(took["nothing"].processor / took[part].processor)
+        costs: dict[str, list[float]] = {part: [] for part in ("nothing", *parts)}
+        for turn in range(turns):
+            order = list(costs)
+            for part in order[turn % len(order) :] + order[: turn % len(order)]:
+                line = [sys.executable, "-m", __spec__.name, "--night", part, *given]
+                costs[part].append(compare.run(line).processor)
+        own = costs.pop("nothing")
         lines = [f"{median(own):.1f} s of processor"]
-        for part, ratios in costs.items():
+        for part, without in costs.items():
+            ratios = [whole / less for whole, less in zip(own, without, strict=True)]
             lines.append(f"{part}: {median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})")
         return lines
 
@@ -166,7 +163,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--pages", type=int, default=100_000, help="of the nights whose time is taken; 0: none"
     )
-    parser.add_argument("--pairs", type=int, default=3)
+    parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--out", type=Path, default=Path("build/part_costs"))
     options = parser.parse_args(argv)
     for name in options.histories:
@@ -184,7 +181,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                     for line in compared(world, mode, budget, parts):
                         print(f"{name} {budget} {mode.name}: {line}", flush=True)
     if options.pages:
-        for line in timed(options.pages, options.pairs, options.parts):
+        for line in timed(options.pages, options.turns, options.parts):
             print(f"night of {options.pages:,} pages: {line}", flush=True)
     return 0
 
