@@ -36,7 +36,6 @@ _MODULES: tuple[str, ...] = (
     "nutch",
     "stormcrawler",
     "urlfrontier",
-    "lambdacrawl",
     "changedetection",
     "scrapy",
     "w3c",
