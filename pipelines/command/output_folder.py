@@ -48,10 +48,11 @@ def check(folder: str) -> None:
         write_file(folder, TRIAL, bytes(TRIAL_BYTES), 1)
         FileSystems.delete([FileSystems.join(folder, TRIAL)])
     except (OSError, ValueError) as error:  # ValueError: no such file system
-        raise OptionsError([f"--output={folder}: {_reason(folder, error)}"]) from None
+        raise OptionsError([f"--output={folder}: {why_not(folder, error)}"]) from None
 
 
-def _reason(folder: str, error: OSError | ValueError) -> str:
+def why_not(folder: str, error: OSError | ValueError) -> str:
+    """Why a folder cannot be written to, and what to do, in words that follow its name."""
     if not folder:
         return "names nothing; give a folder"
     if os.path.exists(folder) and not os.path.isdir(folder):

@@ -9,6 +9,7 @@ import json
 import math
 import os
 import re
+import shlex
 import sys
 import textwrap
 from collections import Counter
@@ -125,10 +126,11 @@ def run(parsed: argparse.Namespace) -> int:
             [f"--output={parsed.output}: cannot be written: {error.strerror}; give a file that can"]
         ) from None
     print(f"{parsed.output} is written. Read it, then, for every night:")
-    print(f"  recrawl night --config {parsed.output}")
+    command = f"  recrawl night --config {shlex.quote(parsed.output)}"
+    print(command)
     if span := _sum(found["observations"]).span() if "observations" in found else None:
         print("or, to try it on this log alone:")
-        print(f"  recrawl night --config {parsed.output} --as_of {_after(span[1])}")
+        print(f"{command} --as_of {_after(span[1])}")
     for name in re.findall(r"^# (budget|requests_site) =", text, re.MULTILINE):
         print(f"Set {name} in {parsed.output}: a night needs it, and the files do not tell it")
     for kind, accounts in found.items():

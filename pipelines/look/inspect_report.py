@@ -130,7 +130,9 @@ class Group:
         if n := found.noted["local_times"]:
             say("zone", said_of_local_times(found.kind, n, self._how.timezone, dict(self._how.columns)))
         for file, row, reason, sample in self._samples:
-            say("", f"{'' if one else f'{file}: '}row {row}: {reason}: {sample}")
+            # What hides or turns text around would do so here, too.
+            shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in sample)
+            say("", f"{'' if one else f'{file}: '}row {row}: {reason}: {shown}")
         if any(found.rejected[f"bad_{name}"] for name in ("clicks", "impressions", "importance", "rate")):
             say(
                 "", "a number such as 1,500 may be 1500 or 1.5: write it so, without a mark between thousands"

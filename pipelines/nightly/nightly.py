@@ -18,7 +18,7 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from pipelines.command import stopping
 from pipelines.command.errors import OptionsError
 from pipelines.command.instants import DAY_MICROSECONDS
-from pipelines.command.output_folder import LEDGER
+from pipelines.command.output_folder import LEDGER, why_not
 from pipelines.command.version import __version__
 from pipelines.nightly import submitting
 from pipelines.nightly.arguments import LOCAL_RUNNERS
@@ -400,7 +400,7 @@ def writing(output: str) -> Iterator[None]:
     except LinkError:
         raise
     except (OSError, ValueError) as e:
-        raise OptionsError([f"--output={output}: cannot be written: {e}"]) from None
+        raise OptionsError([f"--output={output}: {why_not(output, e)}"]) from None
 
 
 def local_runner(options: PipelineOptions, small: Callable[[], bool] | None = None) -> Any:

@@ -15,6 +15,7 @@ from typing import Any
 
 from pipelines.command.errors import OptionsError
 from pipelines.command.instants import format_instant
+from pipelines.command.output_folder import why_not
 from policies.numerics.errors import RecrawlError
 from transforms.files.filesystems import FileSystems
 from transforms.files.sinks import read_json, write_json
@@ -89,7 +90,7 @@ def _flock(root: str, local: str, now: Callable[[], float]) -> Iterator[None]:
     except OSError as e:
         if os.path.islink(path):
             raise _not_the_lock(root, path, "a link") from None
-        raise OptionsError([f"--store={root}: {path} cannot be written: {e}"]) from None
+        raise OptionsError([f"--store={root}: {path} {why_not(root, e)}"]) from None
     with os.fdopen(descriptor, "r+", encoding="utf-8", errors="replace") as file:
         known = os.fstat(descriptor)
         if not stat.S_ISREG(known.st_mode):

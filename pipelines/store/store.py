@@ -17,7 +17,7 @@ from typing import Any
 
 from pipelines.command.errors import OptionsError
 from pipelines.command.instants import format_instant
-from pipelines.command.output_folder import LEDGER, PATTERN_CHARACTERS
+from pipelines.command.output_folder import LEDGER, PATTERN_CHARACTERS, why_not
 from pipelines.store.locks import Check, locked, replace_json
 from pipelines.store.partitions import LOGS
 from policies.numerics.errors import RecrawlError
@@ -383,7 +383,7 @@ class Store:
         try:
             make_folder(self.root)
         except OSError as e:
-            raise OptionsError([f"--store={self.root}: cannot be written: {e}"]) from None
+            raise OptionsError([f"--store={self.root}: {why_not(self.root, e)}"]) from None
         with locked(self.root, self._local, self._now) as self.check_held:
             yield
 

@@ -122,10 +122,11 @@ def test_the_site_of_an_access_log_is_that_of_the_crawl_log_where_it_has_one(tmp
         rows = [
             {"url": f"https://{h}/{i}", "fetched_at": at(i), "digest": "A"} for h in hosts for i in range(2)
         ]
-        log, path = write_rows(tmp_path / f"{len(hosts)}.jsonl", rows), tmp_path / f"{len(hosts)}.toml"
+        log, path = write_rows(tmp_path / f"{len(hosts)}.jsonl", rows), tmp_path / f"{len(hosts)} hosts.toml"
         code, printed, _ = command("init", str(log), str(tmp_path / "access.log"), f"--output={path}")
         assert code == 0 and tomllib.loads(path.read_text()).get("requests_site") == site
         assert ("Set requests_site in" in printed) == (site is None)
+        assert f"  recrawl night --config '{path}'\n" in printed
     assert "one of https://a.test, https://b.test" in path.read_text()
 
 

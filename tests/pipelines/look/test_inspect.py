@@ -103,9 +103,11 @@ def test_a_file_that_cannot_be_read_does_not_hide_the_others(tmp_path, capsys):
 
 def test_the_screen_shows_the_lines_that_are_wrong(tmp_path, capsys):
     text = "url,fetched_at,digest\n" + "https://a.test/,2026-01-01,d\n" * 3 + "https://a.test/,soon,d\n" * 5
+    text += "https://a.test/e\u202emoc\x1b[1m,2026-01-01,d\n"
     assert main(["inspect", str(write_file(tmp_path / "a.csv", [], text))]) == 0
     shown = capsys.readouterr().out
-    assert "rows       8, 3 accepted" in shown and "rejected   5 bad_timestamp" in shown
+    assert "bad_url: https://a.test/e\\u202emoc\\x1b[1m" in shown
+    assert "rows       9, 3 accepted" in shown and "rejected   5 bad_timestamp" in shown
     assert shown.count("bad_timestamp: ") == 3 and "row 5: bad_timestamp" in shown and "=soon" in shown
 
 
