@@ -15,6 +15,7 @@ from transforms.files.blocks import How
 from transforms.finished.nights import Night
 from transforms.intake.inspecting import MAX_SAMPLES, Account
 from transforms.intake.sources import ROBOTS
+from transforms.rows.normalise import KINDS
 
 LEFT_OUT = {
     "bot": "requests of bots",
@@ -47,6 +48,7 @@ NOTED = {
     "repeated_times": "times of an hour that clocks show twice",
     "skipped_times": "times of an hour that clocks skip",
 }
+_READ = ", ".join(KINDS["pages"].optional)
 _OF_A_LOG = re.compile(
     r"date|time|fetch|crawl|_at$|hash|digest|signature|etag|checksum|status", re.IGNORECASE
 )
@@ -123,6 +125,10 @@ class Group:
         if log := sorted(name for name in found.metadata if _OF_A_LOG.search(name)):
             given = "--kind observations --observations_columns fetched_at=YOURS,digest=YOURS"
             say("columns", f"{', '.join(log)}: if this is a log, say which of them are ours: {given}")
+        elif found.metadata:
+            say(
+                "columns", f"{', '.join(found.metadata)}: kept with their pages; a night itself reads {_READ}"
+            )
         if twins := found.twins.said():
             say("twins", twins)
         if strays := found.said_of_strays():
@@ -142,6 +148,8 @@ class Group:
                 "",
                 "statuses are numbers, such as 200, or words of StormCrawler or Nutch",
             )
+        if found.rejected["bad_utf8"]:
+            say("", "texts are read as UTF-8; of a table of Windows: iconv -f WINDOWS-1252 -t UTF-8 FILE")
         if found.rejected["bad_timestamp"]:
             say("", f"times are read as {READ_AS}")
         for file, damage in self._damaged[:MAX_SAMPLES]:

@@ -45,6 +45,7 @@ _LOG = logging.getLogger(__name__)
 _LISTED, _CHOICES = re.compile(r"(?:\{[^{}]*\}|[^,])+"), re.compile(r"\{([^{}]*,[^{}]*)\}")
 _BOM = b"\xef\xbb\xbf"
 # What else packs files: how it begins, its name, and what unpacks it.
+_OLD_SHEET, _SHEETS = b"\xd0\xcf\x11\xe0", (b"[Content_Types].xml", b"vnd.oasis.opendocument")
 _PACKERS = (
     (b"BZh", "bzip2", "bunzip2"),
     (b"\xfd7zXZ\0", "xz", "unxz"),
@@ -290,6 +291,8 @@ def sniff(path: str, head: bytes, text: bytes) -> str:
         return "parquet"
     if head.startswith(b"Obj\x01"):
         return "avro"
+    if head.startswith(_OLD_SHEET) or (head.startswith(b"PK") and any(mark in head for mark in _SHEETS)):
+        raise UnreadableError(f"{path}: a spreadsheet, expected a table of text. Save it as CSV UTF-8")
     for begins, packer, command in _PACKERS:
         if head.startswith(begins) or text.startswith(begins):
             raise UnreadableError(

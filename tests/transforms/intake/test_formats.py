@@ -375,6 +375,8 @@ def test_what_is_utf8():
         (lzma.compress(b"{}"), "packed by xz"),
         (pa.compress(b"{}", "zstd", asbytes=True), "packed by zstd"),
         (b"PK\x03\x04 a.txt", "packed by zip"),
+        (b"PK\x03\x04 [Content_Types].xml", "a spreadsheet, expected a table of text"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1", "a spreadsheet, expected a table of text"),
     ],
 )
 @pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.log", "a.bz2"])
