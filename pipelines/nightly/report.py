@@ -232,10 +232,10 @@ def _of_sitemaps(counters: dict[str, int]) -> str:
     if n := counters.get("sitemaps_one_lastmod", 0):
         text += f"; {_n(n)} file{' has' if n == 1 else 's have'} one date for all"
     if n := counters.get("sitemaps_index", 0):
-        named = _n(counters.get("sitemaps_index_children", 0))
-        text += (
-            f"; {_n(n)} index{' names' if n == 1 else 'es name'} {named} sitemap{'' if named == '1' else 's'}"
-        )
+        named, files = counters.get("sitemaps_index_children", 0), counters.get("sitemaps_files", 0)
+        text += f"; {_n(n)} index{' names' if n == 1 else 'es name'} {counted(named, 'sitemap')}"
+        if files and (lacking := named - (files - n)) > 0:
+            text += f", {_n(lacking)} of them at least not among the files: give all"
     return text
 
 
