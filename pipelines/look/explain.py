@@ -92,14 +92,19 @@ def _row(name: str, text: str) -> str:
 def page_lines(found: dict[str, Any]) -> list[str]:
     """A page in words: what it gets, why, what more would bring, and what holds it back."""
     page, rate = found["page"], found["page"]["crawl_rate_per_day"]
-    why = f"{_crawled(rate)}, because it is {_asked(found)} and {_changes(found)}"
+    first = page["limit"] == "new" and rate <= 0.0 and found["crawls"]
+    what = "gets a first crawl, and no other yet" if first else _crawled(rate)
+    why = f"{what}, because it is {_asked(found)} and {_changes(found)}"
     lines = [page["url"], f"  night of {found['as_of']}: {why}."]
     if crawls := found["crawls"]:
         more = f", and {len(crawls) - 1:,} more tonight" if len(crawls) > 1 else ""
         reason = _REASONS.get(crawls[0]["reason"], crawls[0]["reason"])
         lines.append(_row("next crawl", f"{_plain(crawls[0]['due_at'])}: {reason}{more}"))
     else:
-        lines.append(_row("next crawl", "none tonight"))
+        others = (
+            ": it is new, and all crawls for new pages are given to others" if page["limit"] == "new" else ""
+        )
+        lines.append(_row("next crawl", f"none tonight{others}"))
     if page["last_crawl_at"] is not None:
         lines.append(_row("last crawl", _plain(page["last_crawl_at"])))
     lines += _answers(found) + _evidence(found)
@@ -251,10 +256,16 @@ def _a_day(found: dict[str, Any]) -> str:
 
 def _more(found: dict[str, Any]) -> str:
     price, gain = f"{number(found['price'])} {_a_day(found)}", found["one_more_crawl_a_day"]
+    of_host = _host_price(found)
     if gain is None:
-        return f"crawl a day: as much as elsewhere, at most {price}; its signals or its age decide when"
+        if found["page"]["limit"] == "cap":
+            return "crawl a day would keep more fresh than elsewhere; its signals or its age decide when"
+        most = price if of_host is None else f"{number(of_host)} {_a_day(found)}"
+        return (
+            f"crawl a day would keep {most} fresh at most, as elsewhere; its signals or its age decide when"
+        )
     kept = f"crawl a day would keep {number(gain)} more {_a_day(found)} fresh"
-    if (of_host := _host_price(found)) is not None:
+    if of_host is not None:
         return f"{kept}; the last crawl of its host keeps {number(of_host)} {_a_day(found)}"
     return f"{kept}; the last crawl of the budget keeps {price}"
 
@@ -269,17 +280,12 @@ def _never(found: dict[str, Any]) -> list[str]:
     page, price, first = found["page"], found["price"], found["first_crawl_a_day"]
     if not found["budget_per_day"]:
         return [_row("why", "the budget is 0 crawls a day"), _row("to change it", "--budget")]
-    if page["limit"] == "new":
-        return [
-            _row("why", "it is new, and all crawls for new pages are given to others tonight"),
-            _row("to change it", "a larger --budget"),
-        ]
     if page["weight"] <= 0.0:
         return [
             _row("why", f"nobody asks for it: no {_of(found)}"),
             _row("to change it", "--weight_by equal, or importance in --pages; or min_rate_per_day there"),
         ]
-    if page["limit"] in ("none", "floor", "starved") and first < price:
+    if page["limit"] in ("none", "floor", "starved", "new") and first < price:
         lasts = (
             (page.get("clock_gain") or 1.0) / page["change_rate_per_day"]
             if page["change_rate_per_day"]
@@ -301,7 +307,7 @@ def _never(found: dict[str, Any]) -> list[str]:
     lines = [_row("why", _HELD.get(page["limit"], "crawls elsewhere keep more fresh"))]
     if page["limit"] == "host" and (price := _host_price(found)) is not None:
         kept = f"{number(first)} {_of(found)} a crawl, where the last crawl of its host keeps {number(price)}"
-        lines.append(_row("", kept))
+        lines = [lines[0] + ":", _row("", kept)]
     if change := _CHANGED_BY.get(page["limit"]):
         lines.append(_row("to change it", change))
     return lines
@@ -346,9 +352,9 @@ def _room(host: dict[str, Any]) -> str:
     limit, room = host["limit_per_day"], host["room_per_day"]
     if limit is None:
         return "it has no limit"
-    gap = f", {number(host['min_gap_seconds'])} s apart" if host["min_gap_seconds"] else ""
+    gap = f", {number(host['min_gap_seconds'])} s apart," if host["min_gap_seconds"] else ""
     if room >= 0.01 * max(limit, 1.0):
-        return f"its limit is {number(limit)}{gap}: room for {number(room)} more"
+        return f"its limit is {number(limit)}{gap.rstrip(',')}: room for {number(room)} more"
     return f"all that its limit of {number(limit)}{gap} allows (max_per_day, min_gap_seconds in --hosts)"
 
 
@@ -360,7 +366,9 @@ def host_lines(found: dict[str, Any]) -> list[str]:
     lines.append(_row("limit", _room(host)))
     if never := found["pages_never_crawled"]:
         share = found["weight_never_crawled"] / found["weight"] if found["weight"] else 0.0
-        asked = "" if found["weight_by"] == "equal" else f", with {share:.1%} of its {_of(found)}"
+        asked = (
+            "" if found["weight_by"] == "equal" else f", with {number(100.0 * share)}% of its {_of(found)}"
+        )
         lines.append(_row("get no crawl", f"{never:,} of its pages{asked}"))
     if host.get("peak_hour") is not None:
         around = f"{host['peak_share']:.0%} within three hours around it"

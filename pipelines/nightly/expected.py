@@ -42,7 +42,7 @@ _BOUND = {
     "cap": "capped at 0",
     "volatile": "volatile",
     "silent": "silent",
-    "new": "new",
+    "new": "new, which get a first crawl at most",
 }
 
 

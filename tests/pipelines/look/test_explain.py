@@ -144,6 +144,17 @@ def test_a_guess_is_called_one(night):
     assert "a guess" in text and "never seen twice" in text
 
 
+def test_a_first_crawl_is_one_whatever_comes_after_it(night):
+    found = json.loads(command("explain", str(night.folder), NEW, "--json")[1])
+    assert found["page"]["limit"] == "new" and found["crawls"]
+    found["page"]["crawl_rate_per_day"] = found["first_crawl_a_day"] = 0.0
+    text = "\n".join(page_lines(found))
+    assert "gets a first crawl, and no other yet" in text and "it was never crawled" in text
+    assert "the last crawl of the budget keeps" in text and "given to others" not in text
+    text = "\n".join(page_lines(found | {"crawls": []}))
+    assert "gets no crawl" in text and "all crawls for new pages are given to others" in text
+
+
 def test_a_page_that_is_not_found_says_what_it_answers(tmp_path):
     last = {"moved": 301, "gone": 404, "fails": 503, "once": 200, "blind": 200}
     rows = [row for i in range(9) for row in crawls(f"{SHOP}/{i}", "AABBCCDDEE")]
