@@ -234,7 +234,7 @@ def needed(answers: Sequence[Needed], runs: pa.Table, weights: str) -> Section:
         )
         if math.isfinite(mine[0].budget):
             section.tiles.append(
-                Tile(f"Least for {100 * target:g} % fresh", words(mine[0].policy), mine[0].text)
+                Tile(f"Least for {100 * target:g} % fresh", words(mine[0].policy), f"{mine[0].text} {RATE}")
             )
         dots = [
             Dot(

@@ -193,24 +193,30 @@ class Chart:
 
     def _lines(self, at_x: Any, at_y: Any) -> list[dict[str, Any]]:
         found, taken = [], list[float]()
-        # From the top down, so that a name gives way to the one above it.
-        for line in sorted(self.lines, key=lambda s: -next((y for y in reversed(s.y) if y is not None), 0.0)):
+        # From the top down, so that a name gives way to the one above it, and all to those of rules.
+        for line in sorted(self.lines, key=_name_order):
             points = [(at_x(x), at_y(y)) for x, y in zip(line.x, line.y, strict=True) if y is not None]
             if not points:
                 continue
             x, y = points[-1]
-            y = round(max([y + 4.0, *(other + 15.0 for other in taken)]), 1)
+            y += 4.0
+            while close := [other for other in taken if abs(other - y) < 14.9]:
+                y = round(max(close) + 15.0, 1)
             taken += [y] if line.name else []
             found.append(
                 {
                     "line": line,
                     "points": points,
                     "errors": _errors(line, at_x, at_y),
-                    "label": (round(x + 8.0, 1), y),
+                    "label": (round(x + 8.0, 1), round(y, 1)),
                 }
             )
         # What is named, and most of all answers, lies on top.
         return sorted(found, key=lambda drawn: _ON_TOP.get(drawn["line"].style, 1))
+
+
+def _name_order(line: Line) -> tuple[bool, float]:
+    return line.style != "rule", -next((y for y in reversed(line.y) if y is not None), 0.0)
 
 
 def _errors(line: Line, at_x: Any, at_y: Any) -> list[tuple[float, float, float, float]]:
