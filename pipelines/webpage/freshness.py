@@ -26,8 +26,6 @@ def tonight(manifest: Manifest) -> Section:
     """What the night expects, and what it spends."""
     section = Section("now", "Freshness now")
     counters, tiles = manifest["counters"], section.tiles
-    if manifest.get("status", "ok") != "ok":
-        section.notes.append(f"The schedule is empty: {manifest.get('status_reason', '')}")
     weight = weights_of(manifest)
     over = "over all pages" + ("" if weight == "equal" else f", weighted by {weight}")
     if manifest.get("expected_freshness") is not None:
@@ -62,7 +60,7 @@ def tonight(manifest: Manifest) -> Section:
 def judged(manifest: Manifest) -> Section:
     """What the night before promised, and what the crawls since found."""
     section, judged = Section("judged", "Promised and found"), manifest.get("judged") or {}
-    if not manifest["options"].get("state"):
+    if not manifest["options"].get("state") and manifest.get("status", "ok") == "ok":
         section.notes.append("This is the first night. The next one says what came of what it promises.")
     if not judged.get("crawls"):
         return section

@@ -80,13 +80,16 @@ def page(night: OpenNight, nights: Sequence[str] = ()) -> str:
         said = [trends.of_nights([OpenNight.open(folder).manifest for folder in nights]), *said]
     options = night.manifest["options"]
     hours = f"{float(options.get('horizon_hours', 24.0)):g} hours"
+    status, warnings = night.manifest.get("status", "ok"), night.manifest.get("warnings", [])
+    if status != "ok":
+        warnings = [f"The schedule is empty: {night.manifest.get('status_reason', '')}", *warnings]
     version = night.manifest.get("recrawl_version", __version__)
     return rendered(
         f"recrawl, night of {trends.when(night.manifest)}",
-        f"Status {night.manifest.get('status')}; the schedule covers {hours}. Times are UTC.",
+        f"Status {status}; the schedule covers {hours}. Times are UTC.",
         said,
         f"recrawl {version} from manifest.json and the tables beside it",
-        night.manifest.get("warnings", []),
+        warnings,
     )
 
 

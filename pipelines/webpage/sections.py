@@ -290,10 +290,11 @@ def _signals(manifest: Manifest, figures: Figures) -> Section:
 def _starved(manifest: Manifest, figures: Figures) -> Section:
     section = Section("starved", "Pages that get no crawl")
     if (manifest.get("starved") or {}).get("pages"):
-        section.notes.append(
-            f"{starved_said(manifest)}: crawls of other pages keep more fresh, or of others of their host, "
-            "where it is at its limit. recrawl explain says of each which option changes that."
+        why = (
+            ": crawls of other pages keep more fresh, or of others of their host, where it is at its limit. "
+            "recrawl explain says of each which option changes that."
         )
+        section.notes.append(starved_said(manifest) + (why if manifest["budget_per_day"] else "."))
     if figures.starved.num_rows:
         rows = [
             [

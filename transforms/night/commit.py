@@ -174,7 +174,7 @@ def status_of(counters: dict[str, int], unspent: str | None) -> tuple[str, str]:
             return "empty_schedule", "no page may use a slot: see the limits of hosts and pages"
         if unspent:
             return "empty_schedule", f"less than one crawl may be made in the horizon: {unspent}"
-        return "empty_schedule", "the horizon's budget is less than one crawl; it is carried over"
+        return "empty_schedule", "the horizon's budget is less than one crawl; a part of one is carried over"
     return "ok", ""
 
 
