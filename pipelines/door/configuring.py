@@ -38,7 +38,11 @@ def _words(command: str, path: str, rest: list[str]) -> list[str]:
             text = file.read().decode()
         values = tomllib.loads(text)
     except (OSError, ValueError) as error:
-        raise OptionsError([f"--config={path}: cannot be read: {error}"]) from None
+        why = (error.strerror if isinstance(error, OSError) else "") or str(error)
+        if isinstance(error, UnicodeDecodeError):
+            why = "not UTF-8 text; save it as UTF-8"
+        hint = "; recrawl init writes one" if isinstance(error, FileNotFoundError) else ""
+        raise OptionsError([f"--config={path}: cannot be read: {why}{hint}"]) from None
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     arguments_of(command)(parser)
     words: list[str] = []

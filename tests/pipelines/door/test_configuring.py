@@ -61,7 +61,7 @@ def test_a_moment_and_options_of_beam_are_keys_too(tmp_path):
         ("[budget]\na = 1\n", "line 1: budget: a table is for columns alone"),
         ("[store.a]\nb = 1\n", "line 1: store: a table is for columns alone"),
         ("budget = \n", "cannot be read: Invalid value (at line 1"),
-        (None, "cannot be read: [Errno 2] No such file"),
+        (None, "cannot be read: No such file or directory; recrawl init writes one"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named_with_its_line(text, words, tmp_path):
