@@ -18,7 +18,7 @@ import numpy as np
 
 from policies.estimation.prior import estimate, fit_prior
 from policies.history.evidence import Evidence, effective, forgetting_weights, from_intervals
-from policies.judging.freshness_range import LEVEL, range_sums
+from policies.judging.freshness_range import LEVEL, MOST_PAGES, range_sums
 from policies.objectives import objectives
 from policies.optimum import search
 from policies.optimum.page_block import PageBlock
@@ -39,6 +39,7 @@ class World:
     days: float
     log_normal: bool = False
     half_life_changes: float = 0.0
+    looked_at: int = MOST_PAGES
 
     def draw(self, seed: int) -> tuple[np.ndarray, np.ndarray, Evidence, np.ndarray, np.ndarray]:
         """True change rates, groups, what the log says, weights, and numbers of changes."""
@@ -77,6 +78,7 @@ WORLDS = {
     "1,000 pages of one host, 10 days": World(1000, 1, 0.7, 2.0, 0.3, 10.0),
     "2,000 pages, log-normal rates": World(2000, 50, 1.0, 1.0, 0.2, 30.0, log_normal=True),
     "2,000 pages, half-life 12": World(2000, 50, 0.5, 1.5, 0.3, 30.0, half_life_changes=12.0),
+    "8,000 pages, 1,024 looked at": World(8000, 300, 0.5, 1.5, 0.3, 30.0, looked_at=1024),
 }
 
 
@@ -84,12 +86,14 @@ def one(world: World, seed: int) -> tuple[float, float, float, float]:
     """Ends of the range, freshness as it is said, and true freshness of the same plan."""
     change, group, evidence, weight, n_changes = world.draw(seed)
     prior = fit_prior(evidence, group)
-    found = estimate(evidence, group, int(group.max()) + 1, prior).change_rate_per_day
+    fit = estimate(evidence, group, int(group.max()) + 1, prior)
+    found = fit.change_rate_per_day
     _, (plan,) = search.solve(PageBlock(found, weight), PERIODIC, BUDGET_PER_PAGE * len(group))
     rate, total = plan.crawl_rate_per_day, float(weight.sum())
     said, true = (float(weight @ PERIODIC.freshness(rate, c)) for c in (found, change))
     told = effective(evidence, n_changes, world.half_life_changes or math.inf)
-    sums = range_sums(told, group, prior, PERIODIC, rate, found, weight)
+    of_plan = rate, found, fit.information, weight, None, world.looked_at
+    sums = range_sums(told, group, prior, PERIODIC, *of_plan)
     return *sums.limits(said, total, prior), said / total, true / total
 
 

@@ -17,9 +17,11 @@ import numpy as np
 from scipy.special import digamma, zeta
 
 from policies.estimation.estimators import rate
-from policies.estimation.group_means import Prior, group_means
+from policies.estimation.group_means import Prior
 from policies.estimation.posterior import posterior
+from policies.estimation.prior import mixed_means
 from policies.history.evidence import Evidence
+from policies.judging.part import Part
 from policies.numerics.sums import sum_by
 from policies.numerics.typing_ import FloatArray, IntArray
 from policies.objectives.objectives import Objective
@@ -55,10 +57,6 @@ class Parameter:
         return Parameter(
             self.slope + other.slope, self.score + other.score, self.information + other.information
         )
-
-    def scaled(self, pages: float) -> "Parameter":
-        """With the histories of so many times as many pages."""
-        return Parameter(self.slope, self.score * pages, self.information * pages)
 
     def moves(self, size: float) -> tuple[float, float]:
         """How far freshness is from what a better fit would say, and its variance.
@@ -125,6 +123,7 @@ def range_sums(
     objective: Objective,
     crawl_rate_per_day: FloatArray,
     change_rate_per_day: FloatArray,
+    information: FloatArray,
     weight: FloatArray,
     speed: FloatArray | None = None,
     most: int = MOST_PAGES,
@@ -145,64 +144,41 @@ def range_sums(
     crawl_rate_per_day : (n,) float64
     change_rate_per_day : (n,) float64
         Those at which freshness is said.
+    information : (n,) float64
+        That of these rates, see `policies.estimation.estimators.rate`.
     weight : (n,) float64
         0 of pages of which no freshness is claimed.
     speed : (n,) float64, optional
         How many times its usual rate a page changes while the plan is in force.
     most : int
     """
-    rows, times, likelihood = _chosen(group, weight, most)
-    some = weight[rows]
-    if not some.any():
+    if not weight.any():
         return RangeSums()
+    part = Part.of(group, weight, most)
+    rows, some = part.rows, weight[part.rows]
     crawls = crawl_rate_per_day[rows]
+    speeds = np.ones(len(weight)) if speed is None else speed
+    usual, n_groups = change_rate_per_day / speeds, int(group.max()) + 1
+    means = mixed_means(usual, group, n_groups, prior)
+    # By how much the rates of those that are looked at are above those of their group.
+    above = sum_by(group[rows], part.likelihood * usual[rows], n_groups) - sum_by(group, usual, n_groups)
+    present, code = np.unique(group[rows], return_inverse=True)
     found, fresh = _Pages(
         evidence.take(rows),
-        np.unique(group[rows], return_inverse=True)[1],
+        code,
+        means[present],
+        above[present],
         prior,
         objective,
         crawls,
-        np.ones(len(rows)) if speed is None else speed[rows],
-        some * times,
-        some * np.sqrt(times),
-        likelihood,
+        speeds[rows],
+        some,
+        part,
     ).sums()
     gain = fresh - objective.freshness(crawls, change_rate_per_day[rows])
-    more, all_pages = some * times * gain, len(weight) / len(rows)
-    # Each of those that stand for others may be unlike them.
-    part = times > 1.0
-    off = gain - (more[part].sum() / (some * times)[part].sum() if part.any() else 0.0)
-    left_out = math.fsum((times * (times - 1.0) * (some * off) ** 2)[part])
-    mean, shape, strength = (p.scaled(all_pages) for p in (found.mean, found.shape, found.strength))
-    return RangeSums(math.fsum(more), found.variance + left_out, mean, shape, strength)
-
-
-def _chosen(group: IntArray, weight: FloatArray, most: int) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Rows that are looked at, how many times its weight each stands for, and how many of its group in the
-    likelihood: (k,) each.
-
-    Half are the heaviest pages, which stand for themselves; the others those of whole groups, but of large
-    groups a part.
-    """
-    n = len(group)
-    if n <= most:
-        return np.arange(n), np.ones(n), np.ones(n)
-    heavy = np.zeros(n, np.bool_)
-    heavy[np.argsort(-weight, kind="stable")[: most // 2]] = True
-    size = np.bincount(group)
-    part = np.minimum(size, most // 8)
-    # Groups are in order of their hashes, and so are pages in them: the first ones are any.
-    order = np.argsort(group, kind="stable")
-    rank = np.empty(n, np.int64)
-    rank[order] = np.arange(n) - np.repeat(np.cumsum(size) - size, size)
-    enough = np.cumsum(part) <= most // 2
-    light = ~heavy & (rank < part[group]) & enough[group]
-    rows = np.flatnonzero(heavy | light)
-    others = float(weight[light].sum())
-    rest = float(weight[~heavy].sum()) / others if others > 0.0 else 1.0
-    times = np.where(heavy[rows], 1.0, rest)
-    taken = np.maximum(np.bincount(group[rows], minlength=len(size)), 1)
-    return rows, times, np.where(enough, size / taken, 1.0)[group[rows]]
+    more = math.fsum(some * part.times * gain)
+    variance = found.variance + part.left_out(some, gain, code)
+    return RangeSums(more, variance, found.mean, found.shape, found.strength)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,19 +198,23 @@ class _Pages:
         self,
         evidence: Evidence,
         group: IntArray,
+        mean_per_day: FloatArray,
+        above_per_day: FloatArray,
         prior: Prior,
         objective: Objective,
         crawl_rate: FloatArray,
         speed: FloatArray,
         weight: FloatArray,
-        deviation_weight: FloatArray,
-        likelihood: FloatArray,
+        part: Part,
     ) -> None:
         self._evidence, self._group, self._prior, self._objective = evidence, group, prior, objective
         self._crawls, self._speed = crawl_rate, speed
-        self._weight, self._deviates = weight, deviation_weight
-        self._likelihood, self._groups = likelihood, int(group.max()) + 1
-        self._mean = group_means(evidence, group, self._groups, prior)
+        self._weight, self._deviates = weight * part.times, weight * np.sqrt(part.times)
+        self._likelihood, self._groups, self._mean = part.likelihood, len(mean_per_day), mean_per_day
+        self._stands = np.ones(self._groups)
+        self._stands[group] = part.groups
+        # What pages say of the mean of their group, less what they say as others than the rest of it.
+        self._tilt = prior.shape * above_per_day / mean_per_day
         self._lay_out()
 
     def _lay_out(self) -> None:
@@ -278,6 +258,7 @@ class _Pages:
         a, k, group = self._prior.shape, self._prior.group_strength, self._group
         shifts = middle + _PLACES[:, None] * width
         log_q = -k * (shifts + self._prior.mean_per_day / self._mean * np.exp(-shifts))
+        log_q -= self._tilt * shifts
         of_pages = []
         for j, shift in enumerate(shifts):
             evidence = np.concatenate([q.sum(axis=1) for q, _ in self._slowed(shift)])
@@ -331,7 +312,8 @@ class _Pages:
         ):
             score = (q * slope).sum(axis=0)
             around = slope - score
-            columns = q * off * around, score, information - (q * around**2).sum(axis=0)
+            held = information - (q * around**2).sum(axis=0)
+            columns = q * off * around, self._stands * score, self._stands * held
             parameters.append(Parameter(*(math.fsum(values.ravel()) for values in columns)))
         mean, strength = parameters
         variance = math.fsum((q * (own + deviates**2)).ravel())
@@ -340,9 +322,11 @@ class _Pages:
     def _of_shape(self) -> Parameter:
         """What is known of the shape, at the present means of groups."""
         held, by_mean, cross, columns = self._at_means()
-        slope, score, information = (math.fsum(column) for column in columns)
+        stands = self._stands[self._group]
         return Parameter(
-            slope + math.fsum(by_mean * cross / held), score, information - math.fsum(cross * cross / held)
+            math.fsum(columns[0]) + math.fsum(by_mean * cross / held),
+            math.fsum(stands * columns[1]),
+            math.fsum(stands * columns[2]) - math.fsum(self._stands * cross * cross / held),
         )
 
     def _at_means(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
@@ -362,8 +346,8 @@ class _Pages:
             columns[1, rows] = weight * a * (p * f * r).sum(axis=1)
             columns[2, rows] = likelihood * (size - 1.0 + a * (p * r * s).sum(axis=1))
             columns[3, rows] = weight * (p * f * s).sum(axis=1)
-            columns[4, rows] = score + 1.0 + math.log(a) - float(digamma(a))
-            columns[5, rows] = float(zeta(2.0, a)) - 1.0 / a - (p * s * s).sum(axis=1)
+            columns[4, rows] = likelihood * (score + 1.0 + math.log(a) - float(digamma(a)))
+            columns[5, rows] = likelihood * (float(zeta(2.0, a)) - 1.0 / a - (p * s * s).sum(axis=1))
         held, by_mean, cross = (sum_by(self._group, column, self._groups) for column in columns[:3])
         far = self._prior.group_strength * self._prior.mean_per_day / self._mean
         return np.maximum(held, 0.0) + far, by_mean, cross, columns[3:]

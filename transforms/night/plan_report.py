@@ -26,7 +26,7 @@ _ROUNDING = 1e-6
 """Of expected freshness: the search ends a little before the optimum."""
 
 
-LEAST_PAGES = 512
+LEAST_PAGES = 1024
 """Of each shard, that the range is made of."""
 
 
@@ -52,6 +52,7 @@ def spread_of(
         objectives.get(night.objective),
         crawl_rate_per_day,
         change,
+        pages.column("information").to_numpy(),
         weight,
         speed,
         max(MOST_PAGES // night.num_shards, LEAST_PAGES),

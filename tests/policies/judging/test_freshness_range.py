@@ -36,9 +36,10 @@ def _sums(
     evidence: Evidence, group: np.ndarray, rate: np.ndarray, weight: np.ndarray, most: int = 10**6
 ) -> tuple[RangeSums, float]:
     """And the sum at the estimated rates."""
-    found = estimate(evidence, group, int(group.max()) + 1, PRIOR).change_rate_per_day
+    fit = estimate(evidence, group, int(group.max()) + 1, PRIOR)
+    found, information = fit.change_rate_per_day, fit.information
     said = float(weight @ PERIODIC.freshness(rate, found))
-    return range_sums(evidence, group, PRIOR, PERIODIC, rate, found, weight, None, most), said
+    return range_sums(evidence, group, PRIOR, PERIODIC, rate, found, information, weight, None, most), said
 
 
 def _slowly(evidence: Evidence, rate: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
@@ -96,15 +97,29 @@ def test_what_pages_share_does_not_shrink_with_their_number():
     assert 0.7 * wide[0] < wide[1] < wide[0]
 
 
-def test_a_part_stands_for_all():
-    evidence, group, rate, weight = _drawn(7, 3000, groups=40)
-    weight = np.minimum(weight, 5.0)
+@pytest.mark.parametrize("most", [400, 1600])
+@pytest.mark.parametrize("alike", [False, True])
+def test_a_part_stands_for_all(most, alike):
+    """Its mean lies where its variance says, whichever groups come first."""
+    evidence, group, rate, weight = _drawn(7, 4000, groups=80)
+    weight = np.ones(len(group)) if alike else np.minimum(weight, 20.0)
     whole, said = _sums(evidence, group, rate, weight)
-    part, _ = _sums(evidence, group, rate, weight, 800)
-    total = float(weight.sum())
-    (low, high), (low_part, high_part) = (s.limits(said, total, PRIOR) for s in (whole, part))
-    assert high - low < high_part - low_part < 3.0 * (high - low)
-    assert low_part < 0.5 * (low + high) < high_part
+    rng = np.random.Generator(np.random.Philox(key=3))
+    off, scores = [], []
+    for _ in range(12):
+        # As in a shard: pages by group, the first of which is the largest one here.
+        names = rng.permutation(group.max() + 1)
+        largest = np.bincount(group).argmax()
+        names[names == 0], names[largest] = names[largest], 0
+        turned = np.lexsort((rng.random(len(group)), names[group]))
+        part, _ = _sums(evidence.take(turned), names[group][turned], rate[turned], weight[turned], most)
+        off.append((part.more - whole.more) / math.sqrt(part.variance))
+        scores.append(part.shape.information / whole.shape.information)
+    assert abs(np.mean(off)) < 0.5 and np.sqrt(np.mean(np.square(off))) < 1.3
+    assert 0.6 < np.mean(scores) < 1.2
+    low, high = whole.limits(said, float(weight.sum()), PRIOR)
+    low_part, high_part = part.limits(said, float(weight.sum()), PRIOR)
+    assert 0.9 * (high - low) < high_part - low_part < 4.0 * (high - low)
 
 
 def test_parts_add_up_and_the_order_of_pages_is_of_no_matter():
@@ -128,8 +143,8 @@ def test_parts_add_up_and_the_order_of_pages_is_of_no_matter():
 
 def test_without_pages_or_weight_there_is_nothing():
     none = np.zeros(0)
-    assert range_sums(empty(), none.astype(np.int64), PRIOR, PERIODIC, none, none, none) == RangeSums()
+    assert range_sums(empty(), none.astype(np.int64), PRIOR, PERIODIC, none, none, none, none) == RangeSums()
     evidence = from_intervals(np.zeros(1, np.int64), np.ones(1), np.ones(1, np.bool_))
-    one_page = np.ones(1)
-    sums = range_sums(evidence, np.zeros(1, np.int64), PRIOR, PERIODIC, one_page, one_page, np.zeros(1))
+    one, of_page = np.ones(1), np.zeros(1, np.int64)
+    sums = range_sums(evidence, of_page, PRIOR, PERIODIC, one, one, one, np.zeros(1))
     assert sums == RangeSums()
