@@ -78,7 +78,7 @@ WORLDS = {
     "1,000 pages of one host, 10 days": World(1000, 1, 0.7, 2.0, 0.3, 10.0),
     "2,000 pages, log-normal rates": World(2000, 50, 1.0, 1.0, 0.2, 30.0, log_normal=True),
     "2,000 pages, half-life 12": World(2000, 50, 0.5, 1.5, 0.3, 30.0, half_life_changes=12.0),
-    "8,000 pages, 1,024 looked at": World(8000, 300, 0.5, 1.5, 0.3, 30.0, looked_at=1024),
+    "30,000 pages, 8,192 looked at": World(30_000, 1000, 0.5, 1.5, 0.3, 30.0, looked_at=8192),
 }
 
 

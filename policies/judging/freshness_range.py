@@ -46,16 +46,22 @@ class Parameter:
     ----------
     slope, score, information : float
         Of weighted freshness, of the log likelihood, and minus its second derivative.
+    noise : float
+        Variance of the score by which pages are looked at.
     """
 
     slope: float = 0.0
     score: float = 0.0
     information: float = 0.0
+    noise: float = 0.0
 
     def merge(self, other: "Parameter") -> "Parameter":
         """Of the pages of both."""
         return Parameter(
-            self.slope + other.slope, self.score + other.score, self.information + other.information
+            self.slope + other.slope,
+            self.score + other.score,
+            self.information + other.information,
+            self.noise + other.noise,
         )
 
     def moves(self, size: float) -> tuple[float, float]:
@@ -66,7 +72,9 @@ class Parameter:
         """
         information = max(self.information, size**-2)
         step = min(max(self.score / information, -0.5 * size), 0.5 * size)
-        return self.slope * step, self.slope**2 / information
+        # A step that is cut cannot be off by more than its limit.
+        off = min(self.noise / information**2, (0.5 * size) ** 2)
+        return self.slope * step, self.slope**2 * (1.0 / information + off)
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +321,8 @@ class _Pages:
             score = (q * slope).sum(axis=0)
             around = slope - score
             held = information - (q * around**2).sum(axis=0)
-            columns = q * off * around, self._stands * score, self._stands * held
+            noise = self._stands * (self._stands - 1.0) * score**2
+            columns = q * off * around, self._stands * score, self._stands * held, noise
             parameters.append(Parameter(*(math.fsum(values.ravel()) for values in columns)))
         mean, strength = parameters
         variance = math.fsum((q * (own + deviates**2)).ravel())
@@ -327,6 +336,7 @@ class _Pages:
             math.fsum(columns[0]) + math.fsum(by_mean * cross / held),
             math.fsum(stands * columns[1]),
             math.fsum(stands * columns[2]) - math.fsum(self._stands * cross * cross / held),
+            math.fsum(stands * (stands * self._likelihood - 1.0) / self._likelihood * columns[1] ** 2),
         )
 
     def _at_means(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
