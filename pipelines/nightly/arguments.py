@@ -132,6 +132,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "one limit and one gap (default: off)",
     )
     plan.add_argument(
+        "--lower_soft_404",
+        action="store_true",
+        help="pages of a host that look like one error page, soft_404 in pages/, weigh together what one "
+        "of them does; not for digests that pages may have in common, such as of a price (default: off)",
+    )
+    plan.add_argument(
         "--host_max_per_day", help="crawls per day and host, where --hosts has none (default: no limit)"
     )
     plan.add_argument(
@@ -155,6 +161,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--request_half_life_days",
         default="28",
         help="days after which requests count half (default: %(default)s)",
+    )
+    learn.add_argument(
+        "--signal_delay_minutes",
+        default="0",
+        help="signals less than this after a crawl of their page are discarded: the crawl has likely "
+        "seen what they are about (default: %(default)s)",
     )
     safety = parser.add_argument_group("safety")
     safety.add_argument(

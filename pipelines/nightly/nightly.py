@@ -102,8 +102,10 @@ def fold_settings(settings: Settings, layout: Layout, previous: Previous) -> Fol
         frozenset(layout.parts),
         previous.multiplier,
         sitemap_pages=settings.sitemap_pages,
+        signal_delay_us=round(settings.signal_delay_minutes * 60_000_000),
         clock_factors=previous.clock_factors,
         hours_of_all=previous.hours_of_all,
+        lower_soft_404=settings.lower_soft_404,
         night_before_us=previous.as_of_us,
         with_lastmods=bool(settings.sitemaps) or previous.has_lastmods,
         page_limits_per_day=(

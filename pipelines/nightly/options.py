@@ -184,6 +184,7 @@ class Settings:
         self.request_half_life_days: float = check.number(
             "request_half_life_days", 0.0, 1e5, "days", open_low=True
         )
+        self.signal_delay_minutes: float = check.number("signal_delay_minutes", 0.0, 1e5, "minutes")
         self.max_rejected_fraction: float = check.number("max_rejected_fraction", 0.0, 1.0, "share of rows")
         self.max_signal_shift: float = check.number("max_signal_shift", 0.0, 1.0, "share of slots")
         self.hour_capacity: float = check.number("hour_capacity", 1.0, 24.0, "times the even share")
@@ -191,6 +192,7 @@ class Settings:
         self.split_hosts_above: int = check.number("split_hosts_above", 0, 1e15, "pages", whole=True)
         self.rows_per_batch: int = check.number("rows_per_batch", 1, 1e8, "rows", whole=True)
         self.allow_shrink: bool = bool(values["allow_shrink"])
+        self.lower_soft_404: bool = bool(values["lower_soft_404"])
         self.host_groups: bool = bool(values["host_groups"])
         self.group_columns: tuple[str, ...] = tuple(
             c.strip() for c in (values["group_columns"] or "").split(",") if c.strip()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from policies.history.page_state import NO_TIME
 from policies.history.visits import too_near
 from policies.numerics.columns import take
 from policies.numerics.typing_ import BoolArray, Int32Array, IntArray
@@ -13,16 +14,21 @@ from policies.numerics.typing_ import BoolArray, Int32Array, IntArray
 DISPOSITIONS = (
     "signals_after_as_of",
     "signals_late",
+    "signals_delayed",
     "signals_duplicate",
     "signals_counted",
 )
 """Counters that add up to ``signals``.
 
 Late are signals not newer than the page's last visit in the state, or older than the last signal of their
-source there. Duplicates came less than `REPEAT_US` after the last counted signal of their page and source.
+source there. Delayed ones came within the delay after an observation, which most likely saw the change that
+they are about (Busa-Fekete et al., appendix C). Duplicates came less than `REPEAT_US` after the last counted
+signal of their page and source.
 """
 
 REPEAT_US = 3_600_000_000
+
+_LONG_AGO = -(1 << 62)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +105,19 @@ def neighbours(
     return np.where(low > first, low - 1, -1), np.where(low < end, low, -1)
 
 
-def counted(signals: Signals, last_us: IntArray, counts: dict[str, int]) -> IntArray:
+def counted(
+    signals: Signals, seen_before_us: IntArray, last_us: IntArray, delay_us: int, counts: dict[str, int]
+) -> IntArray:
     """Which timely signals count, sorted by (page, source, time).
 
     Parameters
     ----------
     signals : Signals, k rows
+    seen_before_us : (k,) int64, microseconds
+        Observation of the page before each, `NO_TIME` if none.
     last_us : (k,) int64, microseconds
         Last signal of the page and source that the state counted, `NO_TIME` if none.
+    delay_us : int, microseconds
     counts : dict
         Has `DISPOSITIONS`; they are moved.
 
@@ -116,11 +127,14 @@ def counted(signals: Signals, last_us: IntArray, counts: dict[str, int]) -> IntA
         Rows of `signals`.
     """
     at_us = signals.signalled_at_us
-    rows = np.lexsort((at_us, signals.source, signals.page))
+    delayed = (seen_before_us != NO_TIME) & (at_us - np.maximum(seen_before_us, _LONG_AGO) < delay_us)
+    rows = np.flatnonzero(~delayed)
+    rows = rows[np.lexsort((at_us[rows], signals.source[rows], signals.page[rows]))]
     first = np.ones(len(rows), dtype=np.bool_)
     first[1:] = (np.diff(signals.page[rows]) != 0) | (np.diff(signals.source[rows]) != 0)
     repeats = too_near(at_us[rows], first, last_us[rows[first]], REPEAT_US)
     kept = np.delete(rows, repeats)
+    counts["signals_delayed"] += int(np.count_nonzero(delayed))
     counts["signals_duplicate"] += len(repeats)
     counts["signals_counted"] += len(kept)
     return kept

@@ -47,6 +47,8 @@ class SignalFold:
         Host of each page, 0..h-1.
     as_of_us : int, microseconds
         Later signals are ignored.
+    delay_us : int, microseconds
+        Signals less than this after an observation are discarded.
 
     Raises
     ------
@@ -69,9 +71,10 @@ class SignalFold:
         history: PageState,
         host_code: Int32Array,
         as_of_us: int,
+        delay_us: int = 0,
     ) -> None:
         signals.check(len(history), MAX_SOURCES)
-        self._state, self._before = state, history
+        self._state, self._before, self._delay_us = state, history, delay_us
         self._counts = dict.fromkeys(("signals", *DISPOSITIONS), 0)
         self._counts["signals"] = len(signals)
         self._timely(signals, as_of_us)
@@ -158,7 +161,10 @@ class SignalFold:
         night, seen_row, seen_at = block.night, block.seen_row, block.seen_at
         old_row, row = block.row_of(state.page), block.row_of(signals.page)
         previous, following = neighbours(row, signals.signalled_at_us, seen_row, seen_at)
-        kept = counted(signals, last_us, self._counts)
+        before = self._before.baseline_at_us[signals.page]
+        if len(seen_at):
+            before = np.where(previous >= 0, seen_at[np.maximum(previous, 0)], before)
+        kept = counted(signals, before, last_us, self._delay_us, self._counts)
         row, following, at_us = row[kept], following[kept], signals.signalled_at_us[kept]
 
         old_key = _source_keys(old_row[state.source_row()], state.source)
@@ -197,7 +203,7 @@ class SignalFold:
             left, ended = _ended(waiting, pair_row, new[mine], following[mine], block)
             couples[f"{name}_pending"] = left
             sums.column(name, pair_row, old, getattr(state, name), *ended.of(night.counts))
-        columns = _add(state, old_row, night, signature, sums)
+        columns = _add(state, old_row, night, signature, sums, self._delay_us)
         couples |= {name: columns.pop(name) for name in ("near", "far")}
         some = np.any([values > 0 for values in couples.values()], axis=0)
         pair_row = pair_row[some]
@@ -334,6 +340,7 @@ def _add(
     night: Night,
     signature: NDArray[np.uint32],
     sums: SumsInOrder,
+    delay_us: int,
 ) -> dict[str, Any]:
     """The columns of the state that are sums, with those that are in `sums` already."""
     n = len(night.unit)
@@ -361,7 +368,8 @@ def _add(
     gap_days = night.gap_us / US_PER_DAY
     exposed = np.where(night.changed, night.exposure_us / US_PER_DAY, gap_days)
     # What is added is a minute at least: see NEGLIGIBLE.
-    heard = np.where(night.gap_us >= _US_PER_MINUTE, gap_days, 0.0)
+    heard_us = night.gap_us - delay_us
+    heard = np.where(heard_us >= _US_PER_MINUTE, heard_us, 0) / US_PER_DAY
     per_page: tuple[tuple[str, FloatArray], ...] = (
         ("exposure_days", exposed),
         ("dated_changes", 1.0 * (dated & (signature == 0))),

@@ -88,7 +88,7 @@ class SignalState:
     dated_changes : (m,) float64, landmark-weighted
         Changes whose date is known, in intervals without signals.
     watched_days : (m,) float64, days, landmark-weighted
-        Gaps of a minute and more.
+        Gaps without the delay after a visit in which signals are discarded.
     source_start : (m + 1,) int64
         Sources of row i are ``source_start[i]:source_start[i + 1]``, ascending in `source`.
     source : (k,) int32
@@ -292,7 +292,7 @@ def choose_sources(carried: Iterable[str], new: Iterable[str]) -> tuple[list[str
 
 
 def bring_to_present(
-    state: SignalState, history: PageState, forgetting: Forgetting, as_of_us: int
+    state: SignalState, history: PageState, forgetting: Forgetting, as_of_us: int, delay_us: int = 0
 ) -> tuple[SignalState, FloatArray]:
     """The state with weights of the present, as `policies.history.page_state.evidence` has them.
 
@@ -303,6 +303,8 @@ def bring_to_present(
         The pages' own state, folded with the same `forgetting`.
     forgetting : Forgetting
     as_of_us : int, microseconds
+    delay_us : int, microseconds
+        Time after a visit in which signals are discarded.
 
     Returns
     -------
@@ -313,7 +315,7 @@ def bring_to_present(
     """
     changes = history.n_changes[state.page].astype(np.int64)
     began = history.baseline_at_us[state.page]
-    listening = np.maximum(began, state.since_us)
+    listening = np.maximum(np.maximum(began, -(1 << 62)) + delay_us, state.since_us)
     running = np.where(began != NO_TIME, as_of_us - listening, 0)
     if forgetting:
         exponent, factor = forgetting.weights(changes, np.maximum(began, as_of_us))

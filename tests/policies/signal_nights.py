@@ -35,12 +35,13 @@ def night(
     signals: Signals,
     as_of_us: int = FOREVER,
     host: list[int] | None = None,
+    delay_us: int = 0,
     **half_lives: Any,
 ) -> tuple[Both, Counter[str]]:
     """One night over a state and its signals."""
     state, pages = before
     code = np.zeros(len(pages), np.int32) if host is None else np.array(host, np.int32)
-    news = SignalFold(state, signals, pages, code, as_of_us)
+    news = SignalFold(state, signals, pages, code, as_of_us, delay_us)
     pages, _ = fold(pages, rows, as_of_us, watch=news, **half_lives)
     state, counts = news.finish(pages, Forgetting(**half_lives))
     assert sum(counts[d] for d in DISPOSITIONS) == counts["signals"] == len(signals)

@@ -33,6 +33,7 @@ def hear(
     host: list[int],
     signals: list[tuple[int, int, int]],
     as_of: int,
+    delay: int,
     half_lives: dict[str, Any],
     counts: Counter[str],
 ) -> dict[int, Heard]:
@@ -44,7 +45,7 @@ def hear(
     for page, at, _ in timely:
         era[host[page]] = min(at, era.get(host[page], at))
     heard = {p: Heard(era[host[p]]) for p in range(len(pages)) if host[p] in era}
-    counting = _counting(timely, heard, counts)
+    counting = _counting(pages, timely, heard, delay, counts)
     for p, result in heard.items():
         page = pages[p]
         together = _pairs(
@@ -54,7 +55,7 @@ def hear(
             inside = Counter(s for q, at, s in counting if q == p and end - gap < at <= end)
             if end - gap < result.since:
                 continue
-            _add(result, page, (end, gap, changed, age, count), inside, as_of, half_lives)
+            _add(result, page, (end, gap, changed, age, count), inside, as_of, delay, half_lives)
             weight = page.weight(end, count, *half_lives.values(), as_of)
             for (*names, far), n in Counter(k for at, k in together if end - gap < at <= end).items():
                 result.pairs.setdefault(tuple(names), [0.0, 0.0])[far] += weight * n
@@ -77,14 +78,23 @@ def _pairs(signals: list[tuple[int, int, int]]) -> list[tuple[int, tuple[int, in
 
 
 def _counting(
+    pages: list[Page],
     timely: list[tuple[int, int, int]],
     heard: dict[int, Heard],
+    delay: int,
     counts: Counter[str],
 ) -> list[tuple[int, int, int]]:
     counting = []
     for page, at, source in sorted(timely, key=lambda s: (s[1], s[0], s[2])):
+        seen = [
+            t
+            for t in (pages[page].opened, *pages[page].anew, *(i[0] for i in pages[page].intervals))
+            if NO_TIME < t < at
+        ]
         last = heard[page].last
-        if source in last and at - last[source] < HOUR:
+        if seen and at - max(seen) < delay:
+            counts["signals_delayed"] += 1
+        elif source in last and at - last[source] < HOUR:
             counts["signals_duplicate"] += 1
         else:
             counts["signals_counted"] += 1
@@ -99,12 +109,13 @@ def _add(
     interval: tuple[Any, ...],
     inside: Counter[int],
     as_of: int,
+    delay: int,
     half_lives: dict[str, Any],
 ) -> None:
     end, gap, changed, dated, count = interval
     weight = page.weight(end, count, half_lives["half_life_changes"], half_lives["half_life_days"], as_of)
-    if gap >= MINUTE:
-        result.watched += weight * (gap / DAY)
+    if gap - delay >= MINUTE:
+        result.watched += weight * ((gap - delay) / DAY)
     for source, n in inside.items():
         result.total[source] += weight * n
         if not changed:

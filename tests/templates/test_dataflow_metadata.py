@@ -57,6 +57,7 @@ EXAMPLES: dict[str, tuple[list[str], list[str]]] = {
     "signals": (["gs://site/signals/*.jsonl"], ["gs:/site/signals"]),
     "sitemaps": (["gs://site/sitemaps/*.xml.gz"], ["https://site.test/sitemap.xml"]),
     "sitemap_pages": (["true", "false"], ["yes", "1"]),
+    "lower_soft_404": (["true", "false"], ["yes", "1"]),
     "host_groups": (["true", "false"], ["yes", "1"]),
     "state": (
         ["gs://nights/2026-06-30/state", "gs://nights/2026-06-30/state/"],
@@ -85,6 +86,7 @@ EXAMPLES: dict[str, tuple[list[str], list[str]]] = {
     "half_life_changes": (["12", "0"], ["1.5", "-1", "never"]),
     "half_life_days": (["1", "28.5"], ["0.5", "0", "never"]),
     "request_half_life_days": (["28", "0.5"], ["-28", "a month"]),
+    "signal_delay_minutes": (["0", "30", "2.5"], ["-1", "1h"]),
     "max_rejected_fraction": (["0.01", "0", "1", "1.0"], ["1 %", "1.5", "2", "-0.1"]),
     "allow_shrink": (["true", "false"], ["yes", "1"]),
     "overwrite": (["true", "false"], ["yes", "1"]),

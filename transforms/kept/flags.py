@@ -33,7 +33,8 @@ class Volatile(Statistic):
 
 class Alike(Statistic):
     """Pages that look like error pages with status 200, see `policies.history.soft_404`. Of a host that is
-    spread over several shards each shard sees its own pages only.
+    spread over several shards each shard sees its own pages only. Where they are to weigh less, pages have a
+    "weight_share", float64: the part of its weight that a page keeps.
     """
 
     PAGES = (pa.field("soft_404", pa.bool_()),)
@@ -47,8 +48,11 @@ class Alike(Statistic):
         if not len(rows):
             return {}
         home = pc.match_substring_regex(pages.url.take(pa.array(rows)), _HOME)
-        alike[rows[home.to_numpy(zero_copy_only=False)]] = False
-        return {"soft_404": pa.array(alike)}
+        alike[rows[home.to_numpy(zero_copy_only=False)]] = 0
+        columns = {"soft_404": pa.array(alike > 0)}
+        if night.settings.lower_soft_404:
+            columns["weight_share"] = pa.array(1.0 / np.maximum(alike, 1))
+        return columns
 
 
 class Alternating(Statistic):

@@ -50,10 +50,14 @@ class FoldSettings:
         Hashes of hosts of which other shards have pages, too.
     multiplier : float, requests per crawl, or None
         That of the night before.
+    signal_delay_us : int, microseconds
+        Signals less than this after an observation are discarded.
     sitemap_pages : bool
         Whether what sitemaps list are pages, as if the catalogue had them.
     clock_factors : (c,) float64, or None
         Of the night before, see `policies.judging.recalibration.Track.factors`.
+    lower_soft_404 : bool
+        Whether pages that look like error pages weigh less, see `policies.history.soft_404`.
     hours_of_all : HoursOfAll
         Of the night before.
     night_before_us : int or None
@@ -72,8 +76,10 @@ class FoldSettings:
     num_shards: int = 1
     split_hosts: frozenset[int] = frozenset()
     multiplier: float | None = None
+    signal_delay_us: int = 0
     sitemap_pages: bool = False
     clock_factors: FloatArray | None = None
+    lower_soft_404: bool = False
     hours_of_all: HoursOfAll = field(default_factory=HoursOfAll)
     night_before_us: int | None = None
     with_lastmods: bool = False

@@ -231,6 +231,7 @@ class ShardNews(Statistic):
             night.before,
             night.pages.host_code,
             settings.as_of_us,
+            settings.signal_delay_us,
         )
 
     def _known(self, table: pa.Table, night: ShardNight) -> Signals:
@@ -261,7 +262,9 @@ class ShardNews(Statistic):
 
     def tables(self, night: ShardNight) -> dict[str, pa.RecordBatch]:
         settings = night.settings
-        now = bring_to_present(self._state, night.after, settings.forgetting, settings.as_of_us)
+        now = bring_to_present(
+            self._state, night.after, settings.forgetting, settings.as_of_us, settings.signal_delay_us
+        )
         return signal_tables(*now, self._sources)
 
 

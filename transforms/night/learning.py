@@ -320,6 +320,8 @@ def estimate_shard(
         clicks = _request_rate(pages.column("clicks"), days, learned.clicks)
         impressions = _request_rate(pages.column("impressions"), days, learned.impressions)
     weight = _weight(pages, learned, clicks, impressions)
+    if "weight_share" in pages.schema.names:
+        weight = weight * pages.column("weight_share").to_numpy()
     columns = {n: pages.column(n) for n in pages.schema.names}
     if tonight is not None:
         rate = rate * speed

@@ -161,6 +161,7 @@ def test_all_problems_at_once():
         ("--as_of=1751328000", "ISO 8601"),
         ("--weight_by=fame", "clicks"),
         ("--objective=periodical", "periodic"),
+        ("--signal_delay_minutes=-1", "minutes"),
     ],
 )
 def test_a_bad_value_is_named_with_what_is_expected(argument, said):

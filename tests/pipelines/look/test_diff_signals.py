@@ -164,7 +164,7 @@ def test_a_night_of_an_older_version(nights):
         lacking = [n for n in table.schema.names if n.startswith("signal") or n in ("volatile", "soft_404")]
         pq.write_table(table.drop_columns(lacking), path)
     manifest = old.manifest
-    for name in ("max_signal_shift", "hour_capacity", "sitemaps"):
+    for name in ("max_signal_shift", "hour_capacity", "signal_delay_minutes", "sitemaps", "lower_soft_404"):
         manifest["options"].pop(name, None)
     (old.folder / "manifest.json").write_text(json.dumps(manifest))
     found = document(old.folder, nights.second.folder)

@@ -79,6 +79,17 @@ def test_a_dated_change_says_more() -> None:
     assert state.bin_days.tolist() == [pytest.approx(1.5 + 4 / 24)]
 
 
+def test_signals_soon_after_a_visit_are_discarded() -> None:
+    rows = [day(0, digest=1), day(1, digest=2)]
+    signals = [(0, START, 0), *((0, START + DAY + h * HOUR, 1) for h in (0, 1, 3, 5))]
+    state, counts = one_page(rows, signals, delay_us=3 * HOUR)
+    # That at the instant of the visit comes before it; that of three hours later is no longer soon.
+    assert (counts["signals_delayed"], counts["signals_counted"]) == (1, 4)
+    assert state.pending.tolist() == [0, 2] and state.total.tolist() == [0.0, 1.0]
+    assert state.watched_days.tolist() == [0.875]
+    assert one_page(rows, signals)[1]["signals_counted"] == 5
+
+
 def test_repeats_within_an_hour_of_the_last_counted_one() -> None:
     minutes = [0, 40, 59, 60, 100, 125]
     state, counts = one_page([], [(0, START + 60 * SECOND * m, s) for m in minutes for s in (0, 1)])
@@ -117,11 +128,11 @@ def test_interval_weights_by_hand() -> None:
     both, _ = night(nothing(1), observations(rows), signals_of(signals), half_life_changes=2)
     root = 2.0**0.5
     np.testing.assert_allclose(both[0].bin_weight, [0.5 * root + 1.0 + root], rtol=1e-15)
-    now, running_days = bring_to_present(*both, Forgetting(2), START + 6 * DAY)
+    now, running_days = bring_to_present(*both, Forgetting(2), START + 6 * DAY, 6 * HOUR)
     np.testing.assert_allclose(now.bin_weight, [0.5 + 0.5 * root + 1.0], rtol=1e-15)
     np.testing.assert_allclose(now.total, [0.5 + 0.5 * root + 2.0], rtol=1e-15)
     np.testing.assert_allclose(now.unchanged, [1.0], rtol=1e-15)
-    assert running_days.tolist() == [2.0]
+    assert running_days.tolist() == [1.75]
 
 
 def test_an_era_that_has_begun_stays() -> None:
@@ -136,10 +147,10 @@ def test_an_era_that_has_begun_stays() -> None:
 
 def test_what_is_added_is_a_minute_at_least() -> None:
     """Smaller parts could move the last bit of what is left of old sums, and when depends on the nights."""
-    visits = [day(0, digest=1), row(0, START + 90 * SECOND, digest=2), row(0, START + 140 * SECOND, digest=3)]
+    visits = [day(0, digest=1), row(0, START + 90 * SECOND, digest=2), row(0, START + 250 * SECOND, digest=3)]
     heard = [(0, START - DAY, 0), (0, START + 90 * SECOND, 0)]
-    state, _ = one_page(visits, heard)
-    assert state.watched_days.tolist() == [90 / 86400]  # not the 50 seconds of the second interval
+    state, _ = one_page(visits, heard, delay_us=60 * SECOND)
+    assert state.watched_days.tolist() == [100 / 86400]  # not the 30 seconds of the first interval
     # A change at the first second of its interval, by its date.
     dated = [day(0, digest=1), day(1, digest=2, last_modified=START + SECOND)]
     state, _ = one_page(dated, [(0, START - DAY, 0), (0, START + DAY // 2, 0)])
@@ -195,6 +206,8 @@ def test_the_running_interval_counts_from_the_begin_of_the_era() -> None:
     now, running_days = bring_to_present(*both, Forgetting(), START + 2 * DAY)
     assert running_days.tolist() == [1.0, 2.0, 0.0] and now.pending.tolist() == [1, 0]
     # Nobody listened to page 0 on its first day; page 2 was never crawled.
+    _, late = bring_to_present(*both, Forgetting(), START + 2 * DAY, DAY + DAY // 2)
+    assert late.tolist() == [0.5, 0.5, 0.0]
 
 
 def test_neighbours_by_hand() -> None:

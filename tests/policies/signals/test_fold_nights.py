@@ -29,13 +29,14 @@ from tests.policies.crawl_rows import (
     observations,
     signals_of,
 )
-from tests.policies.signal_nights import Both, Rows, filled, made, night, nothing
+from tests.policies.signal_nights import HOUR, Both, Rows, filled, made, night, nothing
 from tests.policies.slow_history import Page
 from tests.policies.slow_signals import hear
 
 SIGNALS = st.lists(st.tuples(st.integers(0, 2), TIMES, st.integers(0, 2)), max_size=40)
 CHANGES = st.sampled_from([None, 1, 2, 3, 12])
 DAYS = st.sampled_from([None, None, 1.0, 7.3, 60.0])
+DELAYS = st.sampled_from([0, 0, 60 * SECOND, HOUR, 2 * DAY])
 HOSTS = st.sampled_from([[0, 0, 0], [0, 0, 1], [0, 1, 2]])
 
 
@@ -75,12 +76,13 @@ def check_against(slow: dict[int, Any], state: SignalState, now: SignalState) ->
 
 
 @settings(deadline=None, max_examples=70)
-@given(logs(), SIGNALS, CHANGES, DAYS, HOSTS, st.one_of(TIMES, st.just(50 * DAY)))
+@given(logs(), SIGNALS, CHANGES, DAYS, DELAYS, HOSTS, st.one_of(TIMES, st.just(50 * DAY)))
 def test_equals_the_slow_fold(
     log: tuple[int, list[Row]],
     signals: Rows,
     half_life_changes: int | None,
     half_life_days: float | None,
+    delay: int,
     host: list[int],
     last_day: int,
 ) -> None:
@@ -89,15 +91,15 @@ def test_equals_the_slow_fold(
     signals = [(p % n, START + t, s) for p, t, s in signals]
     half_lives = {"half_life_changes": half_life_changes, "half_life_days": half_life_days}
     (state, pages), counts = night(
-        nothing(n), observations(rows), signals_of(signals), as_of, host, **half_lives
+        nothing(n), observations(rows), signals_of(signals), as_of, host, delay, **half_lives
     )
     slow = [Page() for _ in range(n)]
     for p in range(n):
         slow[p].fold([r for r in rows if r["page"] == p], as_of, Counter())
     expected: Counter[str] = Counter()
-    heard = hear(slow, host, signals, as_of, half_lives, expected)
+    heard = hear(slow, host, signals, as_of, delay, half_lives, expected)
     assert counts == +expected
-    now, _ = bring_to_present(state, pages, Forgetting(**half_lives), as_of)
+    now, _ = bring_to_present(state, pages, Forgetting(**half_lives), as_of, delay)
     assert len(now.bin_id) == len(state.bin_id)  # nothing negligible in so few days
     check_against(heard, state, now)
 
@@ -108,6 +110,7 @@ def test_equals_the_slow_fold(
     SIGNALS,
     CHANGES,
     DAYS,
+    DELAYS,
     HOSTS,
     st.lists(TIMES, max_size=6),
     st.randoms(use_true_random=False),
@@ -118,6 +121,7 @@ def test_many_nights_equal_one(
     signals: Rows,
     half_life_changes: int | None,
     half_life_days: float | None,
+    delay: int,
     host: list[int],
     cuts: list[int],
     random: Any,
@@ -127,7 +131,7 @@ def test_many_nights_equal_one(
     host = host[:n]
     signals = [(p % n, START + t, s) for p, t, s in signals]
     options: dict[str, Any] = {"half_life_changes": half_life_changes, "half_life_days": half_life_days}
-    options |= {"host": host}
+    options |= {"host": host, "delay_us": delay}
     end = START + 50 * DAY
     one, _ = night(nothing(n), observations(rows), signals_of(signals), end, **options)
 
@@ -204,10 +208,10 @@ def test_any_order_of_rows_on_a_large_log() -> None:
     for seed in range(4):
         order = np.random.default_rng(seed).permutation(k)
         rows = Observations(page[order], at[order], digest=digest[order])
-        got = night(nothing(n), rows, signals.take(order), host=host, half_life_changes=12)
+        got = night(nothing(n), rows, signals.take(order), host=host, delay_us=HOUR, half_life_changes=12)
         first = first or got
         assert got[0][0].equals(first[0][0]) and got[1] == first[1]
-    assert first is not None and len(first[0][0].bin_id) > 5000
+    assert first is not None and len(first[0][0].bin_id) > 5000 and first[1]["signals_delayed"] > 50
 
 
 def test_hosts_apart_are_what_they_are_together() -> None:

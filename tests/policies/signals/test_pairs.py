@@ -22,11 +22,11 @@ HOUR = 3600 * SECOND
 MINUTE = 60 * SECOND
 
 
-def nights(parts: list[tuple[list, list]], n: int = 1) -> SignalState:
+def nights(parts: list[tuple[list, list]], n: int = 1, delay_us: int = 0) -> SignalState:
     """Fold (observations, signals) of each night."""
     state, pages = SignalState.empty(), PageState.empty(n)
     for rows, heard in parts:
-        watch = SignalFold(state, signals_of(heard), pages, np.zeros(n, np.int32), START + 99 * DAY)
+        watch = SignalFold(state, signals_of(heard), pages, np.zeros(n, np.int32), START + 99 * DAY, delay_us)
         pages, _ = fold(pages, observations(rows), START + 99 * DAY, watch=watch, half_life_changes=2)
         state, _ = watch.finish(pages, Forgetting(2))
     return state

@@ -115,7 +115,7 @@ def test_sources_of_several_shards_beyond_what_fits_become_one():
 def test_tables_hold_the_evidence_page_by_page():
     _, history, state = _filled()
     now = (FIRST_DAY + 33) * DAY_US
-    sums, running_days = bring_to_present(state, history, Forgetting(5), now)
+    sums, running_days = bring_to_present(state, history, Forgetting(5), now, HOUR_US)
     coder = ShardTablesCoder()
     tables = coder.decode(coder.encode(ShardTables(3, signal_tables(sums, running_days, NAMES))))
     assert list(tables.tables) == ["signal_pages", "signal_sources", "signal_bins", "signal_pairs", "sources"]
@@ -206,21 +206,24 @@ def _night(crawled, heard, low_us, high_us, state=(), shuffle=None, **more):
     return ShardFold(_settings(high_us, **more), [*batches, *state])
 
 
+@pytest.mark.parametrize("delay_us", [0, 6 * HOUR_US])
 @pytest.mark.parametrize("seed", range(4))
-def test_nights_are_one_night(seed):
+def test_nights_are_one_night(seed, delay_us):
     crawled, heard = _logs(seed)
     end = (FIRST_DAY + 20) * DAY_US
-    whole = _night(crawled, heard, 0, end)
+    whole = _night(crawled, heard, 0, end, signal_delay_us=delay_us)
     rng = np.random.default_rng(seed)
     state, low = (), 0
     for high in [*np.sort(rng.integers(end - 20 * DAY_US, end, 7)).tolist(), end]:
-        part = _night(crawled, heard, low, high, state, rng)
+        part = _night(crawled, heard, low, high, state, rng, signal_delay_us=delay_us)
         state, low = (part.state(), signals_of(part)), high
     assert state[0].equals(whole.state())
     assert state[1].num_rows > 0 and state[1].equals(signals_of(whole))
     tables, again = (f.tables(0, []).tables for f in (whole, part))
     for name in ("signal_pages", "signal_sources", "signal_bins", "signal_pairs", "sources"):
         assert tables[name].equals(again[name]), name
+    delayed = whole.counts.totals()["signals_delayed"]
+    assert (delayed > 10) == (delay_us > 0)
 
 
 def test_shards_apart_are_one_shard():
