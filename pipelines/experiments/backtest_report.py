@@ -142,7 +142,7 @@ def _cell(
         gain_error = _both(statistics.over_pages(together, whole, other=other, cluster=block)[1], gains)
         size = np.bincount(block, whole)[there]
         mine_of, other_of = (np.bincount(block, v)[there] / size for v in (together, other))
-        p = statistics.paired_p(mine_of, other_of)
+        p = statistics.paired(mine_of, other_of).p_value
     if there.sum() < TESTED_BLOCKS:
         p = float("nan")
 

@@ -113,6 +113,14 @@ class Picture:
     across: int = 2
 
 
+def freshness_against_budget(
+    name: str, title: str, rows: Mapping[str, Any], budget: str = "budget_per_day"
+) -> Picture:
+    """Mean freshness of each policy by budget, with standard errors over the other columns' rows."""
+    means = _means(rows, budget, "accuracy")
+    return Picture(name, title, [Panel("", "crawls per page and day", "freshness", means, log_x=True)])
+
+
 def accuracy_against_pages(name: str, title: str, rows: Mapping[str, Any], against: str = "") -> Picture:
     """Mean accuracy of each policy by number of pages, with standard errors over repetitions.
 

@@ -13,6 +13,12 @@ from policies.numerics.typing_ import FloatArray, IntArray
 from policies.simulation.histories import NEVER, ChangeHistory
 
 
+def sort_crawls(page: IntArray, at_us: IntArray) -> tuple[IntArray, IntArray]:
+    """The crawls by page, then time."""
+    order = np.lexsort((at_us, page))
+    return page[order], at_us[order]
+
+
 def _until_next_crawl(page: IntArray, at_us: IntArray) -> IntArray:
     same = page[1:] == page[:-1]
     return np.append(np.where(same, at_us[1:], NEVER), np.full(min(len(page), 1), NEVER))

@@ -5,6 +5,7 @@ Policies of a repetition see the same changes and requests, so they are compared
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +34,28 @@ class Summary:
     median: float
     low: float
     high: float
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Differences of one policy from another, repetition by repetition.
+
+    Attributes
+    ----------
+    mean, standard_error : float
+        Of the differences; NaN for the error of a single repetition.
+    median : float
+    wins : int
+        Repetitions in which the difference is positive.
+    p_value : float
+        Of the Wilcoxon signed-rank test, two-sided; 1 where nothing differs.
+    """
+
+    mean: float
+    standard_error: float
+    median: float
+    wins: int
+    p_value: float
 
 
 def _standard_error(values: FloatArray) -> float:
@@ -68,13 +91,12 @@ def summary(values: FloatArray, confidence: float = 0.95) -> Summary:
     )
 
 
-def paired_p(values: FloatArray, against: FloatArray) -> float:
-    """p-value of the Wilcoxon signed-rank test of pairs, two-sided; 1 where nothing differs.
+def paired(values: FloatArray, against: FloatArray) -> Paired:
+    """Compare two policies over the same repetitions.
 
     Parameters
     ----------
     values, against : (r,) float64
-        Of two policies over the same repetitions.
 
     Raises
     ------
@@ -86,7 +108,27 @@ def paired_p(values: FloatArray, against: FloatArray) -> float:
             f"{len(values)} repetitions against {len(against)}: pairs need the same, at least one"
         )
     difference = values - against
-    return float(stats.wilcoxon(difference).pvalue) if difference.any() else 1.0
+    p = float(stats.wilcoxon(difference).pvalue) if difference.any() else 1.0
+    return Paired(
+        float(difference.mean()),
+        _standard_error(difference),
+        float(np.median(difference)),
+        int(np.count_nonzero(difference > 0)),
+        p,
+    )
+
+
+def against(values: Mapping[str, FloatArray], reference: str) -> dict[str, Paired]:
+    """Compare every other policy with a named one.
+
+    Raises
+    ------
+    ValueError
+        For a name that is not there, and as `paired`.
+    """
+    if reference not in values:
+        raise ValueError(f"policy {reference!r} is not among {', '.join(values)}")
+    return {name: paired(v, values[reference]) for name, v in values.items() if name != reference}
 
 
 def over_pages(

@@ -13,11 +13,10 @@ from pipelines.experiments.figures import busa_fekete_estimators as estimators
 from pipelines.experiments.figures import busa_fekete_runs as runs
 from pipelines.experiments.figures.busa_fekete_claims import CLAIMS, over_time
 from pipelines.experiments.figures.estimated import MOST_PAGES, made
-from pipelines.experiments.figures.measured import Measured, with_error
+from pipelines.experiments.figures.measured import Measured, wilcoxon, with_error
 from pipelines.experiments.figures.records import Columns, Figure, Made, Table
 from pipelines.pictures import plots
 from pipelines.pictures.plots import Panel, Picture
-from policies.simulation.statistics import paired_p
 
 PAPER: Final = (
     "Busa-Fekete et al., A Scalable Crawling Algorithm Utilizing Noisy Change-Indicating Signals, Figure {}"
@@ -125,7 +124,7 @@ def _paired_table(m: Measured) -> Table:
             other,
             str(n),
             with_error(m.gain("GREEDY-NCIS", other, n), 5, "+"),
-            f"{paired_p(m.accuracy('GREEDY-NCIS', n), m.accuracy(other, n)):.2g}",
+            f"{wilcoxon(m.accuracy('GREEDY-NCIS', n), m.accuracy(other, n)):.2g}",
         ]
         for other, _ in m.keys
         if other != "GREEDY-NCIS"

@@ -10,6 +10,7 @@ from pipelines.experiments.figures.busa_fekete_runs import Cell, Part
 from pipelines.experiments.figures.records import Claim, Columns
 from policies.numerics.special import SURE
 from policies.numerics.typing_ import FloatArray
+from policies.simulation import statistics
 
 
 def with_error(values: FloatArray, places: int = 4, sign: str = "") -> str:
@@ -106,3 +107,8 @@ class Measured:
         found = {m: values(m) for m in (self.pages if pages is None else pages)}
         words = ", ".join(f"m = {m}: {with_error(v, places, '+')}" for m, v in found.items())
         return Claim(text, all(holds(v) for v in found.values()), words, paper)
+
+
+def wilcoxon(values: FloatArray, against: FloatArray) -> float:
+    """p-value of the signed-rank test, two-sided."""
+    return statistics.paired(values, against).p_value

@@ -208,7 +208,7 @@ def test_a_misspelled_option_is_one_problem():
     ("words", "said"),
     [
         (["frontier", "--targt", "0.9", "--output=o"], ["--targt: neither", "--target?"]),
-        (["backtest-discovery", "--outptu", "o"], ["--outptu: neither", "--output?", "--links is missing: "]),
+        (["backtest-discovery", "--outptu", "o"], ["--outptu: neither", "--output?"]),
         (["synthesize", "--otput=o"], ["--otput=o: recrawl synthesize does not", "--output?"]),
         (["diff", "a", "--wrokers=2"], ["--wrokers=2: recrawl diff does not", "--workers?", " is missing: "]),
         (["backtest", "--budgtes", "0.1"], ["--budgtes: neither", "--budgets?", "--output is missing: "]),

@@ -14,6 +14,7 @@ ROWS = {
     "policy": ["GREEDY"] * 4 + ["LDS"] * 4,
     "pages": [100, 100, 500, 500] * 2,
     "repetition": [0, 1, 0, 1] * 2,
+    "budget_per_day": [0.1, 0.1, 0.5, 0.5] * 2,
     "accuracy": [0.8, 0.82, 0.5, 0.54, 0.79, 0.81, 0.49, 0.51],
 }
 
@@ -45,6 +46,9 @@ def test_means_and_standard_errors_by_policy():
     np.testing.assert_allclose(found[0].x, [100, 500])
     np.testing.assert_allclose(found[0].y, [0.81, 0.52])
     np.testing.assert_allclose(found[0].error, [0.01, 0.02])
+    by_budget = plots.freshness_against_budget("a", "A", ROWS).panels[0]
+    np.testing.assert_allclose(by_budget.series[1].x, [0.1, 0.5])
+    assert by_budget.log_x
 
 
 def test_differences_are_of_pairs():

@@ -30,7 +30,8 @@ def by_hand() -> tuple[ChangeHistory, IntArray, IntArray]:
         at(0.5, 1.25, 1.5, 2.5),
         np.array([1, 2, 1, 1]),
     )
-    return history, np.array([0, 0, 0, 1]), at(-0.5, 1.0, 2.25, 0)
+    page, when = metrics.sort_crawls(np.array([1, 0, 0, 0]), at(0, 2.25, -0.5, 1.0))
+    return history, page, when
 
 
 def test_days_of_fresh_copies() -> None:
@@ -77,9 +78,7 @@ def random_run(seed: int, n: int = 5) -> tuple[ChangeHistory, IntArray, IntArray
     first = START + draw.integers(-3, 10, n) * US_PER_DAY
     history = ChangeHistory.poisson(START, START + 20 * US_PER_DAY, np.full(n, 0.5), draw, first)
     page = draw.integers(0, n, 60)
-    when = first[page] + draw.integers(0, 20, 60) * (US_PER_DAY // 2)
-    order = np.lexsort((when, page))
-    return history, page[order], when[order]
+    return history, *metrics.sort_crawls(page, first[page] + draw.integers(0, 20, 60) * (US_PER_DAY // 2))
 
 
 def slow(

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from policies.simulation.statistics import over_pages, paired_p, summary
+from policies.simulation.statistics import against, over_pages, paired, summary
 
 
 def rng(key: int) -> np.random.Generator:
@@ -30,14 +30,24 @@ def test_intervals_of_medians_cover() -> None:
     assert 0.95 - 3 * np.sqrt(0.05 * 0.95 / 400) < inside <= 1
 
 
-def test_pairs_see_what_single_policies_hide() -> None:
+def test_pairs_of_known_values() -> None:
     one, two = np.array([3.0, 5.0, 4.0, 6.0, 9.0]), np.array([2.0, 3.0, 1.0, 2.0, 4.0])
-    assert paired_p(one, two) == pytest.approx(2 / 2**5)  # all signs alike: one of 32 on either side
-    assert paired_p(one, one) == 1
+    found = paired(one, two)
+    assert (found.mean, found.median, found.wins) == (3, 3, 5)
+    assert found.standard_error == pytest.approx(np.sqrt(2.5 / 5))
+    assert found.p_value == pytest.approx(2 / 2**5)  # all signs alike: one of 32 on either side
+    assert paired(one, one).p_value == 1
+
+
+def test_pairs_see_what_single_policies_hide() -> None:
     draw = rng(2)
     common = draw.normal(0, 10, 40)
-    assert paired_p(common + draw.normal(0.5, 0.2, 40), common) < 1e-6
-    assert paired_p(common + draw.normal(0, 0.2, 40), common) > 0.01
+    values = {"a": common + draw.normal(0.5, 0.2, 40), "b": common, "c": common + draw.normal(0, 0.2, 40)}
+    found = against(values, "b")
+    assert set(found) == {"a", "c"}
+    assert found["a"].p_value < 1e-6
+    assert found["c"].p_value > 0.01
+    assert abs(found["a"].mean - 0.5) < 3 * found["a"].standard_error
 
 
 @pytest.mark.parametrize("clustered", [False, True])
@@ -70,7 +80,9 @@ def test_differences_over_pages() -> None:
 
 def test_what_cannot_be_compared() -> None:
     with pytest.raises(ValueError, match="3 repetitions against 2"):
-        paired_p(np.ones(3), np.ones(2))
+        paired(np.ones(3), np.ones(2))
+    with pytest.raises(ValueError, match="'x' is not among a, b"):
+        against({"a": np.ones(2), "b": np.ones(2)}, "x")
     with pytest.raises(ValueError, match="1 of them NaN"):
         summary(np.array([1.0, np.nan]))
     with pytest.raises(ValueError, match="nothing to average"):
