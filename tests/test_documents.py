@@ -133,6 +133,7 @@ NOT_RUN = {
     "discovery": "seconds; tests/pipelines/experiments/test_backtest_discovery.py",
     "dynamics": "seconds; tests/pipelines/dynamics/test_dynamics.py",
     "scaling": "18.5 million pages",
+    "simulate": "minutes; smaller ones in tests/pipelines/experiments/test_simulate.py",
     "predictors": "minutes; tests/pipelines/experiments/test_han_2019.py",
     "reproduction": "minutes to hours; tests/pipelines/experiments/test_reproduce.py",
 }

@@ -157,6 +157,7 @@ PAGES = {
     "backtest-discovery": "discovery.md",
     "night": "every_night.md",
     "frontier": "backtest.md",
+    "simulate": "simulate.md",
     "reproduce": "reproduction.md",
 }
 """The page in docs/ that has the options of a command, beside those that are of several."""

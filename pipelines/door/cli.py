@@ -54,6 +54,7 @@ COMMANDS = {
     "backtest": "which policy, and what budget, for your pages: a replay of your own log",
     "backtest-discovery": "which crawler finds new pages: a replay of what sources showed",
     "frontier": "the budget that a target freshness needs, for each policy",
+    "simulate": "policies compared on drawn worlds, where the truth is known; no data needed",
     "reproduce": "the experiments of the papers: our numbers beside their claims",
     "completion": "a script by which a shell completes commands, options and paths",
 }
@@ -65,7 +66,7 @@ CONFIG_HELP = (
 )
 QUICK = ("explain",)
 """Commands that answer before what all others need would be imported."""
-WITH_LISTS = ("discover", "backtest", "backtest-discovery", "frontier")
+WITH_LISTS = ("discover", "backtest", "backtest-discovery", "frontier", "simulate")
 EXIT_HELP = (
     "exit codes: 0 done; 1 failed; 2 options or configuration wrong; 3 done, but the schedule is empty; "
     "4 too many rows rejected; 5 history shrunk; 6 another night is running on the store (night), or another "

@@ -48,6 +48,7 @@ _ROOMS = {
     "backtest": "experiments",
     "backtest-discovery": "experiments",
     "frontier": "experiments",
+    "simulate": "experiments",
     "reproduce": "experiments",
 }
 
@@ -63,11 +64,11 @@ _ARGUMENTS = {
     "dynamics": "dynamics.arguments",
     **{
         name: f"experiments.arguments.{name.replace('-', '_')}"
-        for name in ("backtest", "backtest-discovery", "frontier", "reproduce")
+        for name in ("backtest", "backtest-discovery", "frontier", "simulate", "reproduce")
     },
 }
 """Where options are apart from what they are for, which needs Beam."""
-_LIST_POLICIES = ("backtest", "backtest-discovery", "frontier")
+_LIST_POLICIES = ("backtest", "backtest-discovery", "frontier", "simulate")
 
 
 def arguments_of(command: str) -> Callable[[argparse.ArgumentParser], None]:

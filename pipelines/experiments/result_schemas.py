@@ -1,4 +1,4 @@
-"""Columns and rows of the tables that `recrawl backtest` and `frontier` write."""
+"""Columns and rows of the tables that `recrawl backtest`, `frontier` and `simulate` write."""
 
 from __future__ import annotations
 
@@ -12,6 +12,14 @@ from transforms.batches import schemas
 from transforms.batches.schemas import TIME
 from transforms.replay.backtesting import Scored
 
+_SCORES = [
+    ("accuracy", pa.float64()),
+    ("offer_freshness", pa.float64()),
+    ("harmonic_cost", pa.float64()),
+    ("crawls", pa.int64()),
+    ("spent", pa.float64()),
+    ("found", pa.float64()),
+]
 BACKTEST: Final = pa.schema(
     [
         ("policy", pa.string()),
@@ -20,12 +28,7 @@ BACKTEST: Final = pa.schema(
         ("weights", pa.string()),
         ("repetition", pa.int32()),
         ("pages", pa.int64()),
-        ("accuracy", pa.float64()),
-        ("offer_freshness", pa.float64()),
-        ("harmonic_cost", pa.float64()),
-        ("crawls", pa.int64()),
-        ("spent", pa.float64()),
-        ("found", pa.float64()),
+        *_SCORES,
     ]
 )
 """results.parquet of a backtest: a row a run."""
@@ -60,6 +63,33 @@ FRONTIER: Final = pa.schema(
     ]
 )
 """frontier.parquet: a row a policy, target and repetition."""
+
+SIMULATION: Final = pa.schema(
+    [
+        ("policy", pa.string()),
+        ("pages", pa.int64()),
+        ("bandwidth", pa.float64()),
+        ("budget", pa.float64()),
+        ("repetition", pa.int32()),
+        *_SCORES,
+        ("requests", pa.int64()),
+        ("fresh_requests", pa.int64()),
+    ]
+)
+"""results.parquet of a simulation: a row a policy and repetition."""
+
+OVER_TIME: Final = pa.schema(
+    [
+        ("policy", pa.string()),
+        ("pages", pa.int64()),
+        ("bandwidth", pa.float64()),
+        ("repetition", pa.int32()),
+        ("begin", pa.float64()),
+        ("end", pa.float64()),
+        ("accuracy", pa.float64()),
+    ]
+)
+"""over_time.parquet of a simulation: the same in parts of the time."""
 
 
 def results_table(scored: Sequence[Scored]) -> pa.Table:

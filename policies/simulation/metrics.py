@@ -6,6 +6,8 @@ page's next change, whatever the page then changes to; a page without a copy is 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from policies.history.page_state import US_PER_DAY
@@ -154,6 +156,44 @@ def harmonic_cost(
     # A crawl at the very instant of a change has seen it: no change since.
     since = rank > 0
     return _sums(of[since], stale[since] / US_PER_DAY / rank[since], len(history))
+
+
+@dataclass(frozen=True)
+class Use:
+    """What crawls were spent on.
+
+    Attributes
+    ----------
+    crawls, found : int
+        Crawls, and those after which a page was not as its crawl before had found it.
+    per_page_day : float
+        Crawls per page and day.
+    pages : int
+        Pages crawled at least once.
+    """
+
+    crawls: int
+    found: int
+    per_page_day: float
+    pages: int
+
+
+def resource_use(
+    history: ChangeHistory, page: IntArray, at_us: IntArray, after_us: int, until_us: int
+) -> Use:
+    """Crawls later than the one instant and not later than the other; earlier ones tell what they found."""
+    version = history.version(page, at_us)
+    again = np.diff(page, prepend=-1) == 0
+    changed = again & (np.diff(version, prepend=-1) != 0)
+    inside = (at_us > after_us) & (at_us <= until_us)
+    held = float(history.held_days(after_us, until_us).sum())
+    crawls = int(np.count_nonzero(inside))
+    return Use(
+        crawls,
+        int(np.count_nonzero(changed & inside)),
+        crawls / held if held else 0.0,
+        len(np.unique(page[inside])),
+    )
 
 
 def zipf_weights(n: int, seed: int) -> FloatArray:

@@ -18,7 +18,7 @@ from policies.objectives.objectives import get
 from policies.optimum.page_block import PageBlock
 from policies.optimum.search import solve
 
-Delay = Literal["none", "poisson"]
+Delay = Literal["none", "exponential", "poisson"]
 
 _PURPOSES = {"instance": 1, "changes": 2, "signalled": 3, "false signals": 4, "delays": 5, "requests": 6}
 
@@ -165,7 +165,7 @@ def draw_streams(
     until : float
     seed, repetition : int
         Keys of the random numbers, see `generator`.
-    delay : {"none", "poisson"}
+    delay : {"none", "exponential", "poisson"}
         Distribution of the delay of every signal, true or false. "poisson" is a whole number of units of 1/6
         of the mean: ``delay_mean / 6 * Poisson(6)``, so that a mean of 6 slots is Poisson(6) slots.
     delay_mean : float
@@ -209,10 +209,12 @@ def streams_of(
     arrival = np.concatenate((time[signalled], false_time))
     signal_page = np.concatenate((page[signalled], false_page))
     rng = generator(seed, repetition, "delays")
-    if delay == "poisson":
+    if delay == "exponential":
+        arrival = arrival + rng.exponential(delay_mean, arrival.size)
+    elif delay == "poisson":
         arrival = arrival + delay_mean / 6.0 * rng.poisson(6.0, arrival.size)
     elif delay != "none":
-        raise ValueError(f"no delay {delay!r}; there are none, poisson")
+        raise ValueError(f"no delay {delay!r}; there are none, exponential, poisson")
     kept = arrival <= until
     arrival, signal_page = arrival[kept], signal_page[kept]
     order = np.lexsort((signal_page, arrival))

@@ -26,10 +26,10 @@ def main(command: str, workers: int, folder: str) -> int:
     Workers import this module, too, so what takes seconds to import is imported here.
     """
     from pipelines.door import cli
-    from pipelines.experiments import backtest, reproduce
+    from pipelines.experiments import reproduce, simulate
     from pipelines.nightly.progress import Clock
 
-    def replayed(parsed: argparse.Namespace, rest: list[str]) -> int:
+    def simulated(parsed: argparse.Namespace, rest: list[str]) -> int:
         from pipelines.experiments import experiment
 
         experiment.run_here(_build, rest, workers, folder)
@@ -38,10 +38,8 @@ def main(command: str, workers: int, folder: str) -> int:
     def reproduced(parsed: argparse.Namespace) -> int:
         return len(list(reproduce._parts(work, [1, 2], workers, Clock(sys.stderr))))
 
-    backtest.run, reproduce.run = replayed, reproduced  # type: ignore[assignment]
-    words = {"backtest": ["backtest", "--changes=none.csv"], "reproduce": ["reproduce", "busa-fekete-3"]}[
-        command
-    ]
+    simulate.run, reproduce.run = simulated, reproduced  # type: ignore[assignment]
+    words = {"simulate": ["simulate"], "reproduce": ["reproduce", "busa-fekete-3"]}[command]
     return cli.main([*words, f"--output={folder}"])
 
 

@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Sequence
 
 from pipelines.command import options_inputs
+from policies.simulation.drawn import EQUAL, ZIPF
 
 EXIT_HELP = "exit codes: 0 done; 1 failed; 2 options or inputs wrong."
-EQUAL, ZIPF = "equal", "zipf"
 WEIGHTS = ("auto", EQUAL, ZIPF, "clicks", "impressions", "importance")
 
 

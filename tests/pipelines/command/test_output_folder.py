@@ -12,15 +12,13 @@ import pytest
 from pipelines.command import output_folder
 from pipelines.command.errors import OptionsError
 from pipelines.door import cli
-from pipelines.experiments import backtest, backtest_discovery, frontier, reproduce
+from pipelines.experiments import backtest, backtest_discovery, frontier, reproduce, simulate
+
+TINY = ("--until=6", "--repetitions=1", "--policies=uniform", "--workers=1", "--bandwidth=5")
 
 
-def _run(folder: Path, inputs: Path, *options: str) -> int:
-    links = inputs / "links.csv"
-    rows = [f"a.test/{i % 2},a.test/{i},2026-06-01T{i:02}:10:00Z\n" for i in range(24)]
-    links.write_text("source,target,appeared_at\n" + "".join(rows))
-    few = ("--policies=uniform", "--repetitions=1", "--workers=1", "--warmup_hours=6")
-    return cli.main(["backtest-discovery", f"--links={links}", f"--output={folder}", *few, *options])
+def _run(folder: Path, *options: str) -> int:
+    return cli.main(["simulate", f"--output={folder}", *TINY, *options])
 
 
 @pytest.mark.parametrize(
@@ -45,7 +43,7 @@ def test_a_folder_that_cannot_be_one_is_refused(
     assert Path("file").read_text() == "mine"
 
 
-@pytest.mark.parametrize("command", ["backtest", "backtest-discovery", "frontier", "reproduce"])
+@pytest.mark.parametrize("command", ["simulate", "backtest", "backtest-discovery", "frontier", "reproduce"])
 def test_the_folder_is_tried_before_the_work(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -55,6 +53,7 @@ def test_the_folder_is_tried_before_the_work(
     links.write_text("source,target,appeared_at\na.test/,a.test/1,2026-06-01T00:00:00Z\n")
     changes.write_text("url,changed_at\nhttps://a.test/,2026-06-01T00:00:00Z\n")
     words = {
+        "simulate": TINY,
         "backtest": (f"--changes={changes}", "--workers=1"),
         "backtest-discovery": (f"--links={links}", "--workers=1"),
         "frontier": (f"--changes={changes}", "--workers=1", "--target=0.9"),
@@ -76,31 +75,27 @@ def test_a_full_disk_names_the_folder_and_the_remedy(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    module, name = {"before": (output_folder, "write_file"), "after": (backtest_discovery, "write_table")}[
-        when
-    ]
+    module, name = {"before": (output_folder, "write_file"), "after": (simulate, "write_table")}[when]
     monkeypatch.setattr(module, name, full)
-    code = _run(tmp_path / "out", tmp_path)
+    code = _run(tmp_path, "--pages=20")
     said = capsys.readouterr().err.splitlines()[-1]
     assert code == {"before": 2, "after": 1}[when]
-    assert (
-        f"--output={tmp_path / 'out'}: " in said and "No space left on device" in said and "make room" in said
-    )
+    assert f"--output={tmp_path}: " in said and "No space left on device" in said and "make room" in said
     assert "manifest" not in said and "night" not in said
 
 
 def test_pictures_of_an_earlier_run_go_and_nothing_else(tmp_path: Path) -> None:
-    strangers, out = ["regret.png", "regret-all-mine.png", "notes.md", "regret-all.pdf"], tmp_path / "out"
-    out.mkdir()
-    for name in [*strangers, "regret-each.png", "regret-all.svg"]:
-        (out / name).write_text("old")
-    assert _run(out, tmp_path, "--no_plots") == 0
-    there = {p.name for p in out.iterdir()}
-    assert there == {*strangers, "results.parquet", "over_time.parquet", "summary.parquet", "results.json"}
-    assert all((out / name).read_text() == "old" for name in strangers)
+    strangers = ["accuracy.png", "accuracy_over_time-mine.png", "notes.md", "accuracy_over_time.pdf"]
+    for name in [*strangers, "accuracy_against_pages.png", "accuracy_against_budget.svg"]:
+        (tmp_path / name).write_text("old")
+    assert _run(tmp_path, "--pages=20", "--no_plots") == 0
+    there = {p.name for p in tmp_path.iterdir()}
+    assert there == {*strangers, "results.parquet", "over_time.parquet", "summary.parquet", "simulate.json"}
+    assert all((tmp_path / name).read_text() == "old" for name in strangers)
 
 
 def test_a_run_that_cannot_be_leaves_the_earlier_one_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "accuracy_over_time.png").write_text("old")
     changes = tmp_path / "changes.csv"
     changes.write_text("url,changed_at\nhttps://a.test/,2026-06-01T00:00:00Z\n")
     (tmp_path / "report.html").write_text("old")
@@ -111,12 +106,13 @@ def test_a_run_that_cannot_be_leaves_the_earlier_one_as_it_was(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("own", "names"),
     [
+        (lambda: simulate.OWN, {"results.parquet", "accuracy_over_time.svg"}),
         (lambda: backtest.OWN, {"results.parquet", "days.parquet", "report.html"}),
         (lambda: backtest_discovery.OWN, {"results.parquet", "over_time.parquet", "regret-all.png"}),
         (lambda: frontier.OWN, {"frontier.parquet"}),
         (reproduce.own, {"results.parquet", "report.md", "rates.parquet", "han-table-5.png"}),
     ],
-    ids=["backtest", "backtest-discovery", "frontier", "reproduce"],
+    ids=["simulate", "backtest", "backtest-discovery", "frontier", "reproduce"],
 )
 def test_what_a_command_may_have_left(own: Callable[[], list[str]], names: set[str]) -> None:
     assert names <= set(own())

@@ -12,7 +12,7 @@ import pytest
 
 from pipelines.command import stopping
 from pipelines.door import cli
-from pipelines.experiments import backtest
+from pipelines.experiments import simulate
 
 SAID = stopping.INTERRUPTED + "\n"
 
@@ -20,8 +20,8 @@ SAID = stopping.INTERRUPTED + "\n"
 @pytest.mark.parametrize(
     ("command", "workers", "number"),
     [
-        ("backtest", 1, signal.SIGTERM),
-        ("backtest", 2, signal.SIGINT),
+        ("simulate", 1, signal.SIGTERM),
+        ("simulate", 2, signal.SIGINT),
         ("reproduce", 2, signal.SIGKILL),
     ],
     ids=str,
@@ -54,8 +54,8 @@ def test_what_is_stopped_says_one_line_and_leaves_no_process(
         assert (run.returncode, said) == (128 + number, SAID)
 
 
-def _backtest(folder: Path) -> int:
-    return cli.main(["backtest", "--changes=none.csv", f"--output={folder}"])
+def _simulate(folder: Path) -> int:
+    return cli.main(["simulate", f"--output={folder}"])
 
 
 def test_an_interrupt_that_beam_has_wrapped_is_one(
@@ -65,11 +65,11 @@ def test_an_interrupt_that_beam_has_wrapped_is_one(
         try:
             signal.raise_signal(signal.SIGINT)
         except KeyboardInterrupt:
-            raise RuntimeError("KeyboardInterrupt [while running 'PlayTrials']") from None
+            raise RuntimeError("KeyboardInterrupt [while running 'RunCells']") from None
 
-    monkeypatch.setattr(backtest, "run", wrapped)
+    monkeypatch.setattr(simulate, "run", wrapped)
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    assert _backtest(tmp_path) == 130
+    assert _simulate(tmp_path) == 130
     assert capsys.readouterr().err == SAID
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
@@ -78,9 +78,9 @@ def test_an_error_without_a_signal_is_no_interrupt(tmp_path: Path, monkeypatch: 
     def broken(*_: object) -> None:
         raise ZeroDivisionError("a defect")
 
-    monkeypatch.setattr(backtest, "run", broken)
+    monkeypatch.setattr(simulate, "run", broken)
     with pytest.raises(ZeroDivisionError, match="a defect"):
-        _backtest(tmp_path)
+        _simulate(tmp_path)
 
 
 def test_an_ignored_signal_stays_ignored() -> None:

@@ -208,7 +208,7 @@ def test_a_misspelled_option_is_one_problem():
     ("words", "said"),
     [
         (["frontier", "--targt", "0.9", "--output=o"], ["--targt: neither", "--target?"]),
-        (["backtest-discovery", "--outptu", "o"], ["--outptu: neither", "--output?"]),
+        (["simulate", "--outptu", "o"], ["--outptu: neither", "--output?"]),
         (["synthesize", "--otput=o"], ["--otput=o: recrawl synthesize does not", "--output?"]),
         (["diff", "a", "--wrokers=2"], ["--wrokers=2: recrawl diff does not", "--workers?", " is missing: "]),
         (["backtest", "--budgtes", "0.1"], ["--budgtes: neither", "--budgets?", "--output is missing: "]),
@@ -224,7 +224,7 @@ def test_a_misspelled_option_is_named_where_one_is_required(words, said):
 
 
 def test_required_options_without_a_misspelled_word_are_said_to_be_missing():
-    code, _, err = command("backtest", "--draws=4")
+    code, _, err = command("simulate", "--pages=40")
     assert code == 2 and "the following arguments are required: --output" in err
     code, _, err = command("synthesize", "--output=o", "--pages=x,y")
     assert code == 2 and "is missing" not in err

@@ -14,6 +14,10 @@ SMALL = ["--workers=1", "--no_plots"]
 @pytest.mark.parametrize(
     ("words", "file"),
     [
+        (
+            ["simulate", "--pages=20", "--bandwidth=8", "--until=5", "--repetitions=1", *SMALL],
+            "results.parquet",
+        ),
         (["reproduce", "busa-fekete-3", "--pages=20", "--repetitions=1", "--until=4", *SMALL], "report.md"),
         (["backtest", "--budgets=0.3", "--policies=uniform", *SMALL], "results.parquet"),
         (["frontier", "--target=0.5", "--policies=uniform", *SMALL], "frontier.parquet"),

@@ -170,14 +170,15 @@ def test_late_signals() -> None:
     instance = Instance(np.ones(300), np.ones(300), np.ones(300), np.zeros(300))
     prompt = draw_streams(instance, 40.0, 2, 0)
     assert prompt.signal_time.size == prompt.change_time.size
-    late = draw_streams(instance, 40.0, 2, 0, "poisson", 0.5)
-    np.testing.assert_array_equal(late.change_time, prompt.change_time)
-    lost = prompt.signal_time.size - late.signal_time.size
-    expected = 300 * 0.5
-    assert lost == pytest.approx(expected, abs=5.0 * np.sqrt(expected))
-    kept = prompt.signal_time[prompt.signal_time < 30.0]
-    shift = late.signal_time[late.signal_time < 30.0].size - kept.size
-    assert shift == pytest.approx(-150.0, abs=5.0 * np.sqrt(150.0 + 150.0 / np.sqrt(6.0)))
+    for kind, spread in (("exponential", 0.5), ("poisson", 0.5 / np.sqrt(6.0))):
+        late = draw_streams(instance, 40.0, 2, 0, kind, 0.5)  # type: ignore[arg-type]
+        np.testing.assert_array_equal(late.change_time, prompt.change_time)
+        lost = prompt.signal_time.size - late.signal_time.size
+        expected = 300 * 0.5
+        assert lost == pytest.approx(expected, abs=5.0 * np.sqrt(expected))
+        kept = prompt.signal_time[prompt.signal_time < 30.0]
+        shift = late.signal_time[late.signal_time < 30.0].size - kept.size
+        assert shift == pytest.approx(-150.0, abs=5.0 * np.sqrt(150.0 + 300.0 * spread))
     slots = draw_streams(instance, 5.0, 2, 0, "poisson", 0.06).signal_time
     assert slots.min() > 0.0
 

@@ -73,6 +73,14 @@ def test_harmonic_cost_by_hand() -> None:
     assert late == pytest.approx([0.25 * 1.5, 0.5, 0])
 
 
+def test_resource_use_by_hand() -> None:
+    history, page, when = by_hand()
+    use = metrics.resource_use(history, page, when, START, history.end_us)
+    # The crawl at the window's start does not count; that at 2.25 finds what the crawl at 1 had found.
+    assert (use.crawls, use.found, use.pages) == (2, 1, 1)
+    assert use.per_page_day == pytest.approx(2 / 11)
+
+
 def random_run(seed: int, n: int = 5) -> tuple[ChangeHistory, IntArray, IntArray]:
     draw = rng(seed)
     first = START + draw.integers(-3, 10, n) * US_PER_DAY
@@ -133,6 +141,7 @@ def test_no_crawls_and_no_pages() -> None:
     none = np.zeros(0, np.int64)
     assert metrics.fresh_days(history, none, none, START, history.end_us).tolist() == [0, 0, 0]
     assert metrics.harmonic_cost(history, none, none, START, history.end_us).tolist() == [0, 0, 0]
+    assert metrics.resource_use(history, none, none, START, history.end_us).crawls == 0
     with pytest.raises(ValueError, match="nothing to average"):
         metrics.weighted(np.zeros(3), history.held_days(START, history.end_us), np.zeros(3))
 

@@ -92,9 +92,10 @@ def test_picks_with_wrong_parameters_and_late_signals() -> None:
     told = truth.with_signals(
         0.8 * truth.precision + 0.2 * rng.random(50), 0.8 * truth.recall + 0.2 * rng.random(50)
     )
-    streams = draw_streams(truth, 10.0, 4, 0, "poisson", 0.6)
-    names = ("GREEDY-NCIS", "GREEDY-NCIS-D", "GREEDY-CIS+")
-    _check([truth], [streams], slot_times(10.0, 10.0), names, 0.5, [told])
+    for delay in ("exponential", "poisson"):
+        streams = draw_streams(truth, 10.0, 4, 0, delay, 0.6)
+        names = ("GREEDY-NCIS", "GREEDY-NCIS-D", "GREEDY-CIS+")
+        _check([truth], [streams], slot_times(10.0, 10.0), names, 0.5, [told])
 
 
 def test_a_signal_at_the_instant_of_a_slot_is_seen_in_it() -> None:
