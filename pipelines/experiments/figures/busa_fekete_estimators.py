@@ -64,7 +64,8 @@ def run(task: Task) -> Part:
     change = 1.0 / rng.uniform(*CHANGE_EVERY, m)
     per_change = np.exp(rng.uniform(*np.log(CRAWLS_PER_CHANGE), m))
     changed, signals, page, gap = _intervals(precision, recall, change, change * per_change, until, rng)
-    a, k = mle_two_param(page, gap, signals, changed, m)
+    fit = mle_two_param(page, gap, signals, changed, m)
+    a, k = fit.unsignalled_rate_per_day, fit.signal_weight
     rate = np.bincount(page, signals, m) / np.bincount(page, gap, m)
     p = -np.expm1(-k)
     return Part(
