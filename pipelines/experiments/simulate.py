@@ -21,7 +21,6 @@ from pipelines.experiments.arguments.simulate import (
     AUTO,
     CHANGE_RATE,
     DEFAULT_POLICIES,
-    EXIT_HELP,
     FALSE_SIGNALS,
     NO_SIGNALS,
     NOISY_SIGNALS,
@@ -30,7 +29,7 @@ from pipelines.experiments.arguments.simulate import (
     SHAPE,
     SIGNALS,
 )
-from pipelines.experiments.experiment import listed, problem_in, run_here, show_pictures, write_table
+from pipelines.experiments.experiment import problem_in, run_here, show_pictures, write_table
 from pipelines.experiments.result_schemas import OVER_TIME, SIMULATION
 from pipelines.nightly.checks import Checks, near
 from pipelines.nightly.progress import progress
@@ -63,14 +62,6 @@ OWN = (
 MOST_PAGES = 200_000
 MOST_PAGE_DAYS = 50_000_000
 MOST_SLOTS = 20_000_000
-
-
-def epilog() -> str:
-    lines = ["policies that are told the true rates:"]
-    lines += listed(TOLD)
-    lines += ["", "policies that see only their own crawls, and references:"]
-    lines += listed({name: policy.what for name, policy in POLICIES.items()})
-    return "\n".join([*lines, "", EXIT_HELP])
 
 
 @dataclass(frozen=True)

@@ -37,16 +37,16 @@ from transforms.replay import backtesting
 from transforms.replay.backtesting import Setting
 from transforms.replay.worlds import SignalLog, World, name_pages
 
-TOLD: Final = {
-    "GREEDY": "the page of the highest crawl value, signals left out",
-    "GREEDY-CIS": "the same with signals that are taken for sure",
-    "GREEDY-NCIS": "the same with signals that may be wrong",
-    "G-NCIS-APPROX-j": "the same by j terms of the value, e.g. G-NCIS-APPROX-2",
-    "GREEDY-CIS+": "signals count where precision is above 0.7 and recall above 0.6",
-    "GREEDY-NCIS-D": "GREEDY-NCIS that does not count signals right after a crawl, see --discard",
-    LDS: "slots at even distances, at the rates of the continuous optimum without signals",
-    BASELINE: "accuracy of that optimum, exact; no crawls",
-}
+TOLD: Final = (
+    "GREEDY",
+    "GREEDY-CIS",
+    "GREEDY-NCIS",
+    "G-NCIS-APPROX-j",
+    "GREEDY-CIS+",
+    "GREEDY-NCIS-D",
+    LDS,
+    BASELINE,
+)
 """Policies that are told the true parameters, in a line each."""
 
 WINDOWS: Final = 20

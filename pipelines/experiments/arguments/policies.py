@@ -33,6 +33,16 @@ REPLAYED = {
     "uncensored": "reference: told every change up to its own last crawl",
     "known-rates": "reference: told the change rates of the scored nights",
 }
+TOLD = {
+    "GREEDY": "the page of the highest crawl value, signals left out",
+    "GREEDY-CIS": "the same with signals that are taken for sure",
+    "GREEDY-NCIS": "the same with signals that may be wrong",
+    "G-NCIS-APPROX-j": "the same by j terms of the value, e.g. G-NCIS-APPROX-2",
+    "GREEDY-CIS+": "signals count where precision is above 0.7 and recall above 0.6",
+    "GREEDY-NCIS-D": "GREEDY-NCIS that does not count signals right after a crawl, see --discard",
+    "LDS": "slots at even distances, at the rates of the continuous optimum without signals",
+    "BASELINE": "accuracy of that optimum, exact; no crawls",
+}
 DISCOVERING = {
     "recrawl": "recrawl's own: what not refreshing now costs, learned",
     "oracle": "knows what sources show; greedy, so no upper bound",
@@ -56,5 +66,9 @@ def _listed(meanings: Mapping[str, str]) -> list[str]:
 
 def epilog(command: str) -> str:
     """What the help of a command ends with: all policies that it takes, and its exit codes."""
-    meanings = DISCOVERING if command == "backtest-discovery" else REPLAYED
-    return "\n".join(["policies:", *_listed(meanings), "", EXIT_HELP])
+    if command == "simulate":
+        lines = ["policies that are told the true rates:", *_listed(TOLD), ""]
+        lines += ["policies that see only their own crawls, and references:", *_listed(REPLAYED)]
+    else:
+        lines = ["policies:", *_listed(DISCOVERING if command == "backtest-discovery" else REPLAYED)]
+    return "\n".join([*lines, "", EXIT_HELP])

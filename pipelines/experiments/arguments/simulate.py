@@ -15,7 +15,6 @@ policies of a repetition see the same changes, requests and signals. No data is 
 results.parquet (a row a policy and repetition), over_time.parquet (the same in twenty parts of the time),
 summary.parquet (the table), simulate.json (options and seed) and pictures.
 """
-EXIT_HELP = "exit codes: 0 done; 1 failed; 2 options wrong."
 DEFAULT_POLICIES = (
     "recrawl",
     "recrawl+signals",

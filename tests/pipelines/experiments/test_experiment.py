@@ -11,7 +11,7 @@ import pytest
 
 from pipelines.experiments import experiment
 from pipelines.experiments.arguments import policies
-from transforms.replay import backtesting, discovering
+from transforms.replay import backtesting, discovering, simulating
 
 READS = 60
 
@@ -40,4 +40,5 @@ def test_a_table_that_is_read_leaves_nothing_to_threads_of_arrow(monkeypatch: py
 def test_the_help_says_what_each_policy_is() -> None:
     """The texts stand apart from the policies, which a help does not import."""
     assert list(policies.REPLAYED) == list(backtesting.POLICIES)
+    assert tuple(policies.TOLD) == simulating.TOLD
     assert list(policies.DISCOVERING) == list(discovering.POLICIES)
