@@ -37,7 +37,7 @@ from transforms.rows.normalise import KINDS, normalise
 LEFT_OUT = ("changedetection", "commoncrawl", "search_console")
 OPTIONS = {"requests_site": "https://shop.test", "observations_timezone": "UTC", "requests_day": "2026-01-01"}
 # A line may be several rows: a list of records, or a page with all its crawls.
-SEVERAL = ("cdx_json", "scrapy", "stormcrawler", "urlfrontier", "nutch")
+SEVERAL = ("cdx_json", "lambdacrawl", "scrapy", "stormcrawler", "urlfrontier", "nutch")
 SMALL_BYTES = 256
 
 FORMS = [key for key in FORMS if key[1] not in LEFT_OUT]
@@ -104,6 +104,7 @@ def sow(folder: str) -> None:
         test_cdx,
         test_cdxj,
         test_crawl_log,
+        test_lambdacrawl,
         test_nutch,
         test_scrapy,
         test_stores,
@@ -114,6 +115,7 @@ def sow(folder: str) -> None:
         "cdx": test_cdx.MIXED,
         "cdxj": test_cdxj.MIXED,
         "heritrix": [test_crawl_log.LOG],
+        "lambdacrawl": [test_lambdacrawl.TEXT],
         "nutch": [test_nutch.DUMP],
         "scrapy": [test_scrapy.FEED],
         "stormcrawler": [test_stores.DUMP],

@@ -36,6 +36,7 @@ _MODULES: tuple[str, ...] = (
     "nutch",
     "stormcrawler",
     "urlfrontier",
+    "lambdacrawl",
     "changedetection",
     "scrapy",
     "w3c",
