@@ -28,6 +28,7 @@ _ROLES: Final = {
     "lambdacrawl": "wine",
     "harmonic": "wine",
     "periodic": "wine",
+    "kab": "wine",
     "click": "wine",
     "impression": "wine",
     "change": "wine",

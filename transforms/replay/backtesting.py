@@ -18,6 +18,7 @@ from policies.rules.crawler_rules import RULES, ByAge, SitemapDriven
 from policies.simulation import intervals, metrics
 from transforms.batches.hashing import stable_hash
 from transforms.batches.steps import Step
+from transforms.replay.bandit_nights import BanditNights
 from transforms.replay.closed_loop import ClosedLoop, Crawls, Planner
 from transforms.replay.hour_nights import AtBestHours
 from transforms.replay.job_nights import JobFold, JobNights, JobOptions
@@ -221,6 +222,10 @@ def _rates(name: str, estimates: Callable[[Setting], Estimates], order: str, s: 
     return RateNights(s.world, estimates(s), name, s.budget, s.weight, order, s.key)
 
 
+def _kab(name: str, s: Setting) -> Planner:
+    return BanditNights(s.world, _learned(s), name.upper(), s.budget, s.weight, s.key)
+
+
 def _as_crawls(world: World, found: intervals.CrawlTimes) -> Crawls:
     version = world.history.version(found.page, found.at_us)
     again = np.diff(found.page, prepend=-1) == 0
@@ -284,6 +289,7 @@ POLICIES: dict[str, Policy] = {
         for how in (METADATA, BOTH)
     },
     "periodic-history": _policy(partial(_rates, "periodic", _averages, EVEN)),
+    **{f"kab{k}": _policy(partial(_kab, f"KAB{k}")) for k in (2, 3, 4, 5)},
     **{name: Policy(partial(_rule, name), weighs=False) for name in RULES},
     "sitemap": Policy(
         _sitemap,

@@ -26,6 +26,7 @@ REPLAYED = {
     "harmonic": "optimal for the harmonic cost, at random instants",
     **{f"{name}/{how}": f"{name}, rates by {what}" for name, (how, what) in product(_ESTIMATED, _BY.items())},
     "periodic-history": "periodic optimum of 30-day averages of changes found",
+    **{f"kab{k}": f"bandit over {k} rate policies, steps of two hours" for k in (2, 3, 4, 5)},
     **dict.fromkeys(RULES, _RULE),
     "sitemap": "what sitemaps call modified, time between runs scaled to the budget",
     "age-aware": "reference: 1 h, 6 h, a day, a week after a page appears, then weekly; scaled to the budget",

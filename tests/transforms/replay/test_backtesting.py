@@ -9,6 +9,7 @@ import pytest
 
 from policies.history.page_state import US_PER_DAY
 from policies.objectives.objectives import Periodic
+from policies.rules.bandits import KAB_ARMS
 from policies.rules.crawler_rules import RULES
 from policies.rules.rate_policies import Parameters, rates
 from policies.simulation import intervals, metrics
@@ -28,6 +29,7 @@ from transforms.replay.backtesting import (
     trials,
     weightings,
 )
+from transforms.replay.bandit_nights import BanditNights
 from transforms.replay.closed_loop import ClosedLoop, Crawls, Day, Planner
 from transforms.replay.job_nights import JobFold
 from transforms.replay.night_modes import Mode
@@ -156,6 +158,21 @@ def test_random_order_follows_the_rates(world: World) -> None:
     gaps = [np.diff(c.at_us)[np.diff(c.page) == 0] / US_PER_DAY for c in (even, drawn)]
     # Distances at random are exponential: as spread as they are long.
     assert gaps[0].std() < 0.6 * gaps[0].mean() and gaps[1].std() > 0.8 * gaps[1].mean()
+
+
+def test_a_bandit_comes_to_prefer_the_arm_that_finds_changes() -> None:
+    """Pages that change weigh nothing but little: crawls by change rates find some, by clicks none."""
+    world = poisson_world(np.repeat([1e-9, 2.0], 30), 40, seed=4)
+    weight = np.repeat([10.0, 0.1], 30)
+    bandit = BanditNights(world, KnownRates(world, START, world.end_us), "KAB2", 0.5, weight, key=1)
+    crawls = crawls_of(world, bandit)
+    assert KAB_ARMS["KAB2"] == ("click-weighted", "change-weighted")
+    assert bandit.probability[0].tolist() == [0.5, 0.5]
+    assert bandit.probability[-1][1] > 0.9
+    paid = ~crawls.free
+    assert np.count_nonzero(paid) == 0.5 * 60 * 40
+    late = crawls.page[paid & (crawls.at_us > START + 20 * US_PER_DAY)]
+    assert (late >= 30).mean() > 0.85
 
 
 def test_one_run_serves_all_weights_of_a_policy_that_does_not_know_them(world: World) -> None:
