@@ -119,7 +119,7 @@ class Settings:
         inputs = tuple(Input(k, v, True, hows.get(k, How())) for k in KINDS if (v := getattr(parsed, k)))
         asked = getattr(parsed, "on_request", False)
         if asked and list(parsed.policies) == list(DEFAULT_POLICIES):
-            parsed.policies = list(RULES)
+            parsed.policies = on_request.rules()
         asked_per_day = getattr(parsed, "requests_per_page_day", "0")
         budgets: tuple[float, ...] = ()
         if asked and parsed.budgets:
@@ -153,6 +153,8 @@ class Settings:
             asked,
             check.value(f"--requests_per_page_day={asked_per_day}", asked_per_day, 0, 1e6, "requests"),
         )
+        if asked:
+            check.problems += on_request.unplayable(settings.policies)
         if asked and settings.against:
             check.problems.append("--against: --on_request compares with uniform crawling; leave it out")
         elif settings.against and settings.against not in settings.policies:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pipelines.command import output_folder
 from pipelines.command.version import __version__
 from pipelines.experiments.experiment import aligned, read_table, show_pictures, write_table
+from pipelines.experiments.figures import trained
 from pipelines.pictures.plots import Panel, Picture, Series
 from policies.on_request.savings import SHARES, saving, savings_by_period
 from policies.on_request.strategies import RULES, UNIFORM
@@ -50,11 +51,22 @@ SUMMARY: Final = pa.schema(
 )
 
 
+def rules() -> list[str]:
+    """Rules that can be played here."""
+    return [name for name, rule in RULES.items() if not rule.by_network or trained.has_keras()]
+
+
+def unplayable(policies: Sequence[str]) -> list[str]:
+    """Why some of these rules cannot be played here."""
+    missing = [name for name in policies if name in RULES and name not in rules()]
+    return [f"--policies: {name} is a network: pip install '.[keras]' trains it" for name in missing]
+
+
 def parts(settings: Any) -> dict[str, Any]:
     """What of a backtest's pipeline is its own, by the names of `backtest.build_pipeline`."""
     return {
         "make": Ask(settings.policies, settings.repetitions).make,
-        "play": PlayRequests(settings.warm_up, settings.requests_per_page_day),
+        "play": PlayRequests(settings.warm_up, settings.requests_per_page_day, trained.network),
         "write": WriteAnswers(settings.output, settings.published()),
     }
 

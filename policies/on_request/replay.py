@@ -142,14 +142,15 @@ def follow(asked: Asked, strategy: Strategy, seed: int) -> Outcome:
     fresh, crawled = np.zeros((2, len(asked.page)), np.bool_)
     nights = Nights(asked.group, asked.teaches)
     for day, waves in enumerate(asked.waves):
-        strategy.night(nights.learn(state, day))
+        strategy.night(nights.learn(state, day), history.start_us + day * US_PER_DAY)
         for low, high in zip(waves[:-1].tolist(), waves[1:].tolist(), strict=True):
             page, at = asked.page[low:high], asked.at_us[low:high]
             fresh[low:high] = copy[page] == asked.version[low:high]
             since = (at - last_us[page]) / US_PER_DAY
-            crawl = draw[low:high] < strategy.chance(page, since)
+            crawl = draw[low:high] < strategy.chance(page, at, since)
             crawled[low:high] = crawl
             mine = page[crawl]
+            strategy.crawled(mine, at[crawl], ~fresh[low:high][crawl])
             copy[mine], last_us[mine] = asked.version[low:high][crawl], at[crawl]
         rows = slice(int(waves[0]), int(waves[-1]))
         made = crawled[rows]

@@ -6,6 +6,7 @@ they would tell of the page what no other page can (and lift the AUC by .05 to .
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -71,10 +72,23 @@ class Rows:
 
     def joined(self, other: Rows) -> Rows:
         """The rows of both."""
-        names = [f.name for f in fields(self)]
+        return Rows.concatenated([self, other])
+
+    @staticmethod
+    def concatenated(parts: Sequence[Rows]) -> Rows:
+        """The rows of one or more."""
+        names = [f.name for f in fields(Rows)]
         return Rows(
-            **{n: np.concatenate([getattr(self, n), getattr(other, n)], axis=int(n in _WIDE)) for n in names}
+            **{n: np.concatenate([getattr(p, n) for p in parts], axis=int(n in _WIDE)) for n in names}
         )
+
+    def values(self) -> IntArray:
+        """What a network has embeddings of, metadata, weekday and hour, from 1 on: (k, m + 2) int64."""
+        return np.column_stack([self.metadata, self.weekday + 1, self.hour + 1])
+
+    def numbers(self, frequencies: bool) -> FloatArray:
+        """What it takes as they are: (k, 8) float64, or (k, 0) without frequencies."""
+        return self.frequencies() if frequencies else np.zeros((len(self), 0))
 
     @property
     def weekday(self) -> IntArray:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies.numerics.typing_ import FloatArray, IntArray
+from policies.on_request.networks import Findings, Train, Trained, watched_rows
 from policies.on_request.replay import Asked, by_period, drawn_requests, follow
 from policies.on_request.strategies import RULES
 from policies.simulation import metrics
@@ -71,16 +72,31 @@ class PlayRequests(Step):
         Share of the nights that is not scored.
     per_page_day : float
         Requests a page and day where there is no log of them.
+    train : callable
+        Trains networks, for the rules that go by one.
     """
 
-    def __init__(self, warm_up: float, per_page_day: float) -> None:
-        self._warm_up, self._per_page_day = warm_up, per_page_day
+    def __init__(self, warm_up: float, per_page_day: float, train: Train) -> None:
+        self._warm_up, self._per_page_day, self._train = warm_up, per_page_day, train
 
     def process(self, question: Question, replayed: Replayed) -> Iterator[Answer]:
-        yield answer(replayed.world, question, self._warm_up, self._per_page_day)
+        yield answer(replayed.world, question, self._warm_up, self._per_page_day, self._train)
 
 
-def answer(world: World, question: Question, warm_up: float, per_page_day: float) -> Answer:
+def trained(world: World, question: Question, until_us: int, train: Train) -> Trained | None:
+    """The network of a rule that goes by one: of all pages, crawled every hour while nothing is scored."""
+    rule = RULES[question.policy]
+    if not rule.by_network:
+        return None
+    texts = [c.to_numpy(zero_copy_only=False).astype(str) for _, c in sorted(world.metadata.items())]
+    columns = [np.unique(c, return_inverse=True)[1] for c in (world.host, *texts)]
+    first = np.maximum(world.history.first_us, world.start_us)
+    findings = Findings(world.host, np.column_stack(columns) + 1, first)
+    rows = watched_rows(findings.copy(), world.history, np.arange(len(world)), world.start_us, until_us)
+    return Trained(train(rows, rule.frequencies, question.repetition), rule.frequencies, findings)
+
+
+def answer(world: World, question: Question, warm_up: float, per_page_day: float, train: Train) -> Answer:
     """Play a strategy at all its levels; the scored days are cut into ten equal periods."""
     page, at_us = requests_of(world, question.repetition, per_page_day)
     asked = Asked.of(world.history, page, at_us, world.host)
@@ -88,8 +104,9 @@ def answer(world: World, question: Question, warm_up: float, per_page_day: float
     edges = begin + np.arange(PERIODS + 1) * ((world.end_us - begin) // PERIODS)
     every = np.ones(len(world), np.bool_)
     rule, resources, freshness = RULES[question.policy], [], []
+    told = trained(world, question, begin, train)
     for level in rule.levels:
-        spent = by_period(asked, follow(asked, rule.make(level), question.repetition), edges, every)
+        spent = by_period(asked, follow(asked, rule.make(level, told), question.repetition), edges, every)
         many = np.maximum(spent.requests, 1)
         resources.append(spent.crawls / many)
         freshness.append(spent.fresh / many)

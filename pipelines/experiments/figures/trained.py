@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import threading
 from typing import Any, Final
 
 import numpy as np
@@ -24,6 +25,8 @@ RATE: Final = 0.05
 
 BATCH, EPOCHS, WIDTH = 512, 4, 8
 MOST_CATEGORIES: Final = 250
+_ONE_AT_A_TIME: Final = threading.Lock()
+"""Keras draws from one generator for all threads."""
 
 
 def has_keras() -> bool:
@@ -34,11 +37,6 @@ def has_keras() -> bool:
 def has_trees() -> bool:
     """Whether the extra `boosting` is installed."""
     return importlib.util.find_spec("sklearn") is not None
-
-
-def _values(rows: Rows) -> IntArray:
-    """Metadata, weekday and hour as numbers from 1 on: (k, m + 2) int64."""
-    return np.column_stack([rows.metadata, rows.weekday + 1, rows.hour + 1])
 
 
 class Dnn:
@@ -57,29 +55,35 @@ class Dnn:
         self._frequencies, self._seed = frequencies, seed
         self.network: Network | None = None
 
-    def _numbers(self, rows: Rows) -> FloatArray:
-        return rows.frequencies() if self._frequencies else np.zeros((len(rows), 0))
-
     def fit(self, rows: Rows, offset: FloatArray) -> None:
         """As `policies.predictors.predictor.Predictor.fit`; the offset is not used."""
         os.environ.setdefault("KERAS_BACKEND", "jax")
         import keras
 
-        keras.utils.set_random_seed(self._seed)
-        numbers, values = self._numbers(rows), _values(rows)
+        numbers, values = rows.numbers(self._frequencies), rows.values()
         scale = numbers.std(axis=0)
         center, scale = numbers.mean(axis=0), np.where(scale > 0.0, scale, 1.0)
-        model = _build(keras, numbers.shape[1], values.max(axis=0, initial=0) + 1)
         inputs = [*([(numbers - center) / scale] if self._frequencies else []), *values.T]
-        model.fit(inputs, rows.changed.astype(np.float32), batch_size=BATCH, epochs=EPOCHS, verbose=0)
+        with _ONE_AT_A_TIME:
+            keras.utils.set_random_seed(self._seed)
+            model = _build(keras, numbers.shape[1], values.max(axis=0, initial=0) + 1)
+            model.fit(inputs, rows.changed.astype(np.float32), batch_size=BATCH, epochs=EPOCHS, verbose=0)
         self.network = _weights(model, center, scale, values)
 
     def log_multiplier(self, rows: Rows) -> FloatArray:
         """As `policies.predictors.predictor.Predictor.log_multiplier`, beside the logarithm of days."""
         assert self.network is not None
-        odds = self.network.log_odds(self._numbers(rows), _values(rows))
+        odds = self.network.log_odds(rows.numbers(self._frequencies), rows.values())
         result: FloatArray = log_hazard_of_odds(odds) - np.log(rows.days)
         return result
+
+
+def network(rows: Rows, frequencies: bool, seed: int) -> Network:
+    """The weights of a `Dnn`, as `policies.on_request.networks.Train` has them."""
+    model = Dnn(frequencies, seed)
+    model.fit(rows, np.log(rows.days))
+    assert model.network is not None
+    return model.network
 
 
 def _build(keras: Any, numbers: int, sizes: IntArray) -> Any:
@@ -124,13 +128,13 @@ class Boosted:
         self._model: Any = None
 
     def _inputs(self, rows: Rows) -> FloatArray:
-        return np.column_stack([rows.history(), rows.group(), rows.frequencies(), _values(rows)])
+        return np.column_stack([rows.history(), rows.group(), rows.frequencies(), rows.values()])
 
     def fit(self, rows: Rows, offset: FloatArray) -> None:
         """As `policies.predictors.predictor.Predictor.fit`; the offset is not used."""
         from sklearn.ensemble import HistGradientBoostingClassifier
 
-        inputs, values = self._inputs(rows), _values(rows)
+        inputs, values = self._inputs(rows), rows.values()
         few = values.max(axis=0, initial=0) <= MOST_CATEGORIES
         categories = np.concatenate([np.zeros(inputs.shape[1] - len(few), np.bool_), few])
         self._model = HistGradientBoostingClassifier(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pipelines.experiments.figures import get, names
+from pipelines.experiments.figures import get, names, trained
 from pipelines.experiments.figures import han_on_request as figures
 from pipelines.experiments.figures.han_on_request import Part, Task
 from policies.on_request.strategies import RULES
@@ -56,8 +56,11 @@ def test_savings_are_those_that_the_curves_have():
     assert [claim.holds for claim in slow.claims][:2] == [False, False]
 
 
-def test_the_figures_are_listed_and_tasks_are_one_a_strategy():
+@pytest.mark.parametrize("keras", [False, True])
+def test_the_figures_are_listed_and_tasks_are_one_a_strategy(keras, monkeypatch):
+    """Networks are played where they can be trained."""
+    monkeypatch.setattr(trained, "has_keras", lambda: keras)
     assert {figures.FIGURE_10, figures.FIGURE_11} <= set(names())
     tasks = get(figures.FIGURE_11).tasks([50, 100], 2, 0.0, 1, 1)
-    assert len(tasks) == 2 * 2 * len(RULES) and tasks[0].pages == 100
+    assert len(tasks) == 2 * 2 * (len(RULES) - 2 * (not keras)) and tasks[0].pages == 100
     assert len(get(figures.FIGURE_10).tasks([50], 3, 0.0, 1, 1)) == 3

@@ -98,7 +98,7 @@ def test_numpy_has_what_keras_has():
     network = model.network
     import keras
 
-    values = trained._values(rows)
+    values = rows.values()
     twin = trained._build(keras, 8, values.max(axis=0) + 1)
     for number, table in enumerate(network.embeddings):
         twin.get_layer(f"values_{number}").set_weights([table])

@@ -10,7 +10,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from pipelines.experiments.figures import trained
 from policies.on_request.strategies import RULES
+from policies.predictors.network import Network
+from policies.predictors.rows import Rows
 from tests.pipelines.jobs import at, command, write_rows
 
 DAYS, PAGES = 12, 16
@@ -91,7 +94,10 @@ def test_without_a_log_requests_are_drawn_the_same_each_time(site, tmp_path):
     ("options", "said"),
     [
         (["--budgets", "0.3"], "--budgets: the rules of --on_request have levels of their own"),
-        (["--policies", "nutch-default"], "choose from uniform, frequency, metadata, recrawl, value"),
+        (
+            ["--policies", "nutch-default"],
+            "choose from uniform, frequency, metadata, dnn-metadata, dnn, recrawl, value",
+        ),
         (["--against", "uniform"], "--against: --on_request compares with uniform crawling"),
         (["--requests_per_page_day=-1"], "--requests_per_page_day=-1: expected requests from 0 to"),
     ],
@@ -99,3 +105,27 @@ def test_without_a_log_requests_are_drawn_the_same_each_time(site, tmp_path):
 def test_what_cannot_work_is_said(site, tmp_path, options, said):
     code, _, complaints = _run(site, tmp_path, *options)
     assert code == 2 and said in complaints
+
+
+def _untrained(rows: Rows, frequencies: bool, seed: int) -> Network:
+    """What Keras would leave, of weights that are the number of the seed."""
+    assert rows.changed.any() and not rows.changed.all()
+    numbers, values = rows.numbers(frequencies), rows.values()
+    size = numbers.shape[1]
+    tables = tuple(np.arange(n + 1.0)[:, None] for n in values.max(axis=0))
+    layer = np.full((size + len(tables), 1), 0.1 + seed)
+    return Network(np.zeros(size), np.ones(size), tables, ((layer, np.zeros(1)),))
+
+
+def test_networks_are_played_where_they_can_be_trained(site, tmp_path, monkeypatch):
+    options = (f"--requests={site}/clicks.jsonl", "--policies", "dnn", "--warm_up=0.5")
+    monkeypatch.setattr(trained, "has_keras", lambda: False)
+    code, _, complaints = _run(site, tmp_path, *options)
+    assert code == 2 and "--policies: dnn is a network: pip install '.[keras]' trains it" in complaints
+    monkeypatch.setattr(trained, "has_keras", lambda: True)
+    monkeypatch.setattr(trained, "network", _untrained)
+    code, _, complaints = _run(site, tmp_path, *options)
+    assert code == 0, complaints
+    rows = pq.read_table(tmp_path / "results.parquet").to_pylist()
+    spent = [r["resources"] for r in rows if r["policy"] == "dnn"]
+    assert len(spent) == 10 * len(RULES["dnn"].levels) and min(spent) < 0.1 and max(spent) > 0.9

@@ -31,11 +31,11 @@ class _Watched(Strategy):
     def __init__(self) -> None:
         self.nights: list[Known] = []
 
-    def night(self, known: Known) -> None:
-        super().night(known)
+    def night(self, known: Known, at_us: int) -> None:
+        super().night(known, at_us)
         self.nights.append(known)
 
-    def chance(self, page, since_days):
+    def chance(self, page, at_us, since_days):
         return ((page % 3 == 0) & (since_days > 0.3)).astype(float)
 
 
@@ -57,7 +57,7 @@ def test_each_request_meets_the_copy_of_the_last_crawl_before_it(asked):
 
 def test_what_is_not_crawled_is_not_learned(asked):
     watched, everything = _Watched(), _Watched()
-    everything.chance = lambda page, since_days: np.ones(len(page))  # type: ignore[method-assign]
+    everything.chance = lambda page, at_us, since_days: np.ones(len(page))  # type: ignore[method-assign]
     follow(asked, watched, 0)
     follow(asked, everything, 0)
     never = np.flatnonzero((np.arange(PAGES) % 3 != 0) & (np.arange(PAGES) < 50))
@@ -91,21 +91,21 @@ def test_periods_add_up_to_all_requests(asked):
 
 def test_quantiles_make_probabilities_as_equation_1_says():
     n = 1000
-    known = Known(*(np.ones(n) for _ in range(5)))
+    known, now = Known(*(np.ones(n) for _ in range(5))), np.zeros(n, np.int64)
     rule = ByQuantile(1.6, lambda known, page, since: since)
-    rule.night(known)
+    rule.night(known, 0)
     score = np.random.default_rng(3).permutation(np.arange(1.0, n + 1))
-    assert (rule.chance(np.arange(n), score) == 0.8).all()  # nothing to rank by yet
-    rule.night(known)
-    chance = rule.chance(np.arange(n), score)
+    assert (rule.chance(np.arange(n), now, score) == 0.8).all()  # nothing to rank by yet
+    rule.night(known, 0)
+    chance = rule.chance(np.arange(n), now, score)
     assert chance == pytest.approx(np.minimum(1.0, 1.6 * np.ceil(score / 10.0) / 100.0), abs=0.017)
     assert chance[score.argmin()] == pytest.approx(0.016) and chance.max() == 1.0
     # Equal scores share the middle of their quantiles: half of gamma.
-    rule.chance(np.arange(n), np.zeros(n))
-    rule.night(known)
-    rule.chance(np.arange(n), np.zeros(n))
-    rule.night(known)
-    assert rule.chance(np.arange(3), np.zeros(3)) == pytest.approx(np.full(3, 0.8), abs=0.02)
+    rule.chance(np.arange(n), now, np.zeros(n))
+    rule.night(known, 0)
+    rule.chance(np.arange(n), now, np.zeros(n))
+    rule.night(known, 0)
+    assert rule.chance(np.arange(3), now[:3], np.zeros(3)) == pytest.approx(np.full(3, 0.8), abs=0.02)
 
 
 def test_our_rules_save_crawls_where_pages_differ(asked):
@@ -115,7 +115,9 @@ def test_our_rules_save_crawls_where_pages_differ(asked):
 
     def curve(name: str) -> tuple[np.ndarray, np.ndarray]:
         rule = RULES[name]
-        spent = [by_period(asked, follow(asked, rule.make(level), 2), edges, every) for level in rule.levels]
+        spent = [
+            by_period(asked, follow(asked, rule.make(level, None), 2), edges, every) for level in rule.levels
+        ]
         return tuple(np.array([getattr(s, what) / s.requests for s in spent]) for what in ("crawls", "fresh"))
 
     uniform = curve("uniform")
@@ -137,5 +139,5 @@ def test_probabilities_are_those_of_the_estimator():
     chance = changed_since(known, np.array([1, 0]), np.array([1.0, 2.0]))
     assert chance == pytest.approx(-np.expm1([-2.0, -1.0]), rel=1e-6)
     value = ByValue(1e-9)
-    value.night(known)
-    assert value.chance(np.array([0, 1]), np.array([0.0, 1.0])).tolist() == [0.0, 1.0]
+    value.night(known, 0)
+    assert value.chance(np.array([0, 1]), np.zeros(2, np.int64), np.array([0.0, 1.0])).tolist() == [0.0, 1.0]
