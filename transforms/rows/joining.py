@@ -1,7 +1,8 @@
 """URLs of requests as their pages have them: what campaigns, clients and fragments add is no part of a page.
 
 Removed are fragments, but for those that stand for a page of an application (`#!...`, `#/...`), and the query
-parameters of `TRACKING`, and of names that are given, in any case. All others stay, and in their order.
+parameters of `TRACKING`, and of names that are given, in any case, which may also stand in the path, as
+`;jsessionid=1`. All others stay, and in their order.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class _Patterns(NamedTuple):
     any: str
     before_others: str
     at_end: str
+    in_path: str
 
 
 def given_names(text: str) -> list[str]:
@@ -53,12 +55,18 @@ def given_names(text: str) -> list[str]:
 
 @functools.lru_cache(16)
 def _patterns(more: str) -> _Patterns:
-    own = [re.escape(n.removesuffix("*")) + "[^=&#]*" * n.endswith("*") for n in given_names(more)]
-    names = "(?i:" + "|".join([*TRACKING, *own]) + ")"
+    given = given_names(more)
+
+    def named(rest: str) -> list[str]:
+        return [re.escape(n.removesuffix("*")) + rest * n.endswith("*") for n in given]
+
+    names = "(?i:" + "|".join([*TRACKING, *named("[^=&#]*")]) + ")"
+    in_path = f";(?i:{'|'.join(named('[^=;/?&#]*'))})=[^;/?&#]*" if given else ""
     return _Patterns(
-        f"[?&]{names}(?:[=&#]|$)",
+        f"[?&]{names}(?:[=&#]|$)" + f"|{in_path}" * bool(given),
         f"([?&])(?:{names}(?:=[^&#]*)?&)+",
         rf"[?&]{names}(?:=[^&#]*)?(#.*)?$",
+        in_path,
     )
 
 
@@ -78,7 +86,8 @@ def page_urls(urls: pa.Array, more: str = "") -> pa.Array:
     """
     if not (pa.types.is_string(urls.type) or pa.types.is_binary(urls.type)):
         return urls
-    rows = _with_query_or_fragment(urls)
+    marks = b"?#;" if more else b"?#"
+    rows = _with_marks(urls, marks)
     if not len(rows):
         return urls
     some = urls.take(pa.array(rows)).cast(pa.binary())
@@ -93,6 +102,8 @@ def page_urls(urls: pa.Array, more: str = "") -> pa.Array:
         at = pa.array(tracked)
         cut = pc.replace_substring_regex(plain.filter(at), patterns.before_others, r"\1")
         cut = pc.replace_substring_regex(cut, patterns.at_end, r"\1", max_replacements=1)
+        if patterns.in_path:
+            cut = pc.replace_substring_regex(cut, patterns.in_path, "")
         plain = pc.replace_with_mask(plain, at, cut)
     changed = np.flatnonzero(fragments | tracked)
     if not len(changed):
@@ -102,12 +113,12 @@ def page_urls(urls: pa.Array, more: str = "") -> pa.Array:
     return pc.replace_with_mask(urls, pa.array(mask), plain.take(pa.array(changed)).view(urls.type))
 
 
-def _with_query_or_fragment(urls: pa.Array) -> np.ndarray:
+def _with_marks(urls: pa.Array, which: bytes) -> np.ndarray:
     texts = Texts(urls)
     span = texts.span()
     if not len(span):
         return np.empty(0, np.int64)
-    marks = np.flatnonzero((span == ord("?")) | (span == ord("#")))
+    marks = np.flatnonzero(functools.reduce(np.logical_or, (span == mark for mark in which)))
     if not len(marks):
         return marks
     marks += int(texts.start[0])

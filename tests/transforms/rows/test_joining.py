@@ -60,8 +60,13 @@ def test_given_names_go_too():
         f"{P}?a.b=1&axb=2&c[]=3&c%5B%5D=4": f"{P}?axb=2&c%5B%5D=4",
         f"{P}?xref=1&refx=2&q=ref": f"{P}?xref=1&refx=2&q=ref",
         f"{P}/ref=1": f"{P}/ref=1",
+        # Java's servers have a session's number in the path.
+        f"{P};SID=4": P,
+        f"{P};sid=4?q=1#top": f"{P}?q=1",
+        f"{P};v=2;sid=4;w/x;my_a=/y?sid=5": f"{P};v=2;w/x/y",
+        f"{P};my_/x?y=1;sides=2": f"{P};my_/x?y=1;sides=2",
     }
-    found = page_urls(pa.array(urls), "ref, src,my_*,a.b,c[],")
+    found = page_urls(pa.array(urls), "ref, src,my_*,a.b,c[],sid")
     assert found.to_pylist() == list(urls.values())
     assert page_urls(pa.array(urls)).to_pylist()[0] == f"{P}?ref=home"
 
