@@ -32,10 +32,14 @@ def _text_columns(schema: pa.Schema) -> list[str]:
     return [f.name for f in schema if pa.types.is_string(f.type) and f.name != "url"]
 
 
-def _small_counts(schema: pa.Schema) -> dict[str, str]:
-    """Encodings of lists of counts that are small for their width: less than half of the bytes."""
-    lists = [f.name for f in schema if f.type == pa.list_(pa.uint32())]
-    return {f"{name}.list.element": "DELTA_BINARY_PACKED" for name in lists}
+def _encodings(schema: pa.Schema) -> dict[str, str]:
+    """Encodings of lists: of counts that are small for their width, less than half of the bytes; of floats
+    byte by byte, as exponents are much alike and last bytes may be 0.
+    """
+    counts = {f.name: "DELTA_BINARY_PACKED" for f in schema if f.type == pa.list_(pa.uint32())}
+    fixed = [f for f in schema if pa.types.is_fixed_size_list(f.type)]
+    floats = {f.name: "BYTE_STREAM_SPLIT" for f in fixed if f.type.value_type == pa.float32()}
+    return {f"{name}.list.element": how for name, how in (counts | floats).items()}
 
 
 def _write_parquet(batch: pa.RecordBatch, target: Any) -> None:
@@ -47,7 +51,7 @@ def _write_parquet(batch: pa.RecordBatch, target: Any) -> None:
         compression="snappy",
         write_statistics=False,
         use_dictionary=_text_columns(schema),
-        column_encoding=_small_counts(schema) or None,
+        column_encoding=_encodings(schema) or None,
     ) as writer:
         writer.write_table(
             pa.Table.from_batches([batch.replace_schema_metadata(None)], schema), row_group_size=1 << 20
