@@ -24,6 +24,7 @@ from pipelines.look.inspect import looked_at
 from pipelines.look.inspect_report import LEFT_OUT
 from transforms.batches.errors import InputError
 from transforms.batches.tally import counted
+from transforms.batches.times import DAY_US
 from transforms.batches.zones import said_of_local_times
 from transforms.files.blocks import How
 from transforms.intake.inspecting import Account
@@ -203,25 +204,33 @@ def _sum(accounts: Sequence[Account]) -> Account:
 
 
 def _budget(log: Account | None) -> Iterator[str]:
-    days = _days(log) if log else None
-    if log is None or days is None:
+    spent = _spent(log) if log else None
+    if spent is None:
         yield from _said(
             "Crawls a day over all pages (required): no crawl log here says what they were so far."
         )
         yield "# budget = 1000"
         return
-    budget = max(round(log.accepted / days), 1)
-    yield from _said(f"Crawls a day over all pages. The crawl log has {log.accepted:,} in {days:.1f} days.")
-    yield f"budget = {budget}"
+    crawls, days, when = spent
+    yield from _said(f"Crawls a day over all pages. The crawl log has {crawls:,} in {days:.1f} days{when}.")
+    yield f"budget = {max(round(crawls / days), 1)}"
 
 
-def _days(log: Account) -> float | None:
-    """What a log spans, a day at least."""
+def _spent(log: Account) -> tuple[int, float, str] | None:
+    """Crawls of a log, in how many days, and when these were.
+
+    Up to the first row of its last day: a crawler that makes a round a day has made none more in that time
+    than there are days.
+    """
     span = log.span()
     if span is None:
         return None
     first, last = map(_moment, span)
-    return max((last - first) / timedelta(days=1), 1.0)
+    day, begin_us = log.last_day
+    days = begin_us / DAY_US - first.timestamp() * 1e6 / DAY_US
+    if days >= 1.0 and not log.strays()[0]:
+        return log.accepted - log.by_day[day], days, " before its last one"
+    return log.accepted, max((last - first) / timedelta(days=1), 1.0), ""
 
 
 def _moment(text: str) -> datetime:

@@ -83,6 +83,8 @@ class Account:
         ISO 8601, UTC.
     by_day : Counter
         Rows by their day since 1970, UTC.
+    last_day : (int, int)
+        Their last day, and its first row in microseconds since 1970.
     metadata : list of str
         Of pages the columns that pass through.
     pages, hosts : Distinct
@@ -108,6 +110,7 @@ class Account:
     first: str | None = None
     last: str | None = None
     by_day: Counter[int] = field(default_factory=Counter)
+    last_day: tuple[int, int] = (0, 0)
     metadata: list[str] = field(default_factory=list)
     pages: Distinct = field(default_factory=Distinct)
     hosts: Distinct = field(default_factory=Distinct)
@@ -131,11 +134,16 @@ class Account:
         self.hosts.merge(other.hosts)
         self.twins.merge(other.twins)
         self.by_day += other.by_day
+        self._end(*other.last_day)
         self.metadata = list(dict.fromkeys(self.metadata + other.metadata))
         self.gaps = ends(self.gaps + other.gaps)
         self.no_site |= other.no_site
         self.first = min(filter(None, (self.first, other.first)), default=None)
         self.last = max(filter(None, (self.last, other.last)), default=None)
+
+    def _end(self, day: int, begin_us: int) -> None:
+        if day >= self.last_day[0]:
+            self.last_day = day, min(begin_us, self.last_day[1]) if day == self.last_day[0] else begin_us
 
     def strays(self) -> tuple[list[int], int, int]:
         """Days of rows that are far from all others, and the first and the last day of these others.
@@ -235,7 +243,9 @@ def _accept(found: Account, batch: pa.RecordBatch) -> None:
     if times is not None and times.null_count < len(times):
         if found.kind == "requests":
             times = pc.multiply(times.cast(pa.int64()), DAY_US).cast(schemas.TIME)
-        days, rows = np.unique(times.drop_null().cast(pa.int64()).to_numpy() // DAY_US, return_counts=True)
+        at = times.drop_null().cast(pa.int64()).to_numpy()
+        days, rows = np.unique(at // DAY_US, return_counts=True)
+        found._end(int(days[-1]), int(at[at >= days[-1] * DAY_US].min()))
         found.by_day.update(dict(zip(days.tolist(), rows.tolist(), strict=True)))
         span = pc.min_max(times)
         first, last = (str(span[end].as_py().isoformat()).replace("+00:00", "Z") for end in ("min", "max"))

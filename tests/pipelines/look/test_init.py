@@ -39,14 +39,24 @@ def test_budget_and_dates_are_those_of_the_log_and_a_night_runs(tmp_path):
     assert code == 0 and not err
     assert said["observations"] == f"{tmp_path}/logs/crawl-{{date}}.jsonl"
     assert said["requests"] == f"{tmp_path}/clicks/{{date}}.csv"
-    # 192 fetches from 0:00 of the first day to 23:00 of the fourth.
-    assert said["budget"] == round(192 / (95 / 24))
+    assert said["budget"] == 48
     assert said["store"] == f"{tmp_path}/recrawl-store"
     code, out, err = command(
         "night", "--config", str(tmp_path / "recrawl.toml"), "--as-of", at(4)[:19] + "Z", "--num-shards=1"
     )
     assert code == 0, err
     assert "observations: 4 new files" in out and "requests: 1 new file" in out
+
+
+def test_the_budget_of_a_crawler_that_makes_a_round_a_day_is_a_round(tmp_path):
+    """Two rounds are in little more than a day."""
+    rounds = [
+        write_rows(
+            tmp_path / f"{d}.jsonl", [seen(f"https://a.test/{n}", at(d, 2 + n / 60)) for n in range(9)]
+        )
+        for d in (1, 0)
+    ]
+    assert written(tmp_path, *rounds)[1]["budget"] == 9
 
 
 @pytest.mark.parametrize(
