@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from transforms.batches.hashing import hash_texts
 from transforms.batches.tally import counted
@@ -24,19 +25,30 @@ class Twins:
 
     def add(self, url: pa.Array, url_hash: pa.Array) -> None:
         """Take URLs, (n,) text, and their hashes, (n,) uint64; nulls and repeats count for nothing."""
+        if not (new := self._new(url_hash)).any():
+            return
+        url, url_hash = url.filter(pa.array(new)), url_hash.filter(pa.array(new))
         plain = pc.ascii_rtrim(pc.ascii_lower(url), characters="/")
         key = pa.array(hash_texts(pc.replace_substring_regex(plain, _SCHEME, "")))
         self._take(pa.table([key, url_hash, url.cast(pa.large_string())], schema=_SCHEMA))
 
     def merge(self, other: Twins) -> None:
         """Take those of another."""
-        self._below = min(self._below, other._below)
-        self._take(other._kept)
+        fewer, self._below = other._below < self._below, min(self._below, other._below)
+        if (new := self._new(other._kept["url_hash"])).any() or fewer:
+            self._take(other._kept.filter(pa.array(new)))
+
+    def _new(self, url_hash: pa.Array) -> NDArray[np.bool_]:
+        """Which of some hashes are not kept, (n,): most of a log are visits of pages that are known."""
+        kept, asked = self._kept["url_hash"].to_numpy(), url_hash.to_numpy()
+        if not len(kept):
+            return np.ones(len(asked), np.bool_)
+        return kept[np.minimum(np.searchsorted(kept, asked), len(kept) - 1)] != asked
 
     def _take(self, more: pa.Table) -> None:
         table = pa.concat_tables([self._kept, more])
         table = table.filter(pc.less_equal(table["plain"], pa.scalar(self._below, pa.uint64())))
-        # By the hash of the URL alone: which is the first says nothing.
+        # In the order of the hash of the URL.
         _, first = np.unique(table["url_hash"].to_numpy(), return_index=True)
         table = table.take(pa.array(first))
         plain = np.unique(table["plain"].to_numpy())

@@ -141,7 +141,11 @@ def test_pages_under_several_urls_are_counted_in_bounded_memory():
         for begin in range(0, len(url), 50_000):
             some = url.slice(begin, 50_000)
             found.add(some, pa.array(hash_texts(some)))
+    few = Twins()
+    few.add(url.slice(0, 9), pa.array(hash_texts(url.slice(0, 9))))
     twins.merge(others)
+    few.merge(twins)
+    assert few._kept.equals(twins._kept) and len(few) == len(twins)
     assert twins._kept.num_rows <= 1.3 * KEPT
     expected = 3 * KEPT / 4
     assert abs(len(twins) - expected) < 4.0 * 3.0 * (KEPT * 0.25 * 0.75) ** 0.5
