@@ -15,6 +15,8 @@ from policies.signals.trust import JUNK_WEIGHT
 from transforms.batches import schemas
 from transforms.kept.state import times
 
+MAX_NAMED = 20
+
 MIN_SILENT_HOSTS, SILENT_SHARE = 3, 0.25
 
 UNLEARNED_STDERR = 0.15
@@ -41,14 +43,17 @@ class TrustSums:
         signals since their pages' last crawls, and in units of 2**-20 signals a day (`rate`), those of hosts
         of which nothing is learned, true ones (`true`) and changes of the hosts that have it (`changes`).
         Without hosts that are split.
+    named : tuple of dict
+        The `MAX_NAMED` (host, source) with most signals a day, likewise.
     split : dict of (str, str) to dict of str to int
         By host that is split and source: the same sums over its parts, the number of `parts` and of those
-        that are silent, and in the same units standard errors of the precision times signals a day.
+        that are silent, and in the same units `signals`, and standard errors times signals a day.
     worst : dict of str to tuple of dict
-        By source the `MAX_WORST` hosts with most false signals a day, without those that are split.
+        By source the `MAX_WORST` hosts with most false signals a day, as `named`.
     """
 
     sources: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    named: tuple[Mapping[str, Any], ...] = ()
     split: Mapping[tuple[str, str], Mapping[str, int]] = field(default_factory=dict)
     worst: Mapping[str, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
 
@@ -56,12 +61,13 @@ class TrustSums:
         """Sums over the hosts of both."""
         return TrustSums(
             _added(self.sources, other.sources),
+            _most((*self.named, *other.named)),
             _added(self.split, other.split),
             _worst(row for sums in (self, other) for rows in sums.worst.values() for row in rows),
         )
 
     def account(self) -> dict[str, Any]:
-        """What the manifest says of sources: a split host is one."""
+        """What the manifest says of sources and of the hosts with most signals: a split host is one."""
         of_split = [_row_of_parts(*key, sums) for key, sums in self.split.items()]
         whole = [
             {
@@ -73,6 +79,7 @@ class TrustSums:
             for row, sums in zip(of_split, self.split.values(), strict=True)
         ]
         sources = _added(self.sources, *whole)
+        named = _most((*self.named, *of_split))
         worst = _worst((*(row for rows in self.worst.values() for row in rows), *of_split))
         return {
             "sources": [
@@ -92,7 +99,8 @@ class TrustSums:
                     "signal_precision_of_others": _of_others(sums, worst.get(name, ())),
                 }
                 for name, sums in sources.items()
-            ]
+            ],
+            "hosts": [dict(row) for row in named],
         }
 
 
@@ -103,6 +111,11 @@ def _added(*all_sums: Mapping[_Key, Mapping[str, int]]) -> dict[_Key, dict[str, 
         for key, counts in sums.items():
             total.setdefault(key, Counter()).update(counts)
     return {key: dict(total[key]) for key in sorted(total)}
+
+
+def _most(rows: Collection[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
+    ordered = sorted(rows, key=lambda r: (-r["signal_rate_per_day"], r["host"], r["source"]))
+    return tuple(ordered[:MAX_NAMED])
 
 
 def _false_per_day(row: Mapping[str, Any]) -> float:
@@ -176,10 +189,13 @@ def _row_of_parts(host: str, source: str, sums: Mapping[str, int]) -> dict[str, 
     return {
         "host": host,
         "source": source,
+        "pages": sums["pages"],
+        "signals": sums["signals"] * _UNIT,
         "signal_rate_per_day": rate * _UNIT,
         "signal_precision": sums["true"] / rate if rate else None,
         "signal_precision_stderr": sums["precision_stderr"] / rate if rate else None,
         "signal_recall": sums["true"] / changes if changes else None,
+        "signal_recall_stderr": sums["recall_stderr"] / rate if rate else None,
         "silent": sums["silent"] == sums["parts"],
     }
 
@@ -310,9 +326,15 @@ def trust_sums(hosts: pa.RecordBatch, trust: pa.RecordBatch | None, split: Colle
         }
         own = np.flatnonzero(mine)
         worst += own[np.lexsort((hosts_of[own], (true - rate)[own]))[:MAX_WORST]].tolist()
-    rows = trust.take(pa.array(worst, pa.int64())).to_pylist()
-    named = ({"host": names[at].as_py(), **row} for at, row in zip(worst, rows, strict=True))
-    return TrustSums(sources, parts, _worst(named))
+    top = np.lexsort((texts, hosts_of, -rate))[:MAX_NAMED]
+    shown = ("source", "pages", "signals", "signal_rate_per_day", "silent")
+    shown += tuple(n for n in trust.schema.names if n.startswith(("signal_p", "signal_r")) and n not in shown)
+
+    def rows(some: list[int]) -> Iterable[dict[str, Any]]:
+        for at, row in zip(some, trust.take(pa.array(some, pa.int64())).to_pylist(), strict=True):
+            yield {"host": names[at].as_py()} | {k: v for k, v in row.items() if k in shown}
+
+    return TrustSums(sources, tuple(rows(top.tolist())), parts, _worst(rows(worst)))
 
 
 def _sums_of_parts(hosts: pa.RecordBatch, trust: pa.RecordBatch) -> dict[tuple[str, str], dict[str, int]]:
@@ -329,9 +351,11 @@ def _sums_of_parts(hosts: pa.RecordBatch, trust: pa.RecordBatch) -> dict[tuple[s
             "silent": int(row["silent"]),
             "pages": row["pages"],
             "pending": row["signals_since_crawl"],
+            "signals": units(row["signals"]),
             "rate": units(rate),
             "true": units(rate * precision),
             "changes": units(rate * precision / recall) if recall > 0.0 else 0,
             "precision_stderr": units(rate * row["signal_precision_stderr"]),
+            "recall_stderr": units(rate * row["signal_recall_stderr"]),
         }
     return out

@@ -119,6 +119,11 @@ def test_both_numbers_are_in_the_report(hosts_a_and_b):
     assert b["signal_precision"] < 0.2 and b["signal_recall"] < 0.2
     for row in (a, b):
         assert 0.0 < row["signal_precision_stderr"] < 0.05 and row["signalling_pages"] == PAGES
+    named = {h["host"]: h for h in night.manifest["signals"]["hosts"]}
+    for row in (a, b):
+        mine = named[row["host"]]
+        assert mine["signal_precision"] == row["signal_precision"]
+        assert mine["signal_recall_stderr"] == row["signal_recall_stderr"]
     (source,) = night.manifest["signals"]["sources"]
     assert source["source"] == "ping" and source["hosts"] == 2 and source["pages"] == 2 * PAGES
     assert b["signal_precision"] < source["signal_precision"] < a["signal_precision"]

@@ -9,6 +9,7 @@ import pytest
 from policies.history.page_state import NO_TIME
 from transforms.batches import schemas
 from transforms.night.trust_report import (
+    MAX_NAMED,
     TrustSums,
     flood_warnings,
     hosts_batch,
@@ -117,10 +118,14 @@ def test_sums_of_shards_do_not_depend_on_their_order():
         assert entry["signal_precision"] == pytest.approx(sum(r * p for r, p in mine) / rate, abs=1e-4)
         # In `_trust` every host has a recall of half its precision: changes are twice the signals.
         assert entry["signal_recall"] == pytest.approx(entry["signal_precision"] / 2, abs=1e-4)
+    named = accounts[0]["hosts"]
+    top = sorted(every, key=lambda r: -r[2])[:MAX_NAMED]
+    assert [n["signal_rate_per_day"] for n in named] == [r[2] for r in top]
+    assert set(named[0]) >= {"host", "source", "signal_precision", "signal_recall", "signal_recall_stderr"}
 
 
 def test_a_split_host_is_one_host():
-    """It would fill the list of the worst with its parts, and one broken feed of one host would be many."""
+    """It would fill the list of hosts with its parts, and one broken feed of one host would be many."""
     hosts = _hosts(["big.test", "a.test"])
     rows = [[(0, "ping", 9.0 + i, 0.5), (1, "ping", 1.0, 0.25)] for i in range(5)]
     parts = [trust_sums(hosts, _trust(r), {0}) for r in rows]
@@ -132,10 +137,13 @@ def test_a_split_host_is_one_host():
         (ping,) = account["sources"]
         assert (ping["hosts"], ping["hosts_silent"], ping["pages"]) == (6, 1, 30)
         assert ping["signal_rate_per_day"] == pytest.approx(60.0)
-        big, *others = ping["most_false"]
-        assert [big["host"], *(r["host"] for r in others)] == ["big.test", "a.test", "a.test"]
-        assert (big["signal_rate_per_day"], big["signal_precision"]) == (55.0, 0.5)
-        assert big["changes_per_day"] == pytest.approx(110.0) and big["learned"]
+        big = account["hosts"][0]
+        assert [r["host"] for r in account["hosts"]] == ["big.test"] + ["a.test"] * 5
+        assert set(big) == set(account["hosts"][1])
+        assert (big["pages"], big["signals"], big["signal_rate_per_day"]) == (15, 2200.0, 55.0)
+        assert big["silent"]
+        assert (big["signal_precision"], big["signal_recall"]) == (0.5, 0.25)
+        assert big["signal_precision_stderr"] == pytest.approx(0.1, abs=1e-6)
     awake = parts[0].merge(trust_sums(hosts, _trust([(0, "ping", 2.0, 0.5)]), {0}))
     assert awake.account()["sources"][0]["hosts_silent"] == 0
 
