@@ -122,9 +122,6 @@ class SignalRows:
         Floors and caps; None if there are none.
     near : Expansion or None
         None before `expand`.
-    until, since : (s,) float64 or None
-        Multipliers up to which a page is surely at its cap, and from which on at its floor. None before
-        `expand`, and without caps and floors.
     """
 
     def __init__(
@@ -137,8 +134,6 @@ class SignalRows:
         self.most_per_day = np.where(pages.unsignalled_rate_per_day > 0.0, np.inf, pages.signal_rate_per_day)
         self.limits = limits
         self.near: Expansion | None = None
-        self.until: FloatArray | None = None
-        self.since: FloatArray | None = None
 
     @classmethod
     def of(
@@ -166,21 +161,8 @@ class SignalRows:
 
     def expand(self, multiplier: float) -> None:
         """Makes evaluations near `multiplier` cheap. The rates depend on it in their last digits."""
-        if not (multiplier > 0.0 and (self.near is None or self.near.multiplier != multiplier)):
-            return
-        if self.limits is not None and self.near is None:
-            floor, cap = self.limits
-            if float(cap.min()) < np.inf:
-                self.until = least_value(self.pages, cap * (1.0 + _MARGIN))
-            if float(floor.max()) > 0.0:
-                self.since = most_value(self.pages, floor * (1.0 - _MARGIN))
-        wanted = None
-        if self.until is not None:
-            wanted = self.until < multiplier * np.exp(RADIUS)
-        if self.since is not None:
-            more = self.since > multiplier * np.exp(-RADIUS)
-            wanted = more if wanted is None else wanted & more
-        self.near = expand(self.pages, multiplier, wanted)
+        if multiplier > 0.0 and (self.near is None or self.near.multiplier != multiplier):
+            self.near = expand(self.pages, multiplier)
 
     def window(
         self,
@@ -232,10 +214,9 @@ class SignalWindow:
         self._open = np.arange(self.row.size)
         self._ends: tuple[FloatArray, FloatArray] | None = None
         self._settled = np.zeros(self.row.size)
-        self._limits = self._until = self._since = None
+        self._limits = None
         if within_limits and of.limits is not None:
             self._limits = (of.limits[0][rows], of.limits[1][rows])
-            self._until, self._since = (None if v is None else v[rows] for v in (of.until, of.since))
         if self._multipliers.size >= (_MANY if self._limits is None else 3):
             self._settle()
 
@@ -256,12 +237,11 @@ class SignalWindow:
         if self._near is not None:
             self._near = self._near.take(self._open)
         self._pages = self._pages.take(self._open)
-        self._until, self._since = (None if v is None else v[self._open] for v in (self._until, self._since))
 
     def _evaluate(self, multipliers: FloatArray) -> FloatArray:
-        """(k, open pages) rates, before floors and caps or beyond them."""
+        """(k, open pages) rates, before floors and caps."""
         if self._near is not None:
-            return self._near.rates_at(multipliers, self._until, self._since)
+            return self._near.rates_at(multipliers)
         rates = [signal_value.crawl_rate(self._pages, float(multiplier)) for multiplier in multipliers]
         return np.array(rates).reshape(multipliers.size, self._open.size)
 
@@ -352,17 +332,3 @@ def least_value(pages: SignalPages, rate_per_day: FloatArray) -> FloatArray:
     late = np.where(exact, np.maximum(late, 0.0), 0.0)
     found = pages.request_rate_per_day / clock * p2(np.maximum(alone, late)) * _SAFETY
     return np.where(rate <= g, np.maximum(found, value_of_first(pages)), found)
-
-
-def most_value(pages: SignalPages, rate_per_day: FloatArray) -> FloatArray:
-    """(s,) multipliers from which on the pages surely ask for at most `rate_per_day`; mu / Delta for 0.
-
-    From psi >= u / (a + g kappa), 1 / psi <= g + a / u, and V(u) <= mu / a P2(u).
-    """
-    mu, a, g = pages.request_rate_per_day, pages.unsignalled_rate_per_day, pages.signal_rate_per_day
-    clock, exact = clock_rate(pages)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        best = mu / pages.change_rate_per_day / _SAFETY
-        by_clock = np.where(exact, _over(clock, rate_per_day), np.inf)
-        late = np.minimum(by_clock, _over(a, rate_per_day - g))
-        return np.where(a > 0.0, np.minimum(mu / a * p2(late) / _SAFETY, best), best)

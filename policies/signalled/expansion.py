@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 
 from policies.numerics.columns import take
-from policies.numerics.typing_ import BoolArray, ByteArray, FloatArray, IntArray
+from policies.numerics.typing_ import ByteArray, FloatArray, IntArray
 from policies.signalled import threshold_clock
 from policies.signalled.pages import (
     GENERAL,
@@ -75,20 +75,15 @@ class Expansion:
         """Threshold of the clock at `multiplier`, as `signal_value.threshold`; (n,) float64."""
         return Trail(self).at(np.arange(len(self.pages)), prices(self.pages, multiplier))[0]
 
-    def rates_at(
-        self, multipliers: FloatArray, until: FloatArray | None = None, since: FloatArray | None = None
-    ) -> FloatArray:
+    def rates_at(self, multipliers: FloatArray) -> FloatArray:
         """`rates` at many multipliers, at a fraction of the cost: (k, n) float64.
 
         Where the series of a page does not reach, new ones amid its multipliers do, within the same error.
-        What a page gets depends on that page, its limits and the multipliers alone, to the bit.
+        What a page gets depends on that page and the multipliers alone, to the bit.
 
         Parameters
         ----------
         multipliers : (k,) float64, >= 0
-        until, since : (n,) float64, optional
-            Rates at multipliers up to `until`, and from `since` on, do not matter: they are not solved for,
-            and come out as inf and 0 where the series does not tell.
         """
         out = np.zeros((multipliers.size, len(self.pages)))
         searched = (self.kind == GENERAL) | (self.kind == NOISELESS)
@@ -107,14 +102,7 @@ class Expansion:
             out[:, part], left = self._by_series(part, multipliers)
             for first, goal in left:
                 at, which = np.nonzero(~np.isnan(goal))
-                goal = goal[at, which]
-                at, which = first + at, part[which]
-                for limit, value, beyond in ((until, np.inf, np.less_equal), (since, 0.0, np.greater_equal)):
-                    if limit is not None:
-                        known = beyond(multipliers[at], limit[which])
-                        out[at[known], which[known]] = value
-                        at, which, goal = at[~known], which[~known], goal[~known]
-                found.append((at, which, goal))
+                found.append((first + at, part[which], goal[at, which]))
             if found and (start + size >= rows.size or sum(one[0].size for one in found) > _LEFT):
                 columns = [np.concatenate(column) for column in zip(*found, strict=True)]
                 self._solve_left(columns[0], columns[1], columns[2], out)
@@ -186,7 +174,7 @@ class Expansion:
         return Expansion(self.pages.take(rows), self.kind[rows], self.multiplier, take(self.point, rows))
 
 
-def expand(pages: SignalPages, multiplier: float, wanted: BoolArray | None = None) -> Expansion:
+def expand(pages: SignalPages, multiplier: float) -> Expansion:
     """The series of each page around `multiplier`.
 
     Parameters
@@ -194,8 +182,6 @@ def expand(pages: SignalPages, multiplier: float, wanted: BoolArray | None = Non
     pages : SignalPages
     multiplier : float, > 0
         Requests per crawl.
-    wanted : (n,) bool, optional
-        Pages that are likely to be asked for near `multiplier`; others get no series.
 
     Returns
     -------
@@ -216,8 +202,6 @@ def expand(pages: SignalPages, multiplier: float, wanted: BoolArray | None = Non
         part = pages.take(block)
         depth = depth_of(part, kind[block], prices(part, multiplier))
         searched = (kind[block] == GENERAL) | (kind[block] == NOISELESS)
-        if wanted is not None:
-            searched &= wanted[block]
         rows = np.flatnonzero(searched & np.isfinite(depth) & (depth > 0.0))
         if rows.size == 0:
             continue

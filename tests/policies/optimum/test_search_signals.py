@@ -18,7 +18,7 @@ from policies.optimum.histogram import Bounds
 from policies.optimum.search import SignalBlock
 from policies.signalled import pages as signal_pages
 from policies.signalled import value as signal_value
-from policies.signalled.block import SignalRows, least_value, most_value, value_of_first
+from policies.signalled.block import SignalRows, least_value, value_of_first
 from policies.signalled.pages import SignalPages
 from policies.signalled.rates import clock_at_rate, freshness_at_rate
 from policies.signalled.survey import SAMPLE, SignalSample
@@ -199,16 +199,6 @@ def test_a_page_asks_for_a_rate_at_its_least_value(seed):
     assert np.all(asked >= np.minimum(rate, most) * (1 - 1e-9))
     at_first = signal_value.crawl_rate(pages, value_of_first(pages))
     assert np.all(at_first >= pages.signal_rate_per_day * (1 - 1e-9))
-
-
-@settings(deadline=None, max_examples=20)
-@given(seed=SEEDS)
-def test_a_page_asks_for_no_more_than_a_rate_from_its_most_value_on(seed):
-    rng, pages = drawn_pages(seed, 5, 60)
-    pages = heard(pages)
-    rate = pages.signal_rate_per_day * 10.0 ** rng.uniform(-2, 2, len(pages)) * (rng.random(len(pages)) < 0.9)
-    asked = signal_value.crawl_rate(pages, most_value(pages, rate))
-    assert np.all(asked <= rate * (1 + 1e-9))
 
 
 def paper_mix(n: int, budget: float, **limits) -> SignalProblem:

@@ -150,17 +150,6 @@ def test_rates_at_close_multipliers_are_exact_and_depend_on_the_page_alone(mix, 
     np.testing.assert_array_equal(near.take(some).rates_at(many), found[:, some])
 
 
-def test_rates_that_do_not_matter_are_not_solved_for():
-    pages = paper_mix(500, 36)
-    near = expand(pages, 1.0)
-    some = np.array([0.3, 0.5, 0.9, 1.0, 1.1, 2.0])
-    want = near.rates_at(some)
-    found = near.rates_at(some, np.full(500, 0.5), np.full(500, 1.1))
-    np.testing.assert_array_equal(found[2:4], want[2:4])
-    assert np.all((found[:2] == want[:2]) | np.isinf(found[:2])) and np.any(np.isinf(found[:2]))
-    assert np.all((found[4:] == want[4:]) | (found[4:] == 0.0)) and np.any(found[4:] != want[4:])
-
-
 @pytest.mark.parametrize("mix", list(MIXES))
 @pytest.mark.parametrize("expanded", [True, False])
 def test_a_trail_follows_multipliers_that_close_in(mix, expanded):
