@@ -30,6 +30,7 @@ from benchmarks.measuring.histories import US_PER_DAY, PolledWorld, read_polls, 
 from benchmarks.signals.signal_modes import MODES
 from policies.numerics.typing_ import FloatArray, IntArray
 from policies.sequencing import bursts
+from policies.signals import host_signals
 from policies.signals.bundles import Bundles
 from policies.signals.forecast import SignalForecast
 from policies.simulation.metrics import by_period, zipf_weights
@@ -46,6 +47,7 @@ FLOOD_SOURCES, FLOOD_BUDGET = ("sitemap", "indexnow"), 0.5
 # By part that may be taken out: what is put in place of what.
 PARTS: dict[str, tuple[Any, str, Any]] = {
     "bursts": (bursts, "allowance", lambda *_: np.inf),
+    "credible": (host_signals, "_page_cut", lambda heard, *_: (heard.running, heard.running)),
     "bundles": (trusting, "choose_bundles", lambda share, signals: Bundles.none(*signals.shape)),
     "forecasts": (predictions, "signal_forecast_of", lambda slots, code, n, _: SignalForecast.empty(n)),
     "holding": (trusting, "hold_to_changes", lambda pooled, *_: pooled),
