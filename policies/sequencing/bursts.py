@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from policies.numerics.sums import sum_by
 from policies.numerics.typing_ import FloatArray, IntArray
 from policies.sequencing.windows import solve_theta
 
@@ -68,13 +69,13 @@ def ahead_of_share(
     n_hosts = len(host_start) - 1
     rows = np.flatnonzero(crawl_rate_per_day > 0.0)
     host = np.repeat(np.arange(n_hosts), np.diff(host_start))[rows]
-    moved = _sums(host, (debt - calm_debt)[rows], n_hosts)
+    moved = sum_by(host, (debt - calm_debt)[rows], n_hosts)
     if not (moved > 0.0).any():
         return np.zeros(n_hosts)
     share = crawl_rate_per_day[rows] / crawl_rate_per_day[rows].sum()
     theta = float(solve_theta(share, debt[rows], np.array([0, len(rows)]))[0])
-    served = _sums(host, np.minimum(1.0, share * theta), n_hosts)
-    ahead = np.minimum(_sums(host, debt[rows], n_hosts) - served, moved)
+    served = sum_by(host, np.minimum(1.0, share * theta), n_hosts)
+    ahead = np.minimum(sum_by(host, debt[rows], n_hosts) - served, moved)
     out: FloatArray = np.where(moved > 0.0, np.maximum(ahead, 0.0), 0.0)
     return out
 
@@ -96,7 +97,3 @@ def times_of(share: FloatArray, ahead_crawls: FloatArray) -> FloatArray:
     """The same as a factor of the rates of hosts; 1 of those without a share: (h,) float64."""
     out: FloatArray = 1.0 + np.where(share > 0.0, ahead_crawls / np.maximum(share, 1e-300), 0.0)
     return out
-
-
-def _sums(host: IntArray, values: FloatArray, n_hosts: int) -> FloatArray:
-    return np.bincount(host, weights=values, minlength=n_hosts).astype(np.float64, copy=False)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from policies.history.page_state import US_PER_DAY
+from policies.numerics.sums import sum_by
 from policies.numerics.typing_ import BoolArray, ByteArray, FloatArray, Int32Array, IntArray
 from policies.sequencing.deadlines import EMPTY, earliest_deadline_first, earliest_deadline_first_polite
 from policies.sequencing.host_shares import BUSY_FRACTION, Division, HostLimits, divide, host_limits
@@ -110,7 +111,7 @@ def sequence(pages: ShardPages, slot_offset_us: IntArray, horizon_us: int) -> Se
     priority = priority_order(pages.crawl_value, pages.tie)
     new_rows = np.flatnonzero(pages.is_new)
     new_rows = new_rows[np.argsort(priority[new_rows])]
-    host_rate = _sums(hosts.of_page, rate, hosts.limit.size)
+    host_rate = sum_by(hosts.of_page, rate, hosts.limit.size)
 
     def come_due(factor: FloatArray) -> FloatArray:
         rows = np.flatnonzero(rate > 0.0)
@@ -118,7 +119,7 @@ def sequence(pages: ShardPages, slot_offset_us: IntArray, horizon_us: int) -> Se
         since = pages.days_since_last[rows] * (US_PER_DAY / horizon_us)
         with np.errstate(invalid="ignore", over="ignore"):
             debt = np.clip(np.nan_to_num(tonight * since, nan=0.0, posinf=1.0), 0.0, 1.0)
-        return _sums(hosts.of_page[rows], np.floor(debt + tonight), hosts.limit.size)
+        return sum_by(hosts.of_page[rows], np.floor(debt + tonight), hosts.limit.size)
 
     division = divide(slots, host_rate, hosts.limit, new_rows, hosts.of_page[new_rows], come_due)
 
@@ -196,7 +197,7 @@ class _Night:
         if rows.size:
             theta = solve_theta(self.share[rows], self.debt[rows], np.array([0, rows.size]))
             behind = np.maximum(0.0, self.debt[rows] - np.minimum(1.0, self.share[rows] * theta[0]))
-            expected = expected + _sums(self.hosts.of_page[rows], behind, expected.size)
+            expected = expected + sum_by(self.hosts.of_page[rows], behind, expected.size)
         busy = self.hosts.binding & (expected > BUSY_FRACTION * self.hosts.limit)
         return (busy | whole) & (self.hosts.limit > 0)
 
@@ -309,7 +310,7 @@ class _Night:
         """Choose the entity of each slot, with gaps and limits if any of them can matter."""
         slots, hosts = self.offsets.size, self.hosts
         group_slots = np.array([slots])
-        wanted = _sums(entity_host, every.count, hosts.limit.size)
+        wanted = sum_by(entity_host, every.count, hosts.limit.size)
         tight = (hosts.gap_us > 0) | (hosts.free_us > self.offsets[0])
         tight |= (wanted > hosts.limit) & (hosts.limit < slots)
         if not (tight & (wanted > 0)).any():
@@ -422,12 +423,6 @@ class _Night:
         page[slot] = row
         due[slot] = moment
         return page, due, slot.size
-
-
-def _sums(group: IntArray, values: FloatArray | IntArray, groups: int) -> FloatArray:
-    """Sum of the values of each group."""
-    sums: FloatArray = np.bincount(group, values, groups).astype(np.float64, copy=False)
-    return sums
 
 
 def _repeating(interval: FloatArray, count: IntArray) -> Windows:

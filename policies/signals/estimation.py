@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies.numerics.newton import Problem, invert, solve
+from policies.numerics.sums import sum_by
 from policies.numerics.typing_ import FloatArray, IntArray
 from policies.signals.evidence import SignalEvidence, points
 
@@ -165,10 +166,10 @@ def fit_pooled(
         )
     strength = np.append(prior.missed_strength, prior.weight_strength)
     mean = np.append(prior.missed_share, prior.signal_weight)
-    exposed = [_by_group(group, rate * evidence.exposure_days, n_groups)]
-    exposed += [_by_group(group, column, n_groups) for column in evidence.unchanged_signals.T]
+    exposed = [sum_by(group, rate * evidence.exposure_days, n_groups)]
+    exposed += [sum_by(group, column, n_groups) for column in evidence.unchanged_signals.T]
     gain = np.repeat(strength[:, None], n_groups, axis=1)
-    gain[0] += _by_group(group, evidence.dated_changes, n_groups)
+    gain[0] += sum_by(group, evidence.dated_changes, n_groups)
     loss = np.stack(exposed) + (strength / mean)[:, None]
     code = group[evidence.row_page]
     scale = rate[evidence.row_page]
@@ -301,10 +302,6 @@ def _chunks(code: IntArray, n: int) -> Iterator[tuple[int, int]]:
     cut = (block[1:] != block[:-1]) | large[1:] | large[:-1]
     edges = np.concatenate([page[:1], page[1:][cut], [n]])
     yield from zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
-
-
-def _by_group(group: IntArray, values: FloatArray, n: int) -> FloatArray:
-    return np.bincount(group, weights=values, minlength=n).astype(np.float64, copy=False)
 
 
 def _checked(

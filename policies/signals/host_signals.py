@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from policies.numerics.sums import sum_by
 from policies.numerics.typing_ import FloatArray, IntArray
 from policies.signals.bundles import Bundles, told
 from policies.signals.estimation import Pooled
@@ -119,17 +120,17 @@ def host_rates(heard: PageSignals, rate: FloatArray, group: IntArray, expected: 
     """
     n_groups, n_sources = expected.shape
     changes, calm_changes = (
-        _sums(group, d * rate, n_groups) for d in (heard.ended_days + heard.running_days, heard.ended_days)
+        sum_by(group, d * rate, n_groups) for d in (heard.ended_days + heard.running_days, heard.ended_days)
     )
     calm, kept, usual = (np.zeros(expected.shape) for _ in range(3))
     signals = np.zeros(expected.shape)
-    sent = [_sums(group, heard.ended[:, j], n_groups) for j in range(n_sources)]
+    sent = [sum_by(group, heard.ended[:, j], n_groups) for j in range(n_sources)]
     for j in range(n_sources):
-        some = sent[j] + _sums(group, heard.running[:, j], n_groups) > 0.0
+        some = sent[j] + sum_by(group, heard.running[:, j], n_groups) > 0.0
         calm[some, j] = ((sent[j] + 1.0) / (calm_changes + 1.0 / expected[:, j]))[some]
     credible, likely = _page_cut(heard, rate, group, calm)
     for j in range(n_sources):
-        foreseen, came = (_sums(group, x[:, j], n_groups) for x in (likely, credible))
+        foreseen, came = (sum_by(group, x[:, j], n_groups) for x in (likely, credible))
         most = foreseen + _ERRORS * np.sqrt(foreseen) + 1.0
         kept[:, j] = np.where(came > most, most / np.maximum(came, 1.0), 1.0)
         signals[:, j] = sent[j] + kept[:, j] * came
@@ -232,7 +233,3 @@ def _times(matrix: FloatArray, vector: list[FloatArray]) -> list[FloatArray]:
         for j, column in enumerate(vector):
             row += matrix[:, i, j] * column
     return out
-
-
-def _sums(group: IntArray, values: FloatArray, n_groups: int) -> FloatArray:
-    return np.bincount(group, weights=values, minlength=n_groups).astype(np.float64, copy=False)

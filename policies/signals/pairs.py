@@ -15,6 +15,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from policies.numerics.sums import sum_by
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
 from policies.signals.counts import REPEAT_US
 from policies.signals.evidence import PageSignals
@@ -162,13 +163,11 @@ def told_together(heard: PageSignals, group: IntArray, n_groups: int) -> FloatAr
     size = n_groups * n_sources * n_sources
     place = (group[row] * n_sources + first) * n_sources + second
 
-    def add(values: FloatArray) -> FloatArray:
-        return np.bincount(place, values, size).astype(np.float64, copy=False)
-
     one, two = signals[row, first], signals[row, second]
     fewer = np.minimum(one, two)
     random = np.maximum(one * two - fewer, 0.0) / np.maximum(days[row], 1.0) * (_NEAR_HOURS / 24.0)
-    together = add(heard.near) - np.maximum(0.5 * add(heard.far), add(random))
+    near, far, chance = (sum_by(place, values, size) for values in (heard.near, heard.far, random))
+    together = near - np.maximum(0.5 * far, chance)
     # All signals count, those of pages on which the two never met as well.
     some = np.flatnonzero(np.bincount(place, minlength=size))
     common = np.zeros(size)

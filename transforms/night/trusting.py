@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from policies.history.page_state import NO_TIME, US_PER_DAY
 from policies.numerics.columns import take
+from policies.numerics.sums import sum_by
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray, UIntArray
 from policies.signals.bundles import Bundles, choose_bundles, told
 from policies.signals.estimation import (
@@ -345,14 +346,12 @@ def _trust_table(
 ) -> pa.RecordBatch:
     """Trust in each source of each host, from what its pages share."""
     n_hosts, n_sources = pooled.signal_weight.shape
-
-    def add(values: FloatArray) -> FloatArray:
-        return np.bincount(group, weights=values, minlength=n_hosts).astype(np.float64, copy=False)
-
-    sent = np.stack([add(signals[:, j]) for j in range(n_sources)], axis=1)
-    heard = np.stack([add(heard_of[:, j]) for j in range(n_sources)], axis=1)
+    sent, heard, pending = (
+        np.stack([sum_by(group, values[:, j], n_hosts) for j in range(n_sources)], axis=1)
+        for values in (signals, heard_of, found.pending)
+    )
     trust = summarise(
-        pooled.missed_share * add(rate),
+        pooled.missed_share * sum_by(group, rate, n_hosts),
         pooled.signal_weight,
         sent,
         pooled.covariance,
@@ -369,7 +368,7 @@ def _trust_table(
             "source": np.full(n_hosts, source, dtype=object),
             "pages": np.bincount(group[found.last_at_us[:, j] != NO_TIME], minlength=n_hosts),
             "signals": heard[:, j],
-            "signals_since_crawl": add(found.pending[:, j]).astype(np.int64),
+            "signals_since_crawl": pending[:, j].astype(np.int64),
             "signal_rate_per_day": sent[:, j],
             "signal_precision": trust.precision[:, j],
             "signal_precision_stderr": trust.precision_error[:, j],
