@@ -92,8 +92,8 @@ def _nightly_job(argv: list[str], output: str, told: Told) -> int:
         print(f"The job was handed to its runner; results will be in {output}.")
         return EXIT_OK
     print(report.summary(manifest, output, time.monotonic() - started))
-    report.also_on_stderr("nightly", manifest["warnings"])
-    told.outcome, told.warnings = "committed", manifest["warnings"]
+    told.outcome, told.warnings = "committed", report.to_look_at(manifest)
+    report.also_on_stderr("nightly", told.warnings)
     write_beside(output)
     return EXIT_OK if manifest["status"] == "ok" else EXIT_EMPTY
 

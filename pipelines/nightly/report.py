@@ -39,6 +39,13 @@ def _clocks(manifest: dict[str, Any]) -> str:
     return "; ".join(said)
 
 
+def to_look_at(manifest: dict[str, Any]) -> list[str]:
+    """What a person should look at: that there is no schedule, and warnings."""
+    empty = manifest.get("status", "ok") != "ok"
+    why = [f"The schedule is empty: {manifest.get('status_reason', '')}"] if empty else []
+    return [*why, *manifest.get("warnings", [])]
+
+
 def also_on_stderr(command: str, warnings: Sequence[str]) -> None:
     """Warnings for whom standard output does not reach, such as cron's mail; they were printed there.
 

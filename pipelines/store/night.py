@@ -190,11 +190,10 @@ def _run_due(options: NightOptions, last: Night | None, say: Callable[[str], Non
     _warn(early, say)
     observations = choices["observations"]
     if last is None and not observations.files and not _has_pages(options):
-        say(
-            f"recrawl night: nothing to read: no file matches --observations={options.logs['observations']}. "
-            "Nothing is committed"
-        )
-        told.outcome, told.warnings = "nothing_to_read", warnings
+        what = f"nothing to read: no file matches --observations={options.logs['observations']}"
+        say(f"recrawl night: {what}. Nothing is committed")
+        report.also_on_stderr("night", [what])
+        told.outcome, told.warnings = "nothing_to_read", [what, *warnings]
         return EXIT_EMPTY
     warnings += found
 
@@ -237,9 +236,9 @@ def _run_due(options: NightOptions, last: Night | None, say: Callable[[str], Non
     write_beside(folder)  # while the night before is there
     warnings += store.keep(options.keep)
     say(report.summary(manifest, folder, time.monotonic() - started))
-    report.also_on_stderr("night", manifest.get("warnings", []))
+    report.also_on_stderr("night", report.to_look_at(manifest))
     _warn(warnings, say)
-    told.outcome, told.warnings = "committed", [*early, *manifest.get("warnings", []), *warnings]
+    told.outcome, told.warnings = "committed", [*early, *report.to_look_at(manifest), *warnings]
     return EXIT_OK if manifest.get("status") == "ok" else EXIT_EMPTY
 
 

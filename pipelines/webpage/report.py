@@ -12,6 +12,7 @@ from pipelines.command import output_folder
 from pipelines.command.errors import OptionsError
 from pipelines.command.version import __version__
 from pipelines.look import diff, diff_report
+from pipelines.nightly.report import to_look_at
 from pipelines.webpage import sections, trends
 from pipelines.webpage.rendering import rendered
 from transforms.files.replacing import REPORT
@@ -80,16 +81,13 @@ def page(night: OpenNight, nights: Sequence[str] = ()) -> str:
         said = [trends.of_nights([OpenNight.open(folder).manifest for folder in nights]), *said]
     options = night.manifest["options"]
     hours = f"{float(options.get('horizon_hours', 24.0)):g} hours"
-    status, warnings = night.manifest.get("status", "ok"), night.manifest.get("warnings", [])
-    if status != "ok":
-        warnings = [f"The schedule is empty: {night.manifest.get('status_reason', '')}", *warnings]
     version = night.manifest.get("recrawl_version", __version__)
     return rendered(
         f"recrawl, night of {trends.when(night.manifest)}",
-        f"Status {status}; the schedule covers {hours}. Times are UTC.",
+        f"Status {night.manifest.get('status')}; the schedule covers {hours}. Times are UTC.",
         said,
         f"recrawl {version} from manifest.json and the tables beside it",
-        warnings,
+        to_look_at(night.manifest),
     )
 
 

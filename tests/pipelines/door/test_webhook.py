@@ -176,6 +176,17 @@ def test_quiet_leaves_warnings_and_failures(store, job):
     assert not done.printed and "recrawl night: WARNING: look here\n" in done.complaints
 
 
+def test_a_quiet_night_without_a_schedule_says_so(tmp_path):
+    (tmp_path / "empty.csv").write_text("url,fetched_at\n")
+    for name, why in (
+        ("empty.csv", "The schedule is empty: --observations has no row"),
+        ("no*.csv", "nothing to read"),
+    ):
+        words = [f"--store={tmp_path / why[:3]}", f"--observations={tmp_path / name}", "--budget=5"]
+        code, printed, complaints = command("night", *words, f"--as_of={at(5)[:19]}Z", "--quiet")
+        assert code == 3 and not printed and why in complaints and complaints.count("\n") == 1
+
+
 def test_a_quiet_nightly_job_says_nothing(tmp_path):
     quiet = nightly(tmp_path, observations=crawls("https://a.test/", "ABAB"), as_of=at(5), flags=["--quiet"])
     assert quiet.code == 0 and quiet.committed and not quiet.printed + quiet.complaints
