@@ -17,7 +17,7 @@ from pipelines.discovery.arguments import add_arguments
 from pipelines.discovery.discover import Settings, run_job
 from pipelines.door.cli import _Parser
 
-SITES, LINKS = 50, 40
+SITES, LINKS, FAILING = 50, 40, 0.1
 PER_FILE = 48_000
 """Sources in a file of a log at most, a multiple of 3."""
 START_S = 1_767_052_800
@@ -26,7 +26,8 @@ START_S = 1_767_052_800
 def links(sources: int, hours: int, number: int, first: int = 0) -> pa.Table:
     """A log: each source is fetched every hour and shows 40 links, of which some are of the fetch before.
 
-    A third of the links are those of another source of the site. Rows are in the order of fetches.
+    A third of the links are those of another source of the site. Rows are in the order of fetches, of which
+    one in ten fails.
     """
     rng = np.random.Generator(np.random.Philox(key=[number, first]))
     source = np.tile(np.repeat(np.arange(sources), LINKS), hours)
@@ -39,13 +40,14 @@ def links(sources: int, hours: int, number: int, first: int = 0) -> pa.Table:
     part = pa.array(target.astype(str))
     base = pa.array([f"https://www.site{s % SITES}.test/{s}/an-article-with-a-name-" for s in every])
     jitter = rng.integers(0, 3600, sources * hours)
+    status = np.where(rng.random(sources * hours) < FAILING, 503, 200).astype(np.int16)
     at = START_S + 86_400 * number + 3600 * hour + np.repeat(jitter, LINKS)
     return pa.table(
         {
             "source": pa.array(names).take(pa.array(source)),
             "target": pc.binary_join_element_wise(base.take(pa.array(of)), part, ""),
             "seen_at": pa.array(at * 1_000_000, pa.timestamp("us", tz="UTC")),
-            "status": pa.array(np.full(len(at), 200, np.int16)),
+            "status": pa.array(np.repeat(status, LINKS)),
         }
     )
 
