@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 
 import numpy as np
 
+from policies.history.page_state import US_PER_DAY
 from policies.numerics.typing_ import FloatArray, IntArray
 from policies.on_request.networks import Findings, Train, Trained, watched_rows
 from policies.on_request.replay import Asked, by_period, drawn_requests, follow
@@ -14,7 +16,7 @@ from policies.on_request.strategies import RULES
 from policies.simulation import metrics
 from transforms.batches.steps import Step
 from transforms.replay.backtesting import scored_from
-from transforms.replay.replaying import Replayed
+from transforms.replay.replaying import Replayed, ReplayError
 from transforms.replay.worlds import World
 
 PERIODS = 10
@@ -88,11 +90,16 @@ def trained(world: World, question: Question, until_us: int, train: Train) -> Tr
     rule = RULES[question.policy]
     if not rule.by_network:
         return None
+    if until_us < world.start_us + US_PER_DAY:
+        raise ReplayError(
+            f"--policies: {question.policy} is trained on the nights that are not scored, and there is none: "
+            "raise --warm_up, or give a longer time"
+        )
     texts = [c.to_numpy(zero_copy_only=False).astype(str) for _, c in sorted(world.metadata.items())]
     columns = [np.unique(c, return_inverse=True)[1] for c in (world.host, *texts)]
     first = np.maximum(world.history.first_us, world.start_us)
     findings = Findings(world.host, np.column_stack(columns) + 1, first)
-    rows = watched_rows(findings.copy(), world.history, np.arange(len(world)), world.start_us, until_us)
+    rows = watched_rows(deepcopy(findings), world.history, np.arange(len(world)), world.start_us, until_us)
     return Trained(train(rows, rule.frequencies, question.repetition), rule.frequencies, findings)
 
 
