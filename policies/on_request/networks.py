@@ -51,6 +51,12 @@ class Findings:
         self._night_us = 0
         self.midnight(0)
 
+    def copy(self) -> Findings:
+        """To go on from here."""
+        made = object.__new__(Findings)
+        made.__dict__ = {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in self.__dict__.items()}
+        return made
+
     def crawled(self, page: IntArray, at_us: IntArray, changed: BoolArray) -> None:
         """Take in crawls of pages, each once."""
         self._watched[page] = True

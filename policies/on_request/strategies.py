@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -116,7 +115,7 @@ class ByNetwork(ByQuantile):
     def __init__(self, gamma: float, trained: Trained | None) -> None:
         super().__init__(gamma, found_frequency)
         assert trained is not None
-        self._trained, self._findings = trained, deepcopy(trained.findings)
+        self._trained, self._findings = trained, trained.findings.copy()
 
     def night(self, known: Known, at_us: int) -> None:
         super().night(known, at_us)

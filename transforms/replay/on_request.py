@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from copy import deepcopy
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,7 +98,7 @@ def trained(world: World, question: Question, until_us: int, train: Train) -> Tr
     columns = [np.unique(c, return_inverse=True)[1] for c in (world.host, *texts)]
     first = np.maximum(world.history.first_us, world.start_us)
     findings = Findings(world.host, np.column_stack(columns) + 1, first)
-    rows = watched_rows(deepcopy(findings), world.history, np.arange(len(world)), world.start_us, until_us)
+    rows = watched_rows(findings.copy(), world.history, np.arange(len(world)), world.start_us, until_us)
     return Trained(train(rows, rule.frequencies, question.repetition), rule.frequencies, findings)
 
 
