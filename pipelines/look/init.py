@@ -37,7 +37,7 @@ EXIT_HELP = "exit codes: 0 written; 1 written, but some files could not be read;
 LOGS = ("observations", "requests", "signals", "sitemaps")
 KINDS = (*LOGS, "pages", "hosts")
 WIDTH = 110
-REJECTED_ENOUGH_TO_FAIL = 0.01
+FAILS_ABOVE = 0.01
 _SHOWN = 3
 """Files that cannot be read are told one by one up to so many."""
 _DATES = (
@@ -138,11 +138,11 @@ def run(parsed: argparse.Namespace) -> int:
         total = _sum(accounts)
         for said in _doubts(kind, total, hows.get(kind, How())):
             print(f"Look at {kind}: {said}")
-        if _fails(total):
-            print(
-                f"Rejected: {_share(total):.1%} of the rows of {kind}. A night fails with so many: mend "
-                f"them, or set max_rejected_fraction in {parsed.output}"
-            )
+    if (lost := _rejected_share({kind: _sum(accounts) for kind, accounts in found.items()})) > FAILS_ABOVE:
+        print(
+            f"Rejected: {lost:.1%} of all rows. A night fails with so many: mend them, or set "
+            f"max_rejected_fraction in {parsed.output}"
+        )
     return 1 if unread else 0
 
 
@@ -183,6 +183,9 @@ def config(
         lines += _odd(kind, total, hows.get(kind, How()), patterns)
         if total.no_site:
             lines += _site(sums["observations"].twins.sites() if "observations" in sums else [])
+    if (lost := _rejected_share(sums)) > FAILS_ABOVE:
+        most = "A night fails above one rejected row in a hundred; mend them, or allow as many:"
+        lines += ["", *_said(most), f"# max_rejected_fraction = {math.ceil(100.0 * lost) / 100.0:g}"]
     lines += [""] if given else []
     lines += [_set(name, value) for name, value in given.items()]
     lines += [
@@ -285,10 +288,6 @@ def _odd(kind: str, total: Account, how: How, patterns: Sequence[str]) -> Iterat
             "Pages that were never fetched are scheduled, too, if the same files list all pages:"
         )
         yield f"# {_set('pages', patterns)}"
-    if _fails(total):
-        share = math.ceil(100.0 * _share(total)) / 100.0
-        yield from _said("A night fails above one rejected row in a hundred; mend them, or allow as many:")
-        yield f"# max_rejected_fraction = {share:g}"
     if kind == "observations" and total.evidence["none"] > total.accepted / 2:
         yield from _said("Most rows cannot show a change: log a digest of each page, see docs/inputs.md.")
 
@@ -304,12 +303,11 @@ def _site(sites: Sequence[str]) -> Iterator[str]:
     yield f"# {_set('requests_site', 'https://HOST')}"
 
 
-def _share(total: Account) -> float:
-    return total.rejected.total() / max(total.rows, 1)
-
-
-def _fails(total: Account) -> bool:
-    return _share(total) > REJECTED_ENOUGH_TO_FAIL
+def _rejected_share(sums: Mapping[str, Account]) -> float:
+    """Of the rows of all inputs together, as a night counts them: sitemaps are not of one's own making."""
+    own = [total for kind, total in sums.items() if kind != "sitemaps"]
+    lost = sum(total.rejected.total() for total in own)
+    return lost / max(sum(total.accepted for total in own) + lost, 1)
 
 
 def _patterns(kind: str, paths: Mapping[str, Sequence[str]]) -> list[str]:

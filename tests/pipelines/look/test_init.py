@@ -145,8 +145,12 @@ def test_a_share_of_rejected_rows_is_proposed_that_lets_the_night_run(tmp_path):
     with log.open("a") as out:
         out.write('{"url": "relative", "fetched_at": "2026-06-01T00:00:00Z"}\n' * 2)
     code, printed, _ = command("init", str(log), f"--output={tmp_path / 'recrawl.toml'}")
-    assert code == 0 and "Rejected: 4.0% of the rows of observations. A night fails" in printed
+    assert code == 0 and "Rejected: 4.0% of all rows. A night fails" in printed
     assert "# max_rejected_fraction = 0.04\n" in (tmp_path / "recrawl.toml").read_text()
+    clicks = [{"url": "https://a.test/0", "day": "2026-06-01", "clicks": 1}] * 400
+    more = write_rows(tmp_path / "clicks.csv", clicks)
+    code, printed, _ = command("init", str(log), str(more), f"--output={tmp_path / 'both.toml'}")
+    assert code == 0 and "Rejected" not in printed, "a night counts all inputs together"
 
 
 def test_rows_far_from_all_others_and_damaged_files_are_told_and_do_not_count(tmp_path):
