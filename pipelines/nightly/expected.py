@@ -18,8 +18,7 @@ def said_of_plan(manifest: dict[str, Any]) -> Iterator[tuple[str, str]]:
         found = manifest.get("freshness_range")
         between = ""
         if found:
-            inside = found["low"] <= manifest["expected_freshness"] <= found["high"]
-            besides = "" if inside else BESIDE
+            besides = beside_its_range(manifest["expected_freshness"], found)
             between = f" ({found['level']:.0%} range {found['low']:.4f} to {found['high']:.4f}{besides})"
         yield (
             "expected freshness",
@@ -34,8 +33,14 @@ def said_of_plan(manifest: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "floors", floors_said(floors)
 
 
-BESIDE = "; freshness is said at the estimated rates, the range at all that they may be"
-"""Where the range does not hold what is expected."""
+def beside_its_range(fresh: float, found: dict[str, float]) -> str:
+    """What to say of freshness that its range does not hold."""
+    if found["low"] <= fresh <= found["high"]:
+        return ""
+    much = "little" if fresh < found["low"] else "much"
+    return f"; what the estimated rates give is likely too {much}"
+
+
 _BOUND = {
     "starved": "worth less than the last crawl of the budget",
     "host": "at the limit of their host",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pipelines.nightly.expected import BESIDE
+from pipelines.nightly.expected import beside_its_range
 from pipelines.webpage.parts import Cell, Chart, Line, Section, Table, Tile, count, share, words
 from policies.numerics.special import HALF_95
 from transforms.batches.tally import counted
@@ -32,8 +32,8 @@ def tonight(manifest: Manifest) -> Section:
         guess = "; a guess: no page was seen twice" if counters.get("pages_seen_twice") == 0 else ""
         if between := manifest.get("freshness_range"):
             low, high = (share(between[end]).text for end in ("low", "high"))
-            inside = between["low"] <= manifest["expected_freshness"] <= between["high"]
-            over += f"; {share(between['level'], 0).text} range {low} to {high}{'' if inside else BESIDE}"
+            beside = beside_its_range(manifest["expected_freshness"], between)
+            over += f"; {share(between['level'], 0).text} range {low} to {high}{beside}"
         tiles.append(Tile("Expected freshness", share(manifest["expected_freshness"]), over + guess))
         tiles.append(
             Tile(

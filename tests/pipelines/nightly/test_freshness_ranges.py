@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pipelines.nightly.expected import beside_its_range
 from pipelines.webpage.parts import share
 from tests.pipelines.jobs import at, nightly, seen
 from tests.pipelines.site import make_site
@@ -38,3 +39,9 @@ def test_a_guess_has_none(tmp_path):
     night = nightly(tmp_path, observations=rows, as_of=at(2))
     assert night.manifest["freshness_range"] is None
     assert "a guess: no page was seen twice" in night.printed and "range" not in night.printed
+
+
+@pytest.mark.parametrize("fresh, much", [(0.74, "little"), (0.75, None), (0.76, None), (0.77, "much")])
+def test_what_lies_beside_its_range_is_called_so(fresh, much):
+    said = beside_its_range(fresh, {"level": 0.9, "low": 0.75, "high": 0.76})
+    assert said == (f"; what the estimated rates give is likely too {much}" if much else "")
