@@ -86,14 +86,12 @@ def one(world: World, seed: int) -> tuple[float, float, float, float]:
     """Ends of the range, freshness as it is said, and true freshness of the same plan."""
     change, group, evidence, weight, n_changes = world.draw(seed)
     prior = fit_prior(evidence, group)
-    fit = estimate(evidence, group, int(group.max()) + 1, prior)
-    found = fit.change_rate_per_day
+    found = estimate(evidence, group, int(group.max()) + 1, prior).change_rate_per_day
     _, (plan,) = search.solve(PageBlock(found, weight), PERIODIC, BUDGET_PER_PAGE * len(group))
     rate, total = plan.crawl_rate_per_day, float(weight.sum())
     said, true = (float(weight @ PERIODIC.freshness(rate, c)) for c in (found, change))
     told = effective(evidence, n_changes, world.half_life_changes or math.inf)
-    of_plan = rate, found, fit.information, weight, None, world.looked_at
-    sums = range_sums(told, group, prior, PERIODIC, *of_plan)
+    sums = range_sums(told, group, prior, PERIODIC, rate, found, weight, None, world.looked_at)
     return *sums.limits(said, total, prior), said / total, true / total
 
 

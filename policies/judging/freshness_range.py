@@ -131,7 +131,6 @@ def range_sums(
     objective: Objective,
     crawl_rate_per_day: FloatArray,
     change_rate_per_day: FloatArray,
-    information: FloatArray,
     weight: FloatArray,
     speed: FloatArray | None = None,
     most: int = MOST_PAGES,
@@ -152,8 +151,6 @@ def range_sums(
     crawl_rate_per_day : (n,) float64
     change_rate_per_day : (n,) float64
         Those at which freshness is said.
-    information : (n,) float64
-        That of these rates, see `policies.estimation.estimators.rate`.
     weight : (n,) float64
         0 of pages of which no freshness is claimed.
     speed : (n,) float64, optional
@@ -217,7 +214,7 @@ class _Pages:
     ) -> None:
         self._evidence, self._group, self._prior, self._objective = evidence, group, prior, objective
         self._crawls, self._speed = crawl_rate, speed
-        self._weight, self._deviates = weight * part.times, weight * np.sqrt(part.times)
+        self._weight, self._squared = weight * part.times, weight**2 * part.times
         self._likelihood, self._groups, self._mean = part.likelihood, len(mean_per_day), mean_per_day
         self._stands = np.ones(self._groups)
         self._stands[group] = part.groups
@@ -304,13 +301,10 @@ class _Pages:
             moments = [((p * f).sum(axis=1), (p * f * f).sum(axis=1)) for p, f in self._slowed(shift)]
             first, second = (np.concatenate(part) / evidence[j] for part in zip(*moments, strict=True))
             expected[j] = first
-            own[j] = sum_by(group, self._deviates**2 * np.maximum(second - first**2, 0.0), self._groups)
+            own[j] = sum_by(group, self._squared * np.maximum(second - first**2, 0.0), self._groups)
         fresh: FloatArray = (q[:, group] * expected).sum(axis=0)
         apart = expected - fresh
-        off, deviates = (
-            np.stack([sum_by(group, row * weight, self._groups) for row in apart])
-            for weight in (self._weight, self._deviates)
-        )
+        off = np.stack([sum_by(group, row * self._weight, self._groups) for row in apart])
         far = self._prior.mean_per_day / self._mean * np.exp(-shifts)
         log_k = 1.0 + math.log(k) - float(digamma(k))
         parameters = []
@@ -325,7 +319,8 @@ class _Pages:
             columns = q * off * around, self._stands * score, self._stands * held, noise
             parameters.append(Parameter(*(math.fsum(values.ravel()) for values in columns)))
         mean, strength = parameters
-        variance = math.fsum((q * (own + deviates**2)).ravel())
+        # Pages are off on their own, those of a group together, and other groups like it apart from it.
+        variance = math.fsum((q * (own + off**2 / self._stands)).ravel())
         return _Sums(variance, mean, self._of_shape(), strength), fresh
 
     def _of_shape(self) -> Parameter:

@@ -87,7 +87,7 @@ class Part:
         stands[group] = self.groups
         mean = sum_by(group, whole * gain, n_groups) / np.where(of_group > 0.0, of_group, 1.0)
         within = np.maximum(self.times / self.groups, 1.0)
-        of_pages = (1.0 - 1.0 / within) * (whole * (gain - mean[group])) ** 2
+        of_pages = (1.0 - 1.0 / within) * (whole * (gain - mean[group])) ** 2 / self.groups
         of_groups = (1.0 - 1.0 / stands) * (of_group * (mean - (whole * gain).sum() / whole.sum())) ** 2
         return math.fsum(of_pages) + math.fsum(of_groups)
 

@@ -52,7 +52,6 @@ def spread_of(
         objectives.get(night.objective),
         crawl_rate_per_day,
         change,
-        pages.column("information").to_numpy(),
         weight,
         speed,
         max(MOST_PAGES // night.num_shards, LEAST_PAGES),
