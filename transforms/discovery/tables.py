@@ -266,9 +266,11 @@ def recent_to_columns(recent: Recent | None, seen_s: IntArray) -> dict[str, pa.A
 
 
 def columns_to_recent(batch: pa.RecordBatch) -> Recent:
-    """The inverse, in whole hours before the last visit."""
-    count = pc.fill_null(pc.list_value_length(batch.column("recent_new")), 0).to_numpy(zero_copy_only=False)
-    gap, new = (batch.column(name).flatten().to_numpy().astype(np.int64) for name in _RECENT)
+    """The inverse, in whole hours before the last visit; none of a state that has instants in place of gaps."""
+    gaps = batch.column("recent_gap_hours")
+    count = pc.fill_null(pc.list_value_length(gaps), 0).to_numpy(zero_copy_only=False)
+    lists = gaps, batch.column("recent_new").filter(gaps.is_valid())
+    gap, new = (column.flatten().to_numpy().astype(np.int64) for column in lists)
     source, total = np.repeat(np.arange(batch.num_rows), count), np.append(0, np.cumsum(gap))
     ago = total[np.cumsum(count)[source]] - total[: len(gap)]
     seen_s = batch.column("seen_s").cast(pa.int64()).fill_null(NEVER_S).to_numpy(zero_copy_only=False)

@@ -47,7 +47,7 @@ TOLD: Final = (
     LDS,
     BASELINE,
 )
-"""Policies that are told the true parameters, in a line each."""
+"""Policies that are told the true parameters."""
 
 WINDOWS: Final = 20
 START_US: Final = 20_458 * US_PER_DAY

@@ -72,6 +72,10 @@ def test_what_is_kept_of_a_day_is_one_visit_an_hour() -> None:
     again = columns_to_recent(pa.RecordBatch.from_pydict(columns | {"seen_s": pa.array(seen_s)}))
     assert np.array_equal(again.source, kept.source) and np.array_equal(again.new, kept.new)
     assert np.array_equal(again.at_s // HOUR, kept.at_s // HOUR) and (again.at_s != kept.at_s).any()
+    # An older state has instants, in another column.
+    gaps = pa.nulls(4, columns["recent_gap_hours"].type)
+    older = columns | {"recent_gap_hours": gaps, "seen_s": pa.array(seen_s)}
+    assert not len(columns_to_recent(pa.RecordBatch.from_pydict(older)).at_s)
 
 
 def test_sums_are_those_of_the_crawler_that_decides_hourly() -> None:
