@@ -1,8 +1,9 @@
 """Which pages are looked at where all are too many: groups as they weigh, and of large ones a part.
 
-A group is whole as far as it can be, since its pages tell its mean together. How far sums over such pages are
-off is the variance of sampling with unequal probabilities, systematic within groups (Cochran, Sampling
-Techniques, 1977, chapters 9A and 11).
+A group is whole as far as it can be, since its pages tell its mean together. Groups are drawn systematically,
+with probabilities in proportion to their weight, and pages within large ones at even distances. How far sums
+are off is reckoned as if each draw were on its own, around the mean of all (Cochran, Sampling Techniques,
+1977, chapters 9A and 11): where the order tells nothing, systematic draws are off by no more.
 """
 
 import math
@@ -25,7 +26,7 @@ class Part:
     ----------
     rows : (k,) int64
     times : (k,) float64
-        How many times its weight each stands for.
+        How many times its weight each stands for; so they add up to the weight of all.
     likelihood : (k,) float64
         How many pages of its group each is.
     groups : (k,) float64
