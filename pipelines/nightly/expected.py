@@ -37,8 +37,8 @@ def beside_its_range(fresh: float, found: dict[str, float]) -> str:
     """What to say of freshness that its range does not hold."""
     if found["low"] <= fresh <= found["high"]:
         return ""
-    much = "little" if fresh < found["low"] else "much"
-    return f"; what the estimated rates give is likely too {much}"
+    end = "low" if fresh < found["low"] else "high"
+    return f"; the figure at the estimated rates is likely too {end}"
 
 
 _BOUND = {

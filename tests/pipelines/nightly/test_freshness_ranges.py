@@ -41,7 +41,7 @@ def test_a_guess_has_none(tmp_path):
     assert "a guess: no page was seen twice" in night.printed and "range" not in night.printed
 
 
-@pytest.mark.parametrize("fresh, much", [(0.74, "little"), (0.75, None), (0.76, None), (0.77, "much")])
-def test_what_lies_beside_its_range_is_called_so(fresh, much):
+@pytest.mark.parametrize("fresh, end", [(0.74, "low"), (0.75, None), (0.76, None), (0.77, "high")])
+def test_what_lies_beside_its_range_is_called_so(fresh, end):
     said = beside_its_range(fresh, {"level": 0.9, "low": 0.75, "high": 0.76})
-    assert said == (f"; what the estimated rates give is likely too {much}" if much else "")
+    assert said == (f"; the figure at the estimated rates is likely too {end}" if end else "")
