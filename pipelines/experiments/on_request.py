@@ -59,7 +59,7 @@ def rules() -> list[str]:
 def unplayable(policies: Sequence[str]) -> list[str]:
     """Why some of these rules cannot be played here."""
     missing = [name for name in policies if name in RULES and name not in rules()]
-    return [f"--policies: {name} is a network: pip install '.[keras]' trains it" for name in missing]
+    return [f"--policies: {name} needs Keras: pip install '.[keras]', or leave it out" for name in missing]
 
 
 def parts(settings: Any) -> dict[str, Any]:

@@ -266,7 +266,7 @@ def recent_to_columns(recent: Recent | None, seen_s: IntArray) -> dict[str, pa.A
 
 
 def columns_to_recent(batch: pa.RecordBatch) -> Recent:
-    """The inverse, in whole hours before the last visit; none of a state that has instants in place of gaps."""
+    """The inverse, in whole hours before the last visit; none of a state that has instants, not gaps."""
     gaps = batch.column("recent_gap_hours")
     count = pc.fill_null(pc.list_value_length(gaps), 0).to_numpy(zero_copy_only=False)
     lists = gaps, batch.column("recent_new").filter(gaps.is_valid())

@@ -89,14 +89,14 @@ def trained(world: World, question: Question, until_us: int, train: Train) -> Tr
     rule = RULES[question.policy]
     if not rule.by_network:
         return None
-    if until_us < world.start_us + US_PER_DAY:
+    first = np.maximum(world.history.first_us, world.start_us)
+    if until_us < (begin_us := int(first.min())) + US_PER_DAY:
         raise ReplayError(
-            f"--policies: {question.policy} is trained on the nights that are not scored, and there is none: "
-            "raise --warm_up, or give a longer time"
+            f"--policies: {question.policy} is trained on what is not scored, a day at least, and there are "
+            f"{max(until_us - begin_us, 0) / US_PER_DAY:.2g} days: raise --warm_up, or give a longer time"
         )
     texts = [c.to_numpy(zero_copy_only=False).astype(str) for _, c in sorted(world.metadata.items())]
     columns = [np.unique(c, return_inverse=True)[1] for c in (world.host, *texts)]
-    first = np.maximum(world.history.first_us, world.start_us)
     findings = Findings(world.host, np.column_stack(columns) + 1, first)
     rows = watched_rows(findings.copy(), world.history, np.arange(len(world)), world.start_us, until_us)
     return Trained(train(rows, rule.frequencies, question.repetition), rule.frequencies, findings)

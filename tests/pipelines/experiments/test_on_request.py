@@ -121,11 +121,14 @@ def test_networks_are_played_where_they_can_be_trained(site, tmp_path, monkeypat
     options = (f"--requests={site}/clicks.jsonl", "--policies", "dnn", "--warm_up=0.5")
     monkeypatch.setattr(trained, "has_keras", lambda: False)
     code, _, complaints = _run(site, tmp_path, *options)
-    assert code == 2 and "--policies: dnn is a network: pip install '.[keras]' trains it" in complaints
+    assert code == 2 and "--policies: dnn needs Keras: pip install '.[keras]', or leave it out" in complaints
     monkeypatch.setattr(trained, "has_keras", lambda: True)
     monkeypatch.setattr(trained, "network", _untrained)
     code, _, complaints = _run(site, tmp_path, *options[:-1], "--warm_up=0.01")
-    assert code == 2 and "dnn is trained on the nights that are not scored" in complaints
+    assert (
+        code == 2
+        and "dnn is trained on what is not scored, a day at least, and there are 0 days" in complaints
+    )
     code, _, complaints = _run(site, tmp_path, *options)
     assert code == 0, complaints
     rows = pq.read_table(tmp_path / "results.parquet").to_pylist()

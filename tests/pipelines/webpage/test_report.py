@@ -128,6 +128,12 @@ def test_the_curve_goes_through_the_night_and_bends_down(nights, page):
     price = nights[-1].manifest["multiplier"]
     weight = sum(row["weight"] for row in nights[-1].rows("pages"))
     assert slope[now] * weight <= price * (1 + 1e-6) <= slope[now - 1] * weight * (1 + 1e-5)
+    (chart,) = (f for f in page.all("figure") if "Freshness by budget" in f.text)
+    (ring,) = (c for c in chart.all("circle") if c.attributes["class"] == "ring")
+    dots = [c for c in chart.all("circle") if c.attributes["class"] == "dot"]
+    assert [float(ring.attributes[xy] or 0) for xy in ("cx", "cy")] in [
+        [float(dot.attributes[xy] or 0) for xy in ("cx", "cy")] for dot in dots
+    ]
 
 
 def test_a_sample_of_the_pages_gives_nearly_the_same_curve(nights, monkeypatch):
@@ -178,6 +184,12 @@ def test_a_store_has_trends_of_its_nights(nights, tmp_path):
             sum(n for k, n in counters.items() if k.endswith(end)) for end in ("_rejected", "_accepted")
         )
         assert row["rejected rows"] == lost / (lost + kept) > 0.0
+    # What is expected is a line in its range; what crawls have found has bars, and is not joined.
+    (chart,) = (f for f in found.all("figure") if "Expected is of all pages" in f.text)
+    (line,), (band,) = chart.all("polyline"), chart.all("polygon")
+    assert [len((e.attributes["points"] or "").split()) for e in (line, band)] == [3, 6]
+    judged = sum(row["found"] != "–" for row in rows)
+    assert len([c for c in chart.all("circle") if c.attributes["class"] == "dot"]) == 3 + 2 * judged > 3
 
 
 def test_a_first_night_and_an_empty_one_have_a_page(tmp_path):
