@@ -242,7 +242,8 @@ def _of_sitemaps(counters: dict[str, int]) -> str:
         named, files = counters.get("sitemaps_index_children", 0), counters.get("sitemaps_files", 0)
         text += f"; {_n(n)} index{' names' if n == 1 else 'es name'} {counted(named, 'sitemap')}"
         if files and (lacking := named - (files - n)) > 0:
-            text += f", {_n(lacking)} of them at least not among the files: give all"
+            are = "is" if lacking == 1 else "are"
+            text += f", at least {_n(lacking)} of which {are} not among the files: give all"
     return text
 
 

@@ -48,12 +48,12 @@ class Part:
             Codes 0..G-1, groups in any order that does not hang on their rates, and so pages in a group.
         weight : (n,) float64
             Not all 0.
-        most : int
+        most : int, >= 2
         """
         n, size = len(group), np.bincount(group)
         if n <= most:
             return cls(np.arange(n), np.ones(n), np.ones(n), np.ones(n))
-        cap = max(_filled(size, most), most // _LARGEST_PART, 1)
+        cap = max(_filled(size, most), most // _LARGEST_PART, 2)  # so of each group its heaviest page
         chance = _chances(sum_by(group, weight, len(size)), np.minimum(size, cap), most)
         # Systematic sampling; groups are in order of their hashes.
         chosen = (np.diff(np.floor(np.cumsum(chance) + 0.5), prepend=0.0) > 0.0)[group]
@@ -90,7 +90,8 @@ class Part:
         within = np.maximum(self.times / self.groups, 1.0)
         of_pages = (1.0 - 1.0 / within) * (whole * (gain - mean[group])) ** 2 / self.groups
         of_groups = (1.0 - 1.0 / stands) * (of_group * (mean - (whole * gain).sum() / whole.sum())) ** 2
-        return math.fsum(of_pages) + math.fsum(of_groups)
+        # The mean of few groups is drawn towards each of them.
+        return math.fsum(of_pages) + math.fsum(of_groups) * n_groups / max(n_groups - 1, 1)
 
 
 def _rank(order: IntArray, size: IntArray) -> IntArray:

@@ -112,7 +112,7 @@ def _status(counters: dict[str, int], said: Said) -> tuple[str, str]:
             why = "no page of --links has brought a new link, and none is listed"
         return "no_input", f"no source is known: {why}"
     if not counters.get("refreshes", 0):
-        kept = f": {said.carry:.3g} is carried over" if said.carry else ""
+        kept = f" ({said.carry:.3g} is carried over)" if said.carry else ""
         why = f"no refresh: the budget of the horizon is below one{kept}, or limits of hosts are 0"
         return "empty_schedule", why
     return "ok", ""

@@ -159,7 +159,7 @@ def test_the_dates_of_sitemaps():
         "dates: 5 moved, 3 first seen, 70 the same, 6 older than before, 9 of pages in several files, "
         "2 of unknown pages, 7 missing, 8 a year or a month, 4 unreadable, "
         "1 later than --as_of; 2 files have one date for all; 2 indexes name 1,400 sitemaps, "
-        "1,398 of them at least not among the files: give all"
+        "at least 1,398 of which are not among the files: give all"
     )
     one = {"sitemaps_one_lastmod": 1, "sitemaps_index": 1, "sitemaps_index_children": 1}
     assert _line(summary(_manifest(None, **files, **one), "out", 1.0), "sitemaps") == (
