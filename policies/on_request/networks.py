@@ -7,7 +7,6 @@ found from then on.
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -54,7 +53,9 @@ class Findings:
 
     def copy(self) -> Findings:
         """To go on from here."""
-        return deepcopy(self)
+        made = object.__new__(Findings)
+        made.__dict__ = {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in self.__dict__.items()}
+        return made
 
     def crawled(self, page: IntArray, at_us: IntArray, changed: BoolArray) -> None:
         """Take in crawls of pages, each once."""
