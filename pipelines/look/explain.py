@@ -314,6 +314,7 @@ def _never(found: dict[str, Any]) -> list[str]:
 
 
 _CHANGED_BY = {
+    "new": "a larger --budget",
     "cap": "a larger max_rate_per_day in --pages, or --page_max_per_day",
     "host": "max_per_day or min_gap_seconds of its host in --hosts, or min_rate_per_day in --pages",
     "silent": "nothing in recrawl: look why its crawls are in no log; once one is, it is crawled as before",

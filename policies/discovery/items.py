@@ -7,6 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
+from policies.numerics.sums import sum_by
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray, UIntArray
 
 
@@ -40,7 +41,7 @@ class Items:
     def sums(self, values: FloatArray, item: IntArray | None = None) -> FloatArray:
         """Sums over items, or over some of them, by group: (g,) float64."""
         group = self.group if item is None else self.group[item]
-        return np.bincount(group, values, self.groups).astype(np.float64, copy=False)
+        return sum_by(group, values, self.groups)
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from policies.greedy.open_hosts import NEVER, HostDoors, HostQueue
 from policies.greedy.pools import Pools
 from policies.greedy.value_curves import ValueCurves
 from policies.history.page_state import US_PER_DAY
+from policies.numerics.sums import sum_by
 from policies.numerics.typing_ import FloatArray, IntArray
 from policies.sequencing.deadlines import EMPTY
 from policies.sequencing.host_shares import Division, HostLimits, divide, host_limits
@@ -86,7 +87,7 @@ def sequence(
     new_rows = np.flatnonzero(pages.is_new)
     priority = priority_order(pages.crawl_value, pages.tie)
     new_rows = new_rows[np.argsort(priority[new_rows])]
-    host_rate = np.bincount(hosts.of_page, rate, hosts.limit.size).astype(np.float64, copy=False)
+    host_rate = sum_by(hosts.of_page, rate, hosts.limit.size)
     division = divide(slots, host_rate, hosts.limit, new_rows, hosts.of_page[new_rows])
     cap = np.full(n, np.inf) if cap_per_day is None else cap_per_day.astype(np.float64)
     cap = np.minimum(cap, curves.longest_rate_per_day)

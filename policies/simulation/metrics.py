@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies.history.page_state import US_PER_DAY
+from policies.numerics.sums import sum_by
 from policies.numerics.typing_ import FloatArray, IntArray
 from policies.simulation.histories import NEVER, ChangeHistory
 
@@ -24,11 +25,6 @@ def sort_crawls(page: IntArray, at_us: IntArray) -> tuple[IntArray, IntArray]:
 def _until_next_crawl(page: IntArray, at_us: IntArray) -> IntArray:
     same = page[1:] == page[:-1]
     return np.append(np.where(same, at_us[1:], NEVER), np.full(min(len(page), 1), NEVER))
-
-
-def _sums(index: IntArray, values: FloatArray, length: int) -> FloatArray:
-    """Sum of the values at each index, float64 for no values, too."""
-    return np.bincount(index, values, length).astype(np.float64)
 
 
 def fresh_until(history: ChangeHistory, page: IntArray, at_us: IntArray) -> IntArray:
@@ -45,7 +41,7 @@ def fresh_days(
     """
     stop = np.minimum(fresh_until(history, page, at_us), until_us)
     inside = np.maximum(stop - np.maximum(at_us, after_us), 0)
-    return _sums(page, inside / US_PER_DAY, len(history))
+    return sum_by(page, inside / US_PER_DAY, len(history))
 
 
 def weighted(fresh: FloatArray, held: FloatArray, weight: FloatArray | None = None) -> FloatArray:
@@ -155,7 +151,7 @@ def harmonic_cost(
     stale = np.maximum(stop - np.maximum(history.change_us[change], after_us), 0)
     # A crawl at the very instant of a change has seen it: no change since.
     since = rank > 0
-    return _sums(of[since], stale[since] / US_PER_DAY / rank[since], len(history))
+    return sum_by(of[since], stale[since] / US_PER_DAY / rank[since], len(history))
 
 
 @dataclass(frozen=True)

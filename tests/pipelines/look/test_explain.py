@@ -153,6 +153,8 @@ def test_a_first_crawl_is_one_whatever_comes_after_it(night):
     assert "the last crawl of the budget keeps" in text and "given to others" not in text
     text = "\n".join(page_lines(found | {"crawls": []}))
     assert "gets no crawl" in text and "all crawls for new pages are given to others" in text
+    text = "\n".join(page_lines(found | {"crawls": [], "first_crawl_a_day": 2.0 * found["price"]}))
+    assert "to change it  a larger --budget" in text
 
 
 def test_a_page_that_is_not_found_says_what_it_answers(tmp_path):
