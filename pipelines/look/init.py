@@ -110,7 +110,7 @@ def run(parsed: argparse.Namespace) -> int:
         raise InputError(f"{', '.join(parsed.files)}: nothing that a night reads; nothing is written")
     if not any(account.accepted for accounts in found.values() for account in accounts):
         why = sum((account.rejected for accounts in found.values() for account in accounts), Counter())
-        said = ", ".join(f"{n:,} {reason}" for reason, n in why.most_common()) or "there is none"
+        said = ", ".join(f"{n:,} {reason}" for reason, n in why.most_common()) or "no rows at all"
         raise InputError(
             f"{', '.join(parsed.files)}: no row that a night can use: {said}. Nothing is written; `recrawl "
             "inspect` shows rows"

@@ -191,7 +191,7 @@ def test_nothing_is_replaced_and_nothing_is_written_of_nothing(tmp_path):
     code, _, err = command("init", str(tmp_path / "table.csv"), f"--output={tmp_path}/other.toml")
     assert code == 2 and "nothing is written" in err and not (tmp_path / "other.toml").exists()
     (tmp_path / "noise.jsonl").write_text("{noise\n")
-    for name, why in (("noise.jsonl", "1 bad_json"), ("empty.jsonl", "there is none")):
+    for name, why in (("noise.jsonl", "1 bad_json"), ("empty.jsonl", "no rows at all")):
         (tmp_path / name).touch()
         code, _, err = command("init", str(tmp_path / name), f"--output={tmp_path}/other.toml")
         assert code == 2 and f"no row that a night can use: {why}" in err, err
