@@ -23,6 +23,7 @@ from policies.clocks.profile import (
     Profiles,
     cycle_lengths_days,
 )
+from policies.numerics.lookup import places
 from policies.numerics.scrambling import fractions, scramble
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray, UIntArray
 
@@ -293,7 +294,7 @@ class Kept:
         first = from_us // US_PER_HOUR
         count = (to_us - 1) // US_PER_HOUR - first + 1
         row = np.repeat(np.arange(len(rows)), count)
-        hour = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count) + first[row]
+        hour = places(count) + first[row]
         begin = np.maximum(hour * US_PER_HOUR, from_us[row])
         end = np.minimum((hour + 1) * US_PER_HOUR, to_us[row])
         days = clocks.days(rows[row], begin, end)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from policies.numerics.lookup import places
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
 
 CERTAIN = 5.0
@@ -88,8 +89,7 @@ def profiles(spells: Spells, least: FloatArray, circular: bool) -> tuple[IntArra
     spells = spells.of(code.astype(np.int64))
     n = len(some)
     size = np.bincount(code, minlength=n)
-    place = np.arange(len(code)) - np.repeat(np.cumsum(size) - size, size)
-    block = place * _BLOCKS // np.repeat(size, size)
+    block = places(size) * _BLOCKS // np.repeat(size, size)
     # All blocks at once: group g with the first b blocks known is group (b - 1) n + g.
     step = np.repeat(np.arange(1, _BLOCKS), len(code))
     rows = np.tile(np.arange(len(code)), _BLOCKS - 1)

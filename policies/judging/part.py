@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from policies.numerics.lookup import places
 from policies.numerics.sums import sum_by
 from policies.numerics.typing_ import FloatArray, IntArray
 
@@ -64,7 +65,7 @@ class Part:
         rest = chosen & ~heavy
         light = rest & (nth * quota // left != (nth + 1) * quota // left)
         rows = np.flatnonzero(light | (chosen & heavy))
-        of_rest, of_light = (np.bincount(group[at], weight[at], len(size)) for at in (rest, light))
+        of_rest, of_light = (sum_by(group[at], weight[at], len(size)) for at in (rest, light))
         within = np.divide(of_rest, of_light, out=np.ones(len(size)), where=of_light > 0.0)[group[rows]]
         stands = 1.0 / chance[group[rows]]
         times = np.where(light[rows], within, 1.0) * stands
@@ -97,7 +98,7 @@ class Part:
 def _rank(order: IntArray, size: IntArray) -> IntArray:
     """Place of each row within its group, (n,), where `order` has groups of these sizes one by one."""
     rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order)) - np.repeat(np.cumsum(size) - size, size)
+    rank[order] = places(size)
     return rank
 
 

@@ -1,4 +1,4 @@
-"""Where keys stand in a column that is sorted."""
+"""Where keys stand in a column that is sorted, and rows in the run that they are of."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,3 +27,8 @@ def rows_of(
     if order is not None:
         at = order[at]
     return np.where(keys[at] == wanted, at, -1)
+
+
+def places(size: IntArray) -> IntArray:
+    """0, 1, 2, ... in each of runs of these sizes (r,), one run after the other: (sum of size,) int64."""
+    return np.arange(int(size.sum())) - np.repeat(np.cumsum(size) - size, size)

@@ -10,6 +10,7 @@ import numpy as np
 
 from policies.history.evidence import Evidence
 from policies.history.page_state import US_PER_DAY
+from policies.numerics.lookup import places
 from policies.numerics.sums import sum_by
 from policies.numerics.typing_ import FloatArray, IntArray
 from policies.simulation.histories import ChangeHistory
@@ -49,7 +50,7 @@ def uncensored_evidence(
     high = np.maximum(history.position(everything, told_until_us), low)
     count = high - low
     page = np.repeat(everything, count)
-    nth = np.arange(len(page)) - np.repeat(np.cumsum(count) - count, count)
+    nth = places(count)
     at_us = history.change_us[low[page] + nth]
     begin_us = np.where(nth == 0, since_us[page], np.concatenate([[0], at_us[:-1]]))
     weight = 2.0 ** (-(count[page] - 1 - nth) / half_life_changes)

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from policies.estimation import prior
 from policies.history.evidence import Evidence
+from policies.numerics.lookup import places
 from policies.numerics.typing_ import FloatArray, Int32Array, IntArray
 from transforms.batches.coders import ShardTables
 from transforms.kept.protocol import Sums, merge_sums
@@ -73,10 +74,9 @@ def sample_shard(folded: ShardTables, giants: Collection[int] = ()) -> tuple[pa.
     giant_sample : RecordBatch
         Of the hosts `giants`, `pages_per_giant` rows each at most.
     """
-    pages, hosts = folded.tables["pages"], folded.tables["hosts"]
+    hosts = folded.tables["hosts"]
     sizes = hosts.column("n_pages").to_numpy()
-    start = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
-    rank = np.arange(pages.num_rows) - np.repeat(start[:-1], sizes)
+    rank = places(sizes)
     layer = (rank // LAYER_PAGES).astype(np.int32)
     giant_rows = np.zeros(0, np.int64)
     if giants:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from policies.numerics.lookup import places
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray, UIntArray
 from policies.simulation.histories import ChangeHistory
 from transforms.batches.urls import HostTable, locate
@@ -96,7 +97,7 @@ class RequestLog:
         """Pages and times of all requests: evenly over their spans, from a drawn moment on."""
         count = np.rint(self.clicks).astype(np.int64)
         row = np.repeat(np.arange(len(count)), count)
-        rank = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+        rank = places(count)
         key = np.array([seed, 0xA5C], dtype=np.uint64)
         phase = np.random.Generator(np.random.Philox(key=key)).random(len(count))
         part = (rank + phase[row]) / count[row]
