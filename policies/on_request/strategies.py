@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -74,17 +74,15 @@ class Uniform(Strategy):
         return np.full(len(page), self._level)
 
 
-@dataclass
-class ByQuantile(Strategy):
+class _Quantiles(Strategy):
     """``min(1, gamma i / n)`` for the quantile i of n of a score (Han et al. 2019, equation 1).
 
     Quantiles are those of the requests since the night before.
     """
 
-    gamma: float
-    score: Callable[[Known, IntArray, FloatArray], FloatArray]
-    _edges: FloatArray = field(default_factory=lambda: np.zeros(0))
-    _today: list[FloatArray] = field(default_factory=list)
+    def __init__(self, gamma: float) -> None:
+        self._gamma, self._edges = gamma, np.zeros(0)
+        self._today: list[FloatArray] = []
 
     def night(self, known: Known, at_us: int) -> None:
         super().night(known, at_us)
@@ -97,23 +95,34 @@ class ByQuantile(Strategy):
         score = self.scores(page, at_us, since_days)
         self._today.append(score)
         if not len(self._edges):
-            return np.full(len(page), min(0.5 * self.gamma, 1.0))
+            return np.full(len(page), min(0.5 * self._gamma, 1.0))
         # Of equal scores the middle of their quantiles.
         ends = (np.searchsorted(self._edges, score, side=side) for side in ("left", "right"))
         quantile = (sum(ends) / 2.0 + 1.0) / QUANTILES
-        result: FloatArray = np.minimum(1.0, self.gamma * quantile)
+        result: FloatArray = np.minimum(1.0, self._gamma * quantile)
         return result
 
+    @abstractmethod
     def scores(self, page: IntArray, at_us: IntArray, since_days: FloatArray) -> FloatArray:
         """Of requests: (k,) float64."""
-        return self.score(self.known, page, since_days)
 
 
-class ByNetwork(ByQuantile):
-    """The same for what a network says, which learns from crawls request by request."""
+class ByQuantile(_Quantiles):
+    """The rule of quantiles for a score of what nights have learned."""
+
+    def __init__(self, gamma: float, score: Callable[[Known, IntArray, FloatArray], FloatArray]) -> None:
+        super().__init__(gamma)
+        self._score = score
+
+    def scores(self, page: IntArray, at_us: IntArray, since_days: FloatArray) -> FloatArray:
+        return self._score(self.known, page, since_days)
+
+
+class ByNetwork(_Quantiles):
+    """The rule of quantiles for what a network says, which learns from crawls request by request."""
 
     def __init__(self, gamma: float, trained: Trained | None) -> None:
-        super().__init__(gamma, found_frequency)
+        super().__init__(gamma)
         assert trained is not None
         self._trained, self._findings = trained, trained.findings.copy()
 
