@@ -17,6 +17,9 @@ from policies.objectives.objectives import Objective
 from policies.optimum.page_block import PageBlock
 from policies.signalled.block import SignalRows, SignalWindow
 
+MOST_ALIKE: Final = 1 << 14
+"""Pages that may stand in one row, see `HostTotals.add`."""
+
 UNIT_BITS: Final = 60
 BUDGET_UNITS: Final = 1 << UNIT_BITS
 _LOW_MASK: Final = (1 << LOW_BITS) - 1
@@ -109,6 +112,12 @@ class Hosts:
         limit = np.where(limit < budget_per_day, limit, np.inf)[index]
         return cls(index, block.host_start[:-1][index], pages[index], limit, unit_scale(budget_per_day))
 
+    @classmethod
+    def one(cls, n: int, budget_per_day: float) -> "Hosts":
+        """All of `n` pages in a host without limit."""
+        whole = np.zeros(1, dtype=np.int64)
+        return cls(whole, whole, np.array([n]), np.array([np.inf]), unit_scale(budget_per_day))
+
     def shrink(self, floor: FloatArray) -> FloatArray:
         """(h,) factor <= 1 that brings each host's floors within its limit."""
         total = np.add.reduceat(floor, self.start)
@@ -131,16 +140,21 @@ class HostTotals:
         self.high = np.zeros(hosts.start.size, dtype=np.int64)
         self.low = np.zeros(hosts.start.size, dtype=np.int64)
 
-    def add(self, values: FloatArray, first: int, cuts: IntArray) -> None:
-        """Adds one chunk: `values` in units, `cuts` the rows where host first, first + 1, ... begin."""
+    def add(self, values: FloatArray, first: int, cuts: IntArray, count: IntArray | None = None) -> None:
+        """Adds one chunk: `values` in units, `cuts` the rows where host first, first + 1, ... begin.
+
+        `count` is how many pages, at most `MOST_ALIKE`, a row stands for; None: one.
+        """
         part = slice(first, first + cuts.size)
         low, high = self.low[part], self.high[part]
-        if float(values.sum()) < SAFE_SUM:
+        if count is None and float(values.sum()) < SAFE_SUM:
             low += np.add.reduceat(values.astype(np.int64), cuts)
         else:
             top = np.floor(values * 2.0**-LOW_BITS)
-            high += np.add.reduceat(top.astype(np.int64), cuts)
-            low += np.add.reduceat((values - top * 2.0**LOW_BITS).astype(np.int64), cuts)
+            rest = (values - top * 2.0**LOW_BITS).astype(np.int64) * (1 if count is None else count)
+            tops = top.astype(np.int64) * (1 if count is None else count) + (rest >> LOW_BITS)
+            high += np.add.reduceat(tops, cuts)
+            low += np.add.reduceat(rest & _LOW_MASK, cuts)
         high += low >> LOW_BITS
         low &= _LOW_MASK
 

@@ -31,6 +31,8 @@ from policies.signalled.survey import SignalBounds, SignalSurvey
 
 _CAP_BITS: Final = 30
 _GUESSES: Final = 6
+_CLIFFS: Final = 2
+_HEAVY: Final = 0.25  # of the budget: weight of a bin
 _CLOSE: Final = 1e-4  # of a guess, in log multiplier: all that the sample is good for
 
 
@@ -316,6 +318,14 @@ class Bounds:
             self._objective, sums.weight[free], sums.right[free], multiplier, self._scratch
         )
         return total if self._signals is None else total + self._signals.lower(multiplier)
+
+    def cliffs(self, budget_per_day: float, low: float, high: float) -> list[float]:
+        """About where in [low, high] many pages alike begin to starve: at most `_CLIFFS` multipliers."""
+        weight, at = self._sums.weight, 1.0 / self._sums.mean
+        # Just before a page starves it asks for a 25th of its weight.
+        heavy = (at > low) & (at < high) & (weight > _HEAVY * budget_per_day) & self._objective.starves
+        rows = np.flatnonzero(heavy)
+        return sorted(at[rows[np.argsort(-weight[rows], kind="stable")[:_CLIFFS]]].tolist())
 
     def guess(self, budget_per_day: float, low: float, high: float) -> float:
         """About the multiplier, in [low, high], if no constraint but the budget binds."""

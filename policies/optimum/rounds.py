@@ -1,25 +1,32 @@
 """Where a search for the multiplier stands, and the multipliers that its next round evaluates."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
 from policies.optimum.demand import BUDGET_UNITS
 from policies.optimum.result import Status
+from policies.optimum.rough import WIDE
 from policies.signalled.block import RADIUS
 
-ROUNDS: Final = 6
-"""Rounds after which every search has ended; most end after two or three."""
+ROUNDS: Final = 3
+"""Rounds after which every search has ended: the last one, or an earlier one, solves what is left."""
 
-PRICED_AFTER: Final = 3
+PRICED_AFTER: Final = 2
 """Rounds after which `SearchState.price` stands."""
 
 _WIDTH: Final = 5e-9  # of the bracket, in log multiplier, at the end
 _GAP: Final = 2e-10  # of the certificate, relative to multiplier * budget
 _SURE_WIDTH: Final = 4e-10  # narrow enough for any certificate
-_JUMP_WIDTH: Final = 1e-9  # the same where demand jumps inside, if the certificate allows it
-_SECTIONS: Final = 512  # points of one round that the plan falls back on
+_FEW_PAGES: Final = 1 << 14  # so many are solved in one place at once
+_NODES: Final = {1e-6: 1, 1e-3: 2, WIDE: 5}  # by width: multipliers inside a bracket that tell a smooth curve
+_DOUBT: Final = 0.1  # of an estimate: its error over the width of the bracket
+_MOST: Final = 64  # points of a round in doubt
+_CLOSE: Final = 1e-3  # width at which few pages are left that are not smooth
+_SECTIONS: Final = 16  # of a bracket, in one place
+_PLACE: Final = 2e-5  # how far a cliff may be from where the survey has it, in log multiplier
 _NEAR: Final = 1e-3  # of an expansion, in log multiplier: a fifth of the pages reach no further
 
 
@@ -37,8 +44,8 @@ class SearchState:
         All evaluations, ascending.
     pending : tuple of float
         Ascending multipliers at which the next round wants the demand.
-    shrink : float
-        Width of the bracket before the last round over its width after it.
+    closing : bool
+        Whether the next round wants the pages, too, that are not smooth between `low` and `high`.
     expanded_at : float
         Multiplier around which pages with signals are expanded; 0 if there are none.
     price : float
@@ -59,10 +66,36 @@ class SearchState:
     high_units: int | None = None
     points: tuple[tuple[float, int], ...] = ()
     pending: tuple[float, ...] = ()
+    closing: bool = False
     rounds: int = 0
-    shrink: float = math.inf
     expanded_at: float = 0.0
     price: float = 0.0
+
+
+def narrowed(state: SearchState, points: Iterable[tuple[float, int]]) -> SearchState:
+    """The state after evaluations, (multiplier, units) each."""
+    points = tuple(sorted({*state.points, *points}))
+    low, low_units, high, high_units = state.low, state.low_units, state.high, state.high_units
+    for point, units in points:
+        if units >= BUDGET_UNITS and point >= low:
+            low, low_units = point, units
+    for point, units in reversed(points):
+        if units <= BUDGET_UNITS and low <= point <= high:
+            high, high_units = point, units
+    return replace(
+        state, points=tuple(points), low=low, low_units=low_units, high=high, high_units=high_units
+    )
+
+
+def is_sure(state: SearchState) -> bool:
+    """Whether the bracket is as narrow as any certificate may ask."""
+    return has_converged(state) and log_width(state) <= _SURE_WIDTH
+
+
+def sections(state: SearchState) -> list[float]:
+    """Multipliers at equal distances over the bracket, its ends among them."""
+    width = log_width(state) / _SECTIONS
+    return sorted({state.low, state.high, *(state.low * math.exp(width * j) for j in range(1, _SECTIONS))})
 
 
 def log_width(state: SearchState) -> float:
@@ -96,8 +129,11 @@ def has_converged(state: SearchState) -> bool:
     return width <= _SURE_WIDTH * (1.0 + 1e-6) or (width <= _WIDTH and gap(state) <= _GAP * free)
 
 
-def first_points(state: SearchState, guess: float, starve_all: float) -> tuple[float, ...]:
-    """Multipliers of the first round, around the survey's estimate."""
+def first_plan(state: SearchState, guess: float, cliffs: list[float]) -> SearchState:
+    """The state with what the first round wants, around the survey's estimate.
+
+    `cliffs` has multipliers at which many pages starve, about; the last one all pages, sharply.
+    """
     points = _around(guess, [3e-5 * 8.0**j for j in range(_pairs(state))])
     if state.expanded_at > 0.0:
         # The estimate is from a sample. Points that the expansion covers cost little, others much.
@@ -111,17 +147,17 @@ def first_points(state: SearchState, guess: float, starve_all: float) -> tuple[f
             width = log_width(state)
             points += [state.low, state.high]
             points += [state.low * math.exp(width * part) for part in (0.25, 0.5, 0.75)]
-    if state.high >= starve_all * (1.0 - 1e-6):
-        # A tight budget may end at the cliff where the most valuable pages begin to starve.
-        points += [starve_all * (1.0 - _SURE_WIDTH), starve_all]
+    # A budget may end where the most valuable pages, or many alike, begin to starve.
+    points += [*_around(cliffs[-1], [_SURE_WIDTH]), cliffs[-1]]
+    points += [x for cliff in cliffs[:-1] for x in _around(cliff, [_PLACE])]
     return _plan(state, points)
 
 
-def next_points(state: SearchState) -> tuple[tuple[float, ...], float]:
-    """Multipliers of a later round, around the estimate from the demands so far, and where to expand."""
+def next_plan(state: SearchState) -> SearchState:
+    """The state with what a later round wants, around the estimate from the demands so far."""
     guess, error = _interpolate(state)
     width = log_width(state)
-    pairs = 1 if width < 1e-6 else max(_pairs(state), 2 if state.constrained else 1)
+    pairs = max(_pairs(state), 2 if state.constrained else 1)
     first = outer = max(1e-9, 2.0 * error)
     if pairs > 1:
         first = max(1e-9, min(first, 0.01 * width))
@@ -129,7 +165,12 @@ def next_points(state: SearchState) -> tuple[tuple[float, ...], float]:
     offsets = [min(first * (outer / first) ** (j / max(pairs - 1, 1)), 0.5 * width) for j in range(pairs)]
     if state.expanded_at > 0.0 and not state.constrained and width > RADIUS:
         offsets = [min(x, 0.99 * RADIUS) for x in offsets] + [0.99 * RADIUS]
-    return _plan(state, _around(guess, offsets)), _center(state.expanded_at, guess, error)
+    points = _around(guess, offsets)
+    if state.rounds == ROUNDS - 2 and width > WIDE and error > _DOUBT * width:
+        parts = min(math.ceil(width / WIDE), _MOST)  # else the last round may have to send all pages
+        points += [state.low * math.exp(width * j / parts) for j in range(1, parts)]
+    state = replace(state, expanded_at=_center(state.expanded_at, guess, error))
+    return _plan(state, points)
 
 
 def priced(state: SearchState) -> SearchState:
@@ -164,42 +205,31 @@ def _pairs(state: SearchState) -> int:
     return 2 if state.pages > 100_000 else 3 if state.pages > 20_000 else 5
 
 
-def _enough(state: SearchState) -> float:
-    """Width of a bracket inside this one, in log multiplier, that ends the search.
-
-    Where demand jumps the multiplier may lie anywhere in it.
-    """
-    if state.low_units is None or state.high_units is None:
-        return _SURE_WIDTH
-    # `gap` of a narrower bracket: demand jumps by no more there, and share (1 - share) <= 1/4.
-    jump = max((state.low_units - state.high_units) / BUDGET_UNITS, 1e-300)
-    free = 1.0 - state.floor_units / BUDGET_UNITS
-    return max(_SURE_WIDTH, 0.99 * min(_JUMP_WIDTH, 4.0 * _GAP * free / jump))
-
-
 def _around(guess: float, offsets: list[float]) -> list[float]:
     return [guess * math.exp(-x) for x in offsets] + [guess * math.exp(x) for x in offsets]
 
 
-def _plan(state: SearchState, points: list[float]) -> tuple[float, ...]:
-    """Adds section points where the rounds left could not be sure to finish, and ends not evaluated yet."""
+def _plan(state: SearchState, points: list[float]) -> SearchState:
+    """Wants the demand at some points, or what it takes to solve the rest in one place.
+
+    Over a wide bracket that takes all pages. Over a narrow one it takes few pages, and the demand of all at
+    some multipliers: that of the others is a polynomial there.
+    """
     width = max(log_width(state), 0.0)
-    left = ROUNDS - state.rounds - 1
-    parts = width / _enough(state)
-    sections = math.ceil(parts / float(_SECTIONS + 1) ** left)
-    if left == 1 and sections > 1:
-        sections = math.ceil(math.sqrt(parts))  # as many as the last round will need
-    is_cheap = state.expanded_at == 0.0 or width <= RADIUS
-    if state.rounds >= 2 and state.shrink < 5.0 and is_cheap:  # demand jumps: interpolation will not do
-        sections = max(sections, math.ceil(parts ** (1.0 / (left + 1))))
-    if sections > 1 or left == 0:
-        points = points + [state.low * math.exp(width * j / sections) for j in range(1, sections)]
+    closing = state.rounds == ROUNDS - 1 or width <= _CLOSE or state.pages <= _FEW_PAGES
+    ends = {state.low, state.high}
+    if closing and width <= WIDE:
+        n = next(nodes for most, nodes in _NODES.items() if width <= most)
+        inner = (0.5 - 0.5 * math.cos(math.pi * (j + 0.5) / n) for j in range(n))
+        points = [state.low * math.exp(width * part) for part in inner] + [state.low, state.high]
+    elif closing:
+        points = []
     inside = {x for x in points if state.low <= x <= state.high}
-    if left == 0 or width <= _WIDTH:
-        inside |= {state.low, state.high}
     known = {point for point, _ in state.points}
     chosen = sorted(inside - known)
-    return tuple(chosen) if chosen else tuple(sorted({state.low, state.high} - known))
+    if not chosen and not closing:
+        chosen = sorted(ends - known)
+    return replace(state, pending=tuple(chosen), closing=closing)
 
 
 def _interpolate(state: SearchState) -> tuple[float, float]:

@@ -13,11 +13,13 @@ In one process `solve` does it all. Distributed, the same functions run as
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Final
 
 import numpy as np
 
 from policies.numerics.errors import InfeasibleError, NotConvergedError
+from policies.objectives import objectives
 from policies.objectives.objectives import Objective
 from policies.optimum.allocation import (
     CAP,
@@ -36,17 +38,21 @@ from policies.optimum.demand import BUDGET_UNITS, Prepared, demand_units
 from policies.optimum.histogram import Bounds, Survey, bisect, survey_prepared
 from policies.optimum.page_block import PageBlock
 from policies.optimum.result import SearchResult, Status
+from policies.optimum.rough import WIDE, Rough, RoughDemand, rough_pages, smooth_between
 from policies.optimum.rounds import (
     PRICED_AFTER,
     ROUNDS,
     SearchState,
-    first_points,
+    first_plan,
     gap,
     has_converged,
+    is_sure,
     log_width,
     multiplier,
-    next_points,
+    narrowed,
+    next_plan,
     priced,
+    sections,
     share_low,
 )
 from policies.optimum.signalled_policy import SignalPolicy, signal_policy
@@ -84,13 +90,23 @@ __all__ = [
 
 _FLOOR_TOLERANCE: Final = 1e-9  # floors this much above the budget, relative, are rounding
 _LARGEST_BUDGET: Final = 1e30
+_STEPS: Final = 40  # sixteen sections each: 12 lead from one end of the numbers to the other
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Exact demand at the multipliers of a state, in units of budget * 2^-60, hosts cut at their limits."""
+    """Exact demand at the multipliers of a state, and the pages that have to be looked at one by one.
+
+    Attributes
+    ----------
+    units : tuple of int
+        Demand of all pages at `SearchState.pending`, in units of budget * 2^-60, hosts cut at their limits.
+    rough : tuple of Rough
+        Pages that are not smooth within the bracket; empty until the search is `closing`.
+    """
 
     units: tuple[int, ...]
+    rough: tuple[Rough, ...] = ()
 
     def merge(self, other: "Demand") -> "Demand":
         """Demand of the pages of both.
@@ -102,7 +118,8 @@ class Demand:
         """
         if len(self.units) != len(other.units):
             raise ValueError(f"cannot add demands at {len(self.units)} and at {len(other.units)} multipliers")
-        return Demand(tuple(a + b for a, b in zip(self.units, other.units, strict=True)))
+        units = tuple(a + b for a, b in zip(self.units, other.units, strict=True))
+        return Demand(units, self.rough + other.rough)
 
 
 def survey(block: PageBlock, objective: Objective, budget_per_day: float) -> Survey:
@@ -201,7 +218,7 @@ def begin(survey_of_all: Survey, objective: Objective, budget_per_day: float) ->
     low = _lower_end(bounds, found, budget_per_day, high)
     guess = bounds.guess(budget_per_day, low, high)
     state = replace(state, low=low, high=high, expanded_at=guess if found.signals is not None else 0.0)
-    return replace(state, pending=first_points(state, guess, starve_all))
+    return first_plan(state, guess, [*bounds.cliffs(budget_per_day, low, high), starve_all])
 
 
 def _upper_end(bounds: Bounds, budget: float, start: float) -> float:
@@ -230,11 +247,18 @@ def _lower_end(bounds: Bounds, found: Survey, budget: float, high: float) -> flo
 
 def demand(block: PageBlock, objective: Objective, state: SearchState) -> Demand:
     """Exact demand of a block at the multipliers of `state.pending`; none once the search has ended."""
-    if not state.pending:
+    if not (state.pending or state.closing):
         return Demand(())
-    prepared = Prepared(block, objective, state.budget_per_day)
+    return _demand(Prepared(block, objective, state.budget_per_day), objective, state)
+
+
+def _demand(prepared: Prepared, objective: Objective, state: SearchState) -> Demand:
     prepared.expand(state.expanded_at)
-    return Demand(tuple(demand_units(prepared, objective, state.budget_per_day, state.pending)))
+    units = tuple(demand_units(prepared, objective, state.budget_per_day, state.pending))
+    if not state.closing:
+        return Demand(units)
+    rough = rough_pages(prepared, objective, state.budget_per_day, state.low, state.high)
+    return Demand(units, () if rough is None else (rough,))
 
 
 def advance(state: SearchState, demand_of_all: Demand) -> SearchState:
@@ -249,35 +273,41 @@ def advance(state: SearchState, demand_of_all: Demand) -> SearchState:
         raise ValueError(
             f"the state asked for {len(state.pending)} multipliers, the demand has {len(demand_of_all.units)}"
         )
-    if not state.pending:
+    if not (state.pending or state.closing):
         return state
-    points = tuple(sorted(state.points + tuple(zip(state.pending, demand_of_all.units, strict=True))))
-    width = log_width(state)
-    low, low_units, high, high_units = state.low, state.low_units, state.high, state.high_units
-    for point, units in points:
-        if units >= BUDGET_UNITS and point >= low:
-            low, low_units = point, units
-    for point, units in reversed(points):
-        if units <= BUDGET_UNITS and low <= point <= high:
-            high, high_units = point, units
-    state = replace(
-        state,
-        points=points,
-        low=low,
-        low_units=low_units,
-        high=high,
-        high_units=high_units,
-        rounds=state.rounds + 1,
-        pending=(),
-    )
-    state = replace(state, shrink=width / max(log_width(state), 1e-300))
+    points = tuple(zip(state.pending, demand_of_all.units, strict=True))
+    if state.closing:
+        state = _closed(state, dict(state.points + points), demand_of_all.rough)
+    else:
+        state = narrowed(state, points)
+    state = replace(state, rounds=state.rounds + 1, pending=(), closing=False)
     if has_converged(state):
         return priced(replace(state, status=Status.CONVERGED))
     state = priced(state)
-    if state.rounds == ROUNDS:
-        return state
-    pending, expanded_at = next_points(state)
-    return replace(state, pending=pending, expanded_at=expanded_at)
+    return state if state.rounds == ROUNDS else next_plan(state)
+
+
+def _closed(state: SearchState, known: dict[float, int], rough: Sequence[Rough]) -> SearchState:
+    """The state with a bracket as narrow as it has to be.
+
+    `known` is the demand of all pages by multiplier. That of pages that are not `rough` is a polynomial, or
+    they are none.
+    """
+    objective, budget = objectives.get(state.objective), state.budget_per_day
+    part = RoughDemand(rough, objective, budget, state.expanded_at)
+    nodes = [x for x in sorted(known) if state.low <= x <= state.high]
+    smooth = None
+    if log_width(state) <= WIDE:
+        smooth = [known[x] - of_rough for x, of_rough in zip(nodes, part.units(nodes), strict=True)]
+    for _ in range(_STEPS):
+        if is_sure(state):
+            break
+        at = sections(state)
+        units = part.units(at)
+        if smooth is not None:
+            units = [a + b for a, b in zip(units, smooth_between(nodes, smooth, at), strict=True)]
+        state = narrowed(replace(state, points=()), zip(at, units, strict=True))
+    return state
 
 
 def finish(state: SearchState) -> SearchResult:
@@ -375,12 +405,8 @@ def solve(
         prepared.append(Prepared(block, objective, budget_per_day))
         found = found.merge(survey_prepared(prepared[-1], objective, budget_per_day))
     state = begin(found, objective, budget_per_day)
-    while state.pending:
-        total = Demand((0,) * len(state.pending))
-        for part in prepared:
-            part.expand(state.expanded_at)
-            total = total.merge(Demand(tuple(demand_units(part, objective, budget_per_day, state.pending))))
-        state = advance(state, total)
+    while state.pending or state.closing:
+        state = advance(state, reduce(Demand.merge, (_demand(part, objective, state) for part in prepared)))
     result = finish(state)
     if budget_per_day == 0.0:
         return result, [allocate(block, objective, result) for block in blocks]

@@ -229,7 +229,7 @@ def test_demand_at_many_multipliers_is_the_sum_of_rates_within_limits(limited):
     state = search.begin(search.survey(problem.block(), SIGNALS, problem.budget), SIGNALS, problem.budget)
     center = state.expanded_at
     many = tuple(center * np.exp(np.linspace(-2e-4, 1e-4, 300)))
-    state = replace(state, pending=many)
+    state = replace(state, pending=many, closing=False)
     found = search.demand(problem.block(), SIGNALS, state)
     pieces = search.Demand((0,) * len(many))
     for block in problem.blocks(5):
