@@ -1,4 +1,4 @@
-"""Pages that are not smooth between two multipliers: with them, demand in between is known to its last digits."""
+"""Pages that are not smooth between two multipliers tell, with a polynomial, the demand in between."""
 
 import numpy as np
 import pytest
