@@ -22,7 +22,7 @@ from policies.objectives.objectives import TINY_RATE
 from policies.signalled import pages as signal_pages
 from policies.signalled import value as signal_value
 from policies.signalled.expansion import Expansion, expand
-from policies.signalled.pages import SignalPages
+from policies.signalled.pages import SignalPages, value_of_first
 
 RADIUS: Final = 0.02
 """How far, in log multiplier, an expansion reaches; beyond it, pages are solved one by one."""
@@ -299,23 +299,6 @@ def clock_rate(pages: SignalPages) -> tuple[FloatArray, BoolArray]:
 def _over(x: FloatArray, y: FloatArray) -> FloatArray:
     """x / y, inf where y is not above 0."""
     return np.where(y > 0.0, x / np.where(y > 0.0, y, 1.0), np.inf)
-
-
-def value_of_first(pages: SignalPages) -> FloatArray:
-    """(s,) multiplier up to which a page surely asks for at least its signals' rate: V at u = kappa.
-
-    Until the clock shows one signal's weight the first signal always ends the interval, so that
-    psi = (1 - e^{-g u / a}) / g, and V = mu / g (1 - e^{-u} - a / (a + g) (1 - e^{-(1 + g / a) u})).
-    """
-    mu, a, g = pages.request_rate_per_day, pages.unsignalled_rate_per_day, pages.signal_rate_per_day
-    u = pages.signal_weight
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        x = np.where(a > 0.0, (1.0 + _over(g, a)) * u, np.inf)
-        direct = -np.expm1(-u) + a / (a + g) * np.expm1(-x)
-        value = mu / g * direct * _SAFETY
-    # The two terms cancel where both are small: V >= mu / (a + g kappa) P2(u) holds everywhere.
-    clock, exact = clock_rate(pages)
-    return np.where(~exact | (x < 1e-3) | (direct < 1e-6), mu / clock * p2(u) * _SAFETY, value)
 
 
 def least_value(pages: SignalPages, rate_per_day: FloatArray) -> FloatArray:

@@ -11,7 +11,7 @@ import numpy as np
 
 from policies.numerics.columns import take
 from policies.numerics.typing_ import ByteArray, FloatArray, IntArray
-from policies.signalled import threshold_clock
+from policies.signalled import first_signal, threshold_clock
 from policies.signalled.pages import (
     GENERAL,
     INERT,
@@ -21,10 +21,13 @@ from policies.signalled.pages import (
     closed,
     depth_from,
     depth_of,
+    first_depth,
+    kind_at,
     kind_of,
     prices,
     scaled,
     useful_changes,
+    value_of_first,
 )
 from policies.signalled.threshold_clock import Point
 
@@ -50,14 +53,20 @@ class Expansion:
     multiplier : float
         Where it was made, in requests per crawl.
     point : threshold_clock.Point
-        Series of each page; reach 0 where there is none: kinds with closed forms, and pages not worth a
-        crawl there.
+        Series of each page; reach 0 where there is none: kinds with closed forms, pages crawled at the first
+        signal at the latest, and those not worth a crawl there.
+    first_value : (n,) float64
+        Multipliers up to which the first signal ends every interval.
+    early : first_signal.Series
+        Of pages for which it does there, and those without false signals.
     """
 
     pages: SignalPages
     kind: ByteArray
     multiplier: float
     point: Point
+    first_value: FloatArray
+    early: first_signal.Series
 
     def rates(self, multiplier: float | FloatArray) -> FloatArray:
         """Crawls per day that `multiplier` buys, as `signal_value.crawl_rate`; (n,) float64.
@@ -86,20 +95,27 @@ class Expansion:
         multipliers : (k,) float64, >= 0
         """
         out = np.zeros((multipliers.size, len(self.pages)))
-        searched = (self.kind == GENERAL) | (self.kind == NOISELESS)
-        rows = np.flatnonzero(~searched & (self.kind != INERT))
+        if multipliers.size == 0:
+            return out
+        general = self.kind == GENERAL
+        early = (self.kind == NOISELESS) | (general & (multipliers.min() <= self.first_value))
+        rows, size = np.flatnonzero(early), max(_PASS // multipliers.size, 1)
+        for start in range(0, rows.size, size):
+            part = rows[start : start + size]
+            out[:, part] = self._by_first_signal(part, multipliers[:, None])
+        rows = np.flatnonzero(~(general | early | (self.kind == INERT)))
         for start in range(0, rows.size, _ROWS):
             part = rows[start : start + _ROWS]
             pages, kind = self.pages.take(part), self.kind[part]
             for j, multiplier in enumerate(multipliers):
-                price = np.broadcast_to(multiplier, part.shape)
-                out[j, part] = closed(pages, kind, depth_of(pages, kind, price))[1]
-        rows = np.flatnonzero(searched)
-        size = max(min(_ROWS, _LEFT // max(multipliers.size, 1)), 1)
+                out[j, part] = closed(pages, kind, np.broadcast_to(multiplier, part.shape))[2]
+        rows = np.flatnonzero(general & (multipliers.max() > self.first_value))
+        size = max(min(_ROWS, _LEFT // multipliers.size), 1)
         found: list[tuple[IntArray, IntArray, FloatArray]] = []
         for start in range(0, rows.size, size):
             part = rows[start : start + size]
-            out[:, part], left = self._by_series(part, multipliers)
+            rates, left = self._by_series(part, multipliers)
+            out[:, part] = np.where(multipliers[:, None] <= self.first_value[part], out[:, part], rates)
             for first, goal in left:
                 at, which = np.nonzero(~np.isnan(goal))
                 found.append((first + at, part[which], goal[at, which]))
@@ -108,6 +124,19 @@ class Expansion:
                 self._solve_left(columns[0], columns[1], columns[2], out)
                 found = []
         return out
+
+    def _by_first_signal(self, rows: IntArray, multipliers: FloatArray) -> FloatArray:
+        """Rates of `rows` whose first signal ends every interval: (k, rows) float64."""
+        pages = self.pages.take(rows)
+        a, y = pages.unsignalled_rate_per_day, first_depth(pages, multipliers)
+        never, always = y == np.inf, y == 0.0
+        special = np.any(never) or np.any(always)
+        if special:
+            y[never | always] = 1.0
+        rates = a * take(self.early, rows).rates(pages.signal_rate_per_day / a, y)
+        if special:
+            rates[never], rates[always] = 0.0, np.inf
+        return rates
 
     def _by_series(
         self, rows: IntArray, multipliers: FloatArray
@@ -133,7 +162,7 @@ class Expansion:
             never, always = goal == np.inf, goal == 0.0
             part[never] = 0.0
             part[always] = np.inf
-            left &= ~(never | always)
+            left &= ~(never | always | (price <= self.first_value[rows]))
             if np.any(left):
                 outside.append((first, np.where(left, goal, np.nan)))
         return out, outside
@@ -171,7 +200,8 @@ class Expansion:
 
     def take(self, rows: IntArray | slice) -> "Expansion":
         """The pages of `rows`."""
-        return Expansion(self.pages.take(rows), self.kind[rows], self.multiplier, take(self.point, rows))
+        columns = take(self.point, rows), self.first_value[rows], take(self.early, rows)
+        return Expansion(self.pages.take(rows), self.kind[rows], self.multiplier, *columns)
 
 
 def expand(pages: SignalPages, multiplier: float) -> Expansion:
@@ -196,20 +226,30 @@ def expand(pages: SignalPages, multiplier: float) -> Expansion:
     if not 0.0 < multiplier < np.inf:
         raise ValueError(f"an expansion needs a multiplier > 0 and finite, got {multiplier!r}")
     n = len(pages)
-    kind = kind_of(pages)
+    kind, first = kind_of(pages), np.empty(n)
+    early = first_signal.Series(*np.zeros((3, n)))
     point = Point(*(np.zeros(n) for _ in _COLUMNS))
     for block in blocks(n):
         part = pages.take(block)
-        depth = depth_of(part, kind[block], prices(part, multiplier))
-        searched = (kind[block] == GENERAL) | (kind[block] == NOISELESS)
-        rows = np.flatnonzero(searched & np.isfinite(depth) & (depth > 0.0))
-        if rows.size == 0:
+        first[block] = value_of_first(part)
+        here = kind_at(kind[block], prices(part, multiplier), first[block])
+        y = first_depth(part, prices(part, multiplier))
+        rows = np.flatnonzero((here == NOISELESS) & (y < np.inf) & (y > 0.0))
+        some = part.take(rows)
+        near = first_signal.Series.of(some.signal_rate_per_day / some.unsignalled_rate_per_day, y[rows])
+        for field in fields(near):
+            getattr(early, field.name)[block][rows] = getattr(near, field.name)
+        rows = np.flatnonzero(here == GENERAL)
+        part = part.take(rows)
+        depth = depth_of(part, kind[block][rows], prices(part, multiplier))
+        some = np.flatnonzero(np.isfinite(depth) & (depth > 0.0))
+        if some.size == 0:
             continue
-        r, kappa = scaled(part.take(rows))
-        found = threshold_clock.solve(r, kappa, depth[rows], loose=True)
+        r, kappa = scaled(part.take(some))
+        found = threshold_clock.solve(r, kappa, depth[some], loose=True)
         for name in _COLUMNS:
-            getattr(point, name)[block][rows] = getattr(found, name)
-    return Expansion(pages, kind, float(multiplier), point)
+            getattr(point, name)[block][rows[some]] = getattr(found, name)
+    return Expansion(pages, kind, float(multiplier), point, first, early)
 
 
 def _solve(pages: SignalPages, point: Point, goal: FloatArray) -> Point:
@@ -230,17 +270,19 @@ class Trail:
     The rates of a page depend on the multipliers it was asked for before, in their last digits.
     """
 
-    __slots__ = ("_kind", "_pages", "_point")
+    __slots__ = ("_first", "_kind", "_pages", "_point")
 
     def __init__(self, near: Expansion) -> None:
         """Starts from `near`, which stays as it is."""
-        self._pages, self._kind = near.pages, near.kind
+        self._pages, self._kind, self._first = near.pages, near.kind, near.first_value
         self._point = Point(*(getattr(near.point, name).copy() for name in _COLUMNS))
 
     @classmethod
     def of(cls, pages: SignalPages) -> Self:
         """Starts from nothing."""
-        return cls(Expansion(pages, kind_of(pages), 0.0, Point(*np.zeros((len(_COLUMNS), len(pages))))))
+        n = len(pages)
+        none = Point(*np.zeros((len(_COLUMNS), n))), value_of_first(pages), first_signal.Series(*np.zeros((3, n)))
+        return cls(Expansion(pages, kind_of(pages), 0.0, *none))
 
     def at(self, rows: IntArray, multiplier: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Thresholds and crawls per day of `rows`, distinct ones, at their multipliers >= 0: (k,) float64."""
@@ -250,10 +292,10 @@ class Trail:
         return clock, rate
 
     def _at(self, rows: IntArray, multiplier: FloatArray) -> tuple[FloatArray, FloatArray]:
-        pages, kind = self._pages.take(rows), self._kind[rows]
-        goal = depth_of(pages, kind, multiplier)
-        clock, rate = closed(pages, kind, goal)
-        searched = ((kind == GENERAL) | (kind == NOISELESS)) & np.isfinite(goal) & (goal > 0.0)
+        pages = self._pages.take(rows)
+        kind = kind_at(self._kind[rows], multiplier, self._first[rows])
+        goal, clock, rate = closed(pages, kind, multiplier)
+        searched = (kind == GENERAL) & np.isfinite(goal) & (goal > 0.0)
         left = searched & ~(np.abs(goal - self._point.depth[rows]) <= self._point.reach[rows])
         some = np.flatnonzero(left)
         if some.size:

@@ -10,7 +10,7 @@ from policies.numerics import special
 from policies.numerics.columns import take
 from policies.numerics.typing_ import ByteArray, FloatArray, IntArray
 from policies.objectives.objectives import TINY_RATE
-from policies.signalled import threshold_clock
+from policies.signalled import first_signal, threshold_clock
 
 INERT, NO_SIGNALS, GENERAL, NOISELESS, FULL_RECALL, PERFECT = range(6)
 
@@ -119,6 +119,20 @@ def useful_changes(pages: SignalPages) -> FloatArray:
     return changes
 
 
+def value_of_first(pages: SignalPages) -> FloatArray:
+    """(n,) multipliers up to which the first signal surely ends every interval: V at u = kappa."""
+    a, g = pages.unsignalled_rate_per_day, pages.signal_rate_per_day
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        share = first_signal.value_at_first(g / a, pages.signal_weight)
+        value: FloatArray = share * pages.request_rate_per_day / (a + g)
+    return value
+
+
+def kind_at(kind: ByteArray, multiplier: FloatArray, first: FloatArray) -> ByteArray:
+    """The kinds at a multiplier: up to its `value_of_first` a page is crawled as if no signal were false."""
+    return np.where((kind == GENERAL) & (multiplier <= first), NOISELESS, kind).astype(np.uint8)
+
+
 def depth_of(pages: SignalPages, kind: ByteArray, multiplier: FloatArray) -> FloatArray:
     """``sqrt(-2 log(1 - Lambda D/mu))``, inf from Lambda = mu/D on: (n,) float64.
 
@@ -136,18 +150,22 @@ def depth_from(loss: FloatArray, request_rate_per_day: FloatArray) -> FloatArray
     return np.sqrt(-2.0 * np.log1p(-np.minimum(share, 1.0)))
 
 
-def closed(pages: SignalPages, kind: ByteArray, depth: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Threshold and rate of the kinds without a search; depth 0 for all kinds, inf: never."""
-    n = len(pages)
-    a, g = pages.unsignalled_rate_per_day, pages.signal_rate_per_day
+def closed(
+    pages: SignalPages, kind: ByteArray, multiplier: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Depth, and threshold and rate of the kinds without a search; depth 0 for all kinds, inf: never."""
+    depth = depth_of(pages, kind, multiplier)
+    g = pages.signal_rate_per_day
     u = np.where(np.isinf(depth), np.inf, 0.0)
     rate = np.where(np.isinf(depth), 0.0, np.inf)
     y = 0.5 * depth * depth
-    open_ = np.isfinite(depth) & (depth > 0.0)
-    rows = np.flatnonzero(open_ & (kind == NO_SIGNALS))
+    rows = np.flatnonzero(np.isfinite(depth) & (depth > 0.0) & (kind == NO_SIGNALS))
     if rows.size:
         u[rows] = special.p2_inverse_log(y[rows])
-        rate[rows] = a[rows] / u[rows]
+        rate[rows] = pages.unsignalled_rate_per_day[rows] / u[rows]
+    rows = np.flatnonzero(kind == NOISELESS)
+    if rows.size:
+        u[rows], rate[rows] = _by_first_signal(pages.take(rows), multiplier[rows])
     rows = np.flatnonzero(np.isfinite(depth) & (kind == PERFECT))
     u[rows] = y[rows]
     rate[rows] = g[rows]
@@ -155,8 +173,27 @@ def closed(pages: SignalPages, kind: ByteArray, depth: FloatArray) -> tuple[Floa
     if rows.size:
         u[rows], m = threshold_clock.full_recall_threshold(pages.signal_weight[rows], y[rows])
         rate[rows] = g[rows] / m
-    assert u.shape == rate.shape == (n,)
+    return depth, u, rate
+
+
+def _by_first_signal(pages: SignalPages, multiplier: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Threshold and rate of pages that are crawled at the first signal at the latest; 0 and inf for free."""
+    y = first_depth(pages, multiplier)
+    u, rate = y.copy(), np.where(y > 0.0, 0.0, np.inf)
+    rows = np.flatnonzero((y > 0.0) & (y < np.inf))
+    some = pages.take(rows)
+    u[rows], w = first_signal.solve(some.signal_rate_per_day / some.unsignalled_rate_per_day, y[rows])
+    rate[rows] = some.unsignalled_rate_per_day * w
     return u, rate
+
+
+def first_depth(pages: SignalPages, multiplier: FloatArray) -> FloatArray:
+    """y of `policies.signalled.first_signal` at `multiplier`, (n,) or (k, 1); inf where it is never worth it."""
+    every = pages.unsignalled_rate_per_day + pages.signal_rate_per_day
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        share: FloatArray = multiplier * (every / pages.request_rate_per_day)
+        np.minimum(share, 1.0, out=share)
+        return -np.log1p(-share)
 
 
 def scaled(pages: SignalPages) -> tuple[FloatArray, FloatArray]:

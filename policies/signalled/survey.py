@@ -24,8 +24,8 @@ from policies.numerics.typing_ import BoolArray, FloatArray, IntArray, UIntArray
 from policies.objectives.objectives import Objective
 from policies.objectives.ratio_sums import SLACK, Histogram, RatioSums, ratio_histogram, total_demand
 from policies.signalled import value as signal_value
-from policies.signalled.block import SignalRows, clock_rate, value_of_first
-from policies.signalled.pages import SignalPages
+from policies.signalled.block import SignalRows, clock_rate
+from policies.signalled.pages import SignalPages, value_of_first
 
 SAMPLE: Final = 2048
 """Kinds of pages, alike in all parameters, that are kept to estimate the demand of all."""

@@ -43,12 +43,13 @@ from policies.signalled.pages import (
     blocks,
     closed,
     column,
-    depth_of,
+    kind_at,
     kind_of,
     prices,
     scaled,
     signals_to_reach,
     useful_changes,
+    value_of_first,
 )
 
 
@@ -272,10 +273,9 @@ def _solve(pages: SignalPages, multiplier: float | FloatArray) -> tuple[FloatArr
     u, rate = np.full(len(pages), np.inf), np.zeros(len(pages))
     for block in blocks(len(pages)):
         part = pages.take(block)
-        kind = kind_of(part)
-        depth = depth_of(part, kind, price[block])
-        u[block], rate[block] = closed(part, kind, depth)
-        rows = np.flatnonzero(((kind == GENERAL) | (kind == NOISELESS)) & np.isfinite(depth) & (depth > 0.0))
+        kind = kind_at(kind_of(part), price[block], value_of_first(part))
+        depth, u[block], rate[block] = closed(part, kind, price[block])
+        rows = np.flatnonzero((kind == GENERAL) & np.isfinite(depth) & (depth > 0.0))
         if rows.size:
             r, kappa = scaled(part.take(rows))
             u[block][rows], h = threshold_clock.solution(r, kappa, depth[rows])

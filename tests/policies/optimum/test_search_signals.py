@@ -18,7 +18,7 @@ from policies.optimum.histogram import Bounds
 from policies.optimum.search import SignalBlock
 from policies.signalled import pages as signal_pages
 from policies.signalled import value as signal_value
-from policies.signalled.block import SignalRows, least_value, value_of_first
+from policies.signalled.block import SignalRows, least_value
 from policies.signalled.pages import SignalPages
 from policies.signalled.rates import clock_at_rate, freshness_at_rate
 from policies.signalled.survey import SAMPLE, SignalSample
