@@ -21,6 +21,7 @@ import numpy as np
 from scipy.special import gammainc, gammaincc, gammaln
 
 from policies.numerics import special
+from policies.numerics.lookup import places
 from policies.numerics.typing_ import FloatArray, IntArray
 
 CHUNK: Final = 4096
@@ -29,10 +30,12 @@ CHUNK: Final = 4096
 MOST_DIRECT: Final = 24
 """Terms up to which the triangular recurrence is used; its cost is quadratic in them."""
 
+_PAIRS_DIRECT: Final = 16384  # (page, term) pairs per pass of the triangular recurrence
 _PAIRS: Final = 32768  # (page, term) pairs per pass of the long sums
 _TINY_X: Final = 0.5  # (1 + r) u below which H is the difference of nearly equal numbers
 _TINY_TERMS: Final = 14  # 0.5^15 / 15! is below 1e-16
 _FORGOTTEN: Final = 46.0  # e^-46 = 1e-20: what is left of the start in the renewal form
+_REMEMBERED: Final = 2.0  # jumps within which nothing is forgotten that counts
 _LARGEST_Y: Final = 700.0  # e^-700 is still a normal number, and P(i+1, 700) = 1 for i <= MOST_DIRECT
 _NEVER_FRESH: Final = 745.0  # e^-745 is the last number above 0
 
@@ -87,9 +90,10 @@ def evaluate(r: FloatArray, kappa: FloatArray, run: FloatArray, signals: FloatAr
     out = Terms(*(np.zeros(n) for _ in fields(Terms)))
     jumps = signals + run / kappa  # u in jumps
     u = run + kappa * signals
-    b = r * kappa
     is_tiny = (1.0 + r) * u < _TINY_X
-    is_renewal = ~is_tiny & (jumps * _forgetting(b) > _FORGOTTEN)
+    is_renewal = ~is_tiny & (jumps > _REMEMBERED)
+    rows = np.flatnonzero(is_renewal)
+    is_renewal[rows] = jumps[rows] * _forgetting(r[rows] * kappa[rows]) > _FORGOTTEN
     count = np.where(is_tiny, np.minimum(jumps, _TINY_TERMS - 1.0), jumps)
     count = np.floor(np.where(is_renewal, 0.0, count)) + 1.0
     is_long = ~is_renewal & (count > MOST_DIRECT)
@@ -99,10 +103,14 @@ def evaluate(r: FloatArray, kappa: FloatArray, run: FloatArray, signals: FloatAr
     order = np.argsort(key, kind="stable")
     ends = np.searchsorted(key[order], np.array([100, 200, 201], dtype=np.uint8))
     bounds = [0, *(int(end) for end in ends), n]
+    pairs = np.concatenate([[0.0], np.cumsum(count[order])])
     for kind, first, last in zip(("direct", "tiny", "renewal", "long"), bounds, bounds[1:], strict=False):
-        for start in range(first, last, CHUNK):
+        start = first
+        while start < last:
+            enough = int(np.searchsorted(pairs, pairs[start] + _PAIRS_DIRECT))
+            stop = min(max(enough, start + 1), start + CHUNK, last)
             # Descending number of terms: the pages that have a term are a prefix.
-            rows = order[start : min(start + CHUNK, last)][::-1]
+            rows, start = order[start:stop][::-1], stop
             part = r[rows], kappa[rows], run[rows], signals[rows]
             if kind == "renewal":
                 result = _renewal(part[0], part[1], u[rows])
@@ -132,52 +140,54 @@ def _direct(
     everything comes from running P(., y_l) up from P(1, y_l). ``int_u^inf`` obeys the same equation.
     """
     n = r.size
-    s = r / (1.0 + r)
-    q = s * np.exp(-kappa)
-    power = np.ones(n)
-    power_s = np.ones(n)
-    h, fresh, stale, sum_s, d1, d2, d3, d4, series = np.zeros((9, n))
-    for term in range(int(count[0]) if n else 0):
-        k = int(np.searchsorted(-count, -term, side="left"))  # pages with count > term
-        clock = np.maximum(run[:k] + kappa[:k] * (signals[:k] - term), 0.0)
-        y = np.minimum(r[:k] * clock, _LARGEST_Y)
-        pois = np.exp(-y)
-        below = -np.expm1(-y)  # P(1, y), with full relative precision
-        p1, p2, p3 = np.zeros((3, k))
-        inner = below.copy()
-        for j in range(1, term + 1):
-            p1, p2, p3 = pois, p1, p2
-            pois = pois * y
-            pois *= 1.0 / j
-            below -= pois
-            inner *= s[:k]
-            inner += below
-        h[:k] += below
-        d1[:k] += pois
-        d2[:k] += p1 - pois
-        d3[:k] += p2 - 2.0 * p1 + pois
-        d4[:k] += p3 - 3.0 * (p2 - p1) - pois
-        if is_tiny:
-            first = pois * y / (term + 1.0)  # pois(i+1; y)
-            series[:k] += np.exp(-kappa[:k] * term) * first * _small_term(term, clock, y)
-        else:
-            fresh[:k] -= power[:k] * np.expm1(-clock)
-            power[:k] *= q[:k]
-            stale[:k] += inner
-            sum_s[:k] += power_s[:k]
-            power_s[:k] *= s[:k]
-    h /= r
+    # Pairs of page and term, later terms first: those that a step of the recurrence still concerns are a prefix.
+    sizes = np.searchsorted(-count, -np.arange(int(count[0]) if n else 0), side="left")[::-1]
+    ends = np.cumsum(sizes)
+    row = places(sizes)
+    term = np.repeat(np.arange(sizes.size - 1.0, -1.0, -1.0), sizes)
+    s = (r / (1.0 + r))[row]
+    clock = np.maximum(run[row] + kappa[row] * (signals[row] - term), 0.0)
+    y = np.minimum(r[row] * clock, _LARGEST_Y)
+    pois = np.exp(-y)
+    below = -np.expm1(-y)  # P(1, y), with full relative precision
+    inner, power_s = below.copy(), np.ones(row.size)
+    for j, end in enumerate(ends[-2::-1], 1):
+        pois[:end] *= y[:end]
+        pois[:end] *= 1.0 / j
+        below[:end] -= pois[:end]
+        inner[:end] *= s[:end]
+        inner[:end] += below[:end]
+        power_s[:end] *= s[:end]
+
+    def total(values: FloatArray) -> FloatArray:
+        # bincount adds strictly in order: a page's sum does not depend on its neighbours.
+        return np.bincount(row, values, minlength=n)
+
+    discount = np.exp(-kappa[row] * term)
+    d1, d2, d3, d4 = (total(column) for column in _differences(term, y, pois))
+    h = total(below) / r
     everything = 1.0 - r * np.expm1(-kappa)
     if is_tiny:
-        value = series / r
+        first = pois * y / (term + 1.0)  # pois(i+1; y)
+        value = total(discount * first * _small_term(term, clock, y)) / r
         rest = 1.0 - everything * value
     else:
         left = np.exp(-np.minimum(u, _NEVER_FRESH))
-        stale *= left / r
-        value = (fresh - stale) / (1.0 + r)
+        stale = total(inner) * left / r
+        value = (total(-discount * power_s * np.expm1(-clock)) - stale) / (1.0 + r)
         # The same for the integral from u to infinity, where all has the same sign.
-        rest = everything * (left * sum_s + stale) / (1.0 + r) + power
+        beyond = (r / (1.0 + r) * np.exp(-kappa)) ** count
+        rest = everything * (left * total(power_s) + stale) / (1.0 + r) + beyond
     return Terms(h, value, rest, d1, r * d2, r * r * d3, r * r * r * d4)
+
+
+def _differences(i: FloatArray, y: FloatArray, pois: FloatArray) -> tuple[FloatArray, ...]:
+    """pois(i; y), given, and its first three backward differences in i."""
+    safe = np.maximum(y, 1e-300 * np.maximum(i, 1.0))  # the quotients stay finite; below it pois is 0
+    p1 = pois * (i / safe)
+    p2 = p1 * ((i - 1.0) / safe)
+    p3 = p2 * ((i - 2.0) / safe)
+    return pois, p1 - pois, p2 - 2.0 * p1 + pois, p3 - 3.0 * (p2 - p1) - pois
 
 
 def _small_term(i: float | FloatArray, clock: FloatArray, y: FloatArray) -> FloatArray:
@@ -302,10 +312,6 @@ def _pair(i: FloatArray, r: FloatArray, clock: FloatArray) -> tuple[FloatArray, 
     x = clock + y
     below = gammainc(i + 1.0, y)
     pois = poisson(i, y)
-    safe = np.maximum(y, 1e-300 * np.maximum(i, 1.0))  # the quotients stay finite; below it pois is 0
-    p1 = pois * (i / safe)
-    p2 = p1 * ((i - 1.0) / safe)
-    p3 = p2 * ((i - 2.0) / safe)
     t = np.empty(i.size)
     # The series takes about 9 sqrt(i) terms. For large i the others lose next to nothing even below x = i.
     is_small = (x <= i + 12.0) & (i < 200.0)
@@ -322,7 +328,7 @@ def _pair(i: FloatArray, r: FloatArray, clock: FloatArray) -> tuple[FloatArray, 
         middle += weight * poisson(index, low + 0.5 * a * (1.0 + node))
     lift = a - (index + 1.0) * np.log1p(1.0 / r[rows])
     t[rows] = np.exp(-a) * (gammainc(index + 1.0, x[rows]) * np.expm1(lift) + 0.5 * a * middle)
-    return t, below, pois, p1 - pois, p2 - 2.0 * p1 + pois, p3 - 3.0 * (p2 - p1) - pois
+    return t, below, *_differences(i, y, pois)
 
 
 def poisson(i: FloatArray, y: FloatArray) -> FloatArray:

@@ -103,28 +103,32 @@ def _reach(r: FloatArray, kappa: FloatArray, point: Point, terms: signal_terms.T
     """How far from its centre a series holds to `_TOLERANCE`; 0 where that is not known."""
     u = point.u0
     last = np.floor(u / kappa)  # index of the last term, that is of the last kink passed
-    # The smooth part: the next coefficient guessed from the size of the others.
-    smooth, rough = 1.0 / point.depth, np.zeros(u.size)
+    # The smooth part: the next coefficient guessed from the size of the others. In logs: powers are dear.
+    smooth = -np.log(point.depth)
+    rough = np.full(u.size, -690.0)
+    log_u = np.log(u)
     for c, k in ((point.u2, 2.0), (point.u3, 3.0), (point.u4, 4.0)):
-        smooth = np.maximum(smooth, np.abs(c / u) ** (1.0 / k))
+        smooth = np.maximum(smooth, (np.log(np.abs(c)) - log_u) / k)
     for c, k in ((point.h2, 2.0), (point.h3, 3.0), (point.h4, 4.0)):
-        rough = np.maximum(rough, np.abs(c) ** (1.0 / k))
+        rough = np.maximum(rough, np.log(np.abs(c)) / k)
+    log_h = np.log(r * point.h0) + np.log(_TOLERANCE)
     # Signals: the fifth derivative of h is r^4 times the sum of fourth differences of Poisson probabilities,
     # which stays below about 2. Far from the start h is linear.
     linear = (terms.d1 > 0.0) & (terms.d2 == 0.0) & (terms.d3 == 0.0) & (terms.d4 == 0.0)
-    signals = np.where(linear, np.inf, (60.0 * _TOLERANCE * r * point.h0) ** 0.2 / (r * point.u1))
+    signals = np.where(linear, np.inf, np.exp((log_h + np.log(60.0)) / 5.0) / (r * point.u1))
     # Kinks: where the clock passes m kappa, derivative m + 1 of h jumps by r^m; those from the fifth
     # derivative on are in the bound above.
     kinks = np.full(u.size, np.inf)
     for m, factorial in ((1.0, 2.0), (2.0, 6.0), (3.0, 24.0)):
-        harmless = (_TOLERANCE * point.h0 * r * factorial) ** (1.0 / (m + 1.0)) / r
-        kinks = np.minimum(kinks, _depth_within(point, np.abs(u - m * kappa) + harmless))
-    kinks = np.where(linear, np.inf, kinks)
-    reach = np.minimum(_TOLERANCE**0.2 / np.maximum(rough, 1e-300), np.minimum(signals, kinks))
+        harmless = np.exp((log_h + np.log(factorial)) / (m + 1.0)) / r
+        kinks = np.minimum(kinks, np.abs(u - m * kappa) + harmless)
+    kinks = np.where(linear, np.inf, _depth_within(point, kinks))
+    width = np.log(_TOLERANCE) / 5.0
+    reach = np.minimum(np.exp(width - rough), np.minimum(signals, kinks))
     # Between steps: h is constant from where its last term is 1 to where the next begins.
     over = r * (u - last * kappa) - last - 8.0 * np.sqrt(last) - 32.0
     flat = _depth_within(point, np.minimum(over / r, (last + 1.0) * kappa - u))
-    reach = np.minimum(np.maximum(reach, flat), _TOLERANCE**0.2 / smooth)
+    reach = np.minimum(np.maximum(reach, flat), np.exp(width - smooth))
     return np.where(np.isfinite(reach), np.maximum(reach, 0.0), 0.0)
 
 
