@@ -5,7 +5,7 @@ costs microseconds; a Taylor series around a first guess costs nanoseconds.
 """
 
 from dataclasses import dataclass, fields
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from policies.signalled.pages import (
 from policies.signalled.threshold_clock import Point
 
 _COLUMNS = tuple(field.name for field in fields(Point))
-
+_Series = TypeVar("_Series", Point, first_signal.Series)
 
 _PASS = 1 << 14  # pairs of page and multiplier evaluated together: their arrays stay in the cache
 _ROWS = 1 << 13
@@ -232,24 +232,25 @@ def expand(pages: SignalPages, multiplier: float) -> Expansion:
     for block in blocks(n):
         part = pages.take(block)
         first[block] = value_of_first(part)
-        here = kind_at(kind[block], prices(part, multiplier), first[block])
-        y = first_depth(part, prices(part, multiplier))
-        rows = np.flatnonzero((here == NOISELESS) & (y < np.inf) & (y > 0.0))
-        some = part.take(rows)
-        near = first_signal.Series.of(some.signal_rate_per_day / some.unsignalled_rate_per_day, y[rows])
-        for field in fields(near):
-            getattr(early, field.name)[block][rows] = getattr(near, field.name)
+        price = prices(part, multiplier)
+        here = kind_at(kind[block], price, first[block])
+        y = first_depth(part, price)
+        rows = np.flatnonzero((here == NOISELESS) & (y > 0.0) & (y < np.inf))
+        r = scaled(part.take(rows))[0]
+        _put(early, block, rows, first_signal.Series.of(r, y[rows]))
         rows = np.flatnonzero(here == GENERAL)
-        part = part.take(rows)
-        depth = depth_of(part, kind[block][rows], prices(part, multiplier))
-        some = np.flatnonzero(np.isfinite(depth) & (depth > 0.0))
-        if some.size == 0:
-            continue
-        r, kappa = scaled(part.take(some))
-        found = threshold_clock.solve(r, kappa, depth[some], loose=True)
-        for name in _COLUMNS:
-            getattr(point, name)[block][rows[some]] = getattr(found, name)
+        depth = depth_of(part.take(rows), here[rows], price[rows])
+        some = (depth > 0.0) & (depth < np.inf)
+        rows, depth = rows[some], depth[some]
+        if rows.size:
+            r, kappa = scaled(part.take(rows))
+            _put(point, block, rows, threshold_clock.solve(r, kappa, depth, loose=True))
     return Expansion(pages, kind, float(multiplier), point, first, early)
+
+
+def _put(columns: _Series, block: slice, rows: IntArray, found: _Series) -> None:
+    for field in fields(columns):
+        getattr(columns, field.name)[block][rows] = getattr(found, field.name)
 
 
 def _solve(pages: SignalPages, point: Point, goal: FloatArray) -> Point:
@@ -280,9 +281,9 @@ class Trail:
     @classmethod
     def of(cls, pages: SignalPages) -> Self:
         """Starts from nothing."""
-        n = len(pages)
-        none = Point(*np.zeros((len(_COLUMNS), n))), value_of_first(pages), first_signal.Series(*np.zeros((3, n)))
-        return cls(Expansion(pages, kind_of(pages), 0.0, *none))
+        point = Point(*np.zeros((len(_COLUMNS), len(pages))))
+        early = first_signal.Series(*np.zeros((3, len(pages))))
+        return cls(Expansion(pages, kind_of(pages), 0.0, point, value_of_first(pages), early))
 
     def at(self, rows: IntArray, multiplier: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Thresholds and crawls per day of `rows`, distinct ones, at their multipliers >= 0: (k,) float64."""
@@ -300,8 +301,7 @@ class Trail:
         some = np.flatnonzero(left)
         if some.size:
             found = _solve(pages.take(some), take(self._point, rows[some]), goal[some])
-            for name in _COLUMNS:
-                getattr(self._point, name)[rows[some]] = getattr(found, name)
+            _put(self._point, slice(None), rows[some], found)
         some = np.flatnonzero(searched)
         point = take(self._point, rows[some])
         clock[some] = threshold_clock.move(point, goal[some])

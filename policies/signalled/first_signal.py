@@ -16,12 +16,12 @@ from typing import Final
 import numpy as np
 
 from policies.numerics.typing_ import FloatArray
-from policies.signalled.terms import jump_minus_precision
-from policies.signalled.threshold_clock import log_excess
+from policies.signalled.terms import jump_minus_precision, log_excess
 
 _REACH: Final = 0.01
 """Of y, relative, that a series covers: it is off by at most 8e-11 then (r from 1e-9 to 1e9, y to 37)."""
 
+_MOST: Final = 30.0
 _CHUNK: Final = 4096
 _CANCELS: Final = 0.03  # (1 + r) u below which u - log1p(h) loses more than two digits
 
@@ -78,14 +78,16 @@ def value_at_first(r: FloatArray, kappa: FloatArray) -> FloatArray:
         depth = kappa - np.log1p(np.expm1(-r * kappa) / -r)
         # For small v it is v^2 (1/2 - v (2 + r) / (6 (1 + r)) + ..) / (1 + r), and rounding counts.
         depth = np.where(v < 1e-5, 0.5 * v * kappa * (1.0 - v), depth)
-    return -np.expm1(-depth) * (1.0 - 1e-9)
+    # A little less, and far enough below 1 that rounding does not make it 1.
+    share: FloatArray = -np.expm1(-np.minimum(depth * (1.0 - 1e-9), _MOST))
+    return share
 
 
 def solve(r: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
     """u and w at `y`, (n,) float64 like `r`, > 0 and finite; 1e-14 relative.
 
-    In ``v = (1 + r) u`` and ``z = sqrt(2 (1 + r) y)`` the curve v(z) lies between those of r = 0 and r = inf.
-    ``z^2/2 + z / (1 + c z)``, with c from its series at 0, is within 10 %, and two steps of Halley's do the rest.
+    In ``v = (1 + r) u`` and ``z = sqrt(2 (1 + r) y)`` the curve v(z) lies between those of r = 0 and r = inf:
+    ``z^2/2 + z / (1 + c z)``, with c from its series at 0, is within 10 %. Two steps of Halley's do the rest.
     """
     u, w = np.empty((2, y.size))
     for start in range(0, y.size, _CHUNK):

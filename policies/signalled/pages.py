@@ -188,7 +188,7 @@ def _by_first_signal(pages: SignalPages, multiplier: FloatArray) -> tuple[FloatA
 
 
 def first_depth(pages: SignalPages, multiplier: FloatArray) -> FloatArray:
-    """y of `policies.signalled.first_signal` at `multiplier`, (n,) or (k, 1); inf where it is never worth it."""
+    """y of `policies.signalled.first_signal` at `multiplier`, (n,) or (k, 1); inf: never crawl."""
     every = pages.unsignalled_rate_per_day + pages.signal_rate_per_day
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         share: FloatArray = multiplier * (every / pages.request_rate_per_day)

@@ -22,6 +22,7 @@ from scipy.special import gammainc, gammaincc, gammaln
 
 from policies.numerics import special
 from policies.numerics.lookup import places
+from policies.numerics.sums import sum_by
 from policies.numerics.typing_ import FloatArray, IntArray
 
 CHUNK: Final = 4096
@@ -140,7 +141,7 @@ def _direct(
     everything comes from running P(., y_l) up from P(1, y_l). ``int_u^inf`` obeys the same equation.
     """
     n = r.size
-    # Pairs of page and term, later terms first: those that a step of the recurrence still concerns are a prefix.
+    # Pairs of page and term, later terms first: those that have a step of the recurrence left are a prefix.
     sizes = np.searchsorted(-count, -np.arange(int(count[0]) if n else 0), side="left")[::-1]
     ends = np.cumsum(sizes)
     row = places(sizes)
@@ -160,8 +161,8 @@ def _direct(
         power_s[:end] *= s[:end]
 
     def total(values: FloatArray) -> FloatArray:
-        # bincount adds strictly in order: a page's sum does not depend on its neighbours.
-        return np.bincount(row, values, minlength=n)
+        # Added strictly in order: a page's sum does not depend on its neighbours.
+        return sum_by(row, values, n)
 
     discount = np.exp(-kappa[row] * term)
     d1, d2, d3, d4 = (total(column) for column in _differences(term, y, pois))
@@ -372,6 +373,15 @@ def jump_minus_precision(kappa: FloatArray) -> FloatArray:
         series = (1.0 - series) * x / k
     series *= x
     return np.where(kappa < 1.0, series, kappa + np.expm1(-kappa))
+
+
+def log_excess(z: FloatArray) -> FloatArray:
+    """z - log1p(z), without cancellation for small z >= 0."""
+    small = np.minimum(z, 0.05)
+    series = np.zeros(z.shape)
+    for k in range(12, 1, -1):
+        series = small * (1.0 / k - series)
+    return np.where(z < 0.05, small * series, z - np.log1p(z))
 
 
 def _third_order(kappa: FloatArray) -> FloatArray:

@@ -14,9 +14,11 @@ import numpy as np
 from policies.numerics import special
 from policies.numerics.errors import NotConvergedError
 from policies.numerics.typing_ import FloatArray
+from policies.signalled import first_signal
 from policies.signalled import terms as signal_terms
 
 NEVER_FRESH: Final = 745.0  # e^-745 is the last number above 0
+_SOON: Final = 1.5  # jumps
 _MAX_STEPS: Final = 200
 _TOLERANCE: Final = 2e-10  # of an expansion, relative, inside its reach
 
@@ -186,11 +188,8 @@ def solve(
     u = guess(r, kappa, depth) if start is None else start.copy()
     low, high = np.zeros(n), np.full(n, np.inf)
     last = np.full(n, np.inf)
-    result = Point(*(np.zeros(n) for _ in fields(Point)))
     rows = np.arange(n)
-    for _ in range(_MAX_STEPS):
-        if rows.size == 0:
-            return result
+    for steps in range(_MAX_STEPS):
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             point = _series(r[rows], kappa[rows], u)
             step = move(point, depth[rows])
@@ -201,10 +200,14 @@ def solve(
         low = np.where(error > 0.0, np.maximum(low, u), low)
         high = np.where(error < 0.0, np.minimum(high, u), high)
         done |= high <= low * (1.0 + 4e-16)
-        if np.any(done):
+        if steps == 0:
+            result = point
+        else:
             for field in fields(Point):
-                getattr(result, field.name)[rows[done]] = getattr(point, field.name)[done]
+                getattr(result, field.name)[rows] = getattr(point, field.name)
         keep = ~done
+        if not np.any(keep):
+            return result
         size = np.abs(error)
         with np.errstate(over="ignore"):
             middle = np.where(
@@ -226,10 +229,16 @@ def guess(r: FloatArray, kappa: FloatArray, depth: FloatArray) -> FloatArray:
     """Threshold if h were linear, as it is in the end: u - log1p(theta u) = depth^2/2.
 
     theta = (1 + r p)/(1 + r kappa); exact without signals (theta = 1) and, but for steps, with all changes
-    signalled (theta = p/kappa).
+    signalled (theta = p/kappa). Soon after the first jump it is 2 % too low; there the threshold is better
+    taken as if the first signal ended every interval.
     """
-    p = -np.expm1(-kappa)
-    return linear_threshold((1.0 + r * p) / (1.0 + r * kappa), 0.5 * depth * depth, steps=3)
+    everything, y = 1.0 - r * np.expm1(-kappa), 0.5 * depth * depth
+    u = linear_threshold(everything / (1.0 + r * kappa), y, steps=3)
+    share = -np.expm1(-y) * (1.0 + r) / everything
+    rows = np.flatnonzero((u < _SOON * kappa) & (share < 1.0))
+    first = first_signal.solve(r[rows], -np.log1p(-share[rows]))[0]
+    u[rows] = np.where(first < _SOON * kappa[rows], first, u[rows])
+    return u
 
 
 def linear_threshold(theta: FloatArray, y: FloatArray, steps: int) -> FloatArray:
@@ -237,17 +246,9 @@ def linear_threshold(theta: FloatArray, y: FloatArray, steps: int) -> FloatArray
     u = special.p2_inverse_log(y)
     for _ in range(steps):
         z = theta * u
-        u = np.maximum(u - ((1.0 - theta) * u + log_excess(z) - y) * (1.0 + z) / (1.0 - theta + z), y)
+        over = (1.0 - theta) * u + signal_terms.log_excess(z) - y
+        u = np.maximum(u - over * (1.0 + z) / (1.0 - theta + z), y)
     return u
-
-
-def log_excess(z: FloatArray) -> FloatArray:
-    """z - log1p(z), without cancellation for small z >= 0."""
-    small = np.minimum(z, 0.05)
-    series = np.zeros(z.shape)
-    for k in range(12, 1, -1):
-        series = small * (1.0 / k - series)
-    return np.where(z < 0.05, small * series, z - np.log1p(z))
 
 
 def full_recall_value(kappa: FloatArray, u: FloatArray) -> FloatArray:
@@ -285,4 +286,4 @@ def full_recall_threshold(kappa: FloatArray, y: FloatArray) -> tuple[FloatArray,
 def _depth_of_signals(kappa: FloatArray, theta: FloatArray, lost: FloatArray, m: FloatArray) -> FloatArray:
     """u - log1p(theta u) at u = kappa m."""
     u = kappa * m
-    return lost * u + log_excess(theta * u)
+    return lost * u + signal_terms.log_excess(theta * u)

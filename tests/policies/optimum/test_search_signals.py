@@ -197,7 +197,7 @@ def test_a_page_asks_for_a_rate_at_its_least_value(seed):
     most = np.where(pages.unsignalled_rate_per_day > 0.0, np.inf, pages.signal_rate_per_day)
     asked = signal_value.crawl_rate(pages, least_value(pages, rate))
     assert np.all(asked >= np.minimum(rate, most) * (1 - 1e-9))
-    at_first = signal_value.crawl_rate(pages, value_of_first(pages))
+    at_first = signal_value.crawl_rate(pages, signal_pages.value_of_first(pages))
     assert np.all(at_first >= pages.signal_rate_per_day * (1 - 1e-9))
 
 
