@@ -26,7 +26,8 @@ from benchmarks.replay.backtest_histories import HISTORIES, convert
 from pipelines.door import cli
 from policies.history.interval_sums import Intervals
 from policies.history.page_state import US_PER_DAY
-from policies.judging.recalibration import HALF_LIFE_DAYS, log_score_gain, pays
+from policies.judging.host_factors import HALF_LIFE_DAYS, pays
+from policies.judging.recalibration import log_score_gain
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
 from policies.predictors.hazard import Hazard
 from policies.predictors.rows import WINDOWS_DAYS, Rows

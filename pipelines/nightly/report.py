@@ -177,6 +177,31 @@ def _judged(judged: dict[str, Any]) -> str:
     return text + ("; few pages had been seen twice, so by priors" if judged.get("from_priors") else "")
 
 
+def said_of_forecasts(judged: dict[str, Any]) -> str:
+    """Whether forecasts were corrected by what came of earlier ones, where, and what it gained; empty where
+    nothing was judged.
+    """
+    told = judged.get("corrected")
+    if not told or not judged["crawls"]:
+        return ""
+    if told["so_far"]["crawls"] <= told["crawls"]:
+        return "not corrected yet: these are the first that are judged, the next ones learn from them"
+    hosts = counted(told["hosts"], "host")
+    if not told["hosts_by_cells"] and not told["hosts_by_own"]:
+        text = f"not corrected: what came of earlier ones made them worse on the {hosts} crawled"
+    else:
+        text = (
+            f"corrected by how long pages had been calm on {_n(told['hosts_by_cells'])} of {hosts} crawled, "
+            f"by how far the host's had been off on {_n(told['hosts_by_own'])}; where not, it made them worse"
+        )
+    return f"{text}; log loss per 1,000 crawls {_losses(told)}; in the last weeks {_losses(told['so_far'])}"
+
+
+def _losses(told: dict[str, Any]) -> str:
+    now, by_rates = (1000.0 * told[name] / told["crawls"] for name in ("log_loss", "log_loss_by_rates"))
+    return f"{now:.1f}, by rates alone {by_rates:.1f}"
+
+
 def _silent(quiet: dict[str, Any]) -> str:
     """What was tried in vain, in a line."""
     n = quiet["pages_silent"]
@@ -354,6 +379,8 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float | None = None)
     judged = manifest.get("judged")
     if judged and judged["nights"]:
         row("judged", _judged(judged))
+        if text := said_of_forecasts(judged):
+            row("forecasts", text)
     lines.append("")
     row(
         "budget",

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from pipelines.nightly.expected import beside_its_range
+from pipelines.nightly.report import said_of_forecasts
 from pipelines.webpage.parts import Cell, Chart, Line, Section, Table, Tile, count, share, words
 from policies.numerics.special import HALF_95
 from transforms.batches.tally import counted
@@ -91,6 +92,8 @@ def judged(manifest: Manifest) -> Section:
         section.notes.append(
             "Few pages had been seen twice, so that these predictions were guesses from priors."
         )
+    if text := said_of_forecasts(judged):
+        section.notes.append(f"Forecasts of changes: {text}.")
     bins = [row for row in judged.get("reliability", []) if row["crawls"]]
     if bins:
         section.charts.append(_calibration(bins))

@@ -20,9 +20,9 @@ over the cell's crawls so far, older ones counting less. ``r'`` is the factor of
 `STRENGTH` changes: 1 for all crawls of the kind, theirs for those with the same calm, theirs for the cell.
 Crawls of no cell have the factor 1.
 
-Sites differ: pages of one stop for good, those of another pause. What factors did to the forecasts of each
-host is added up as the log of the probability of what was found, with factors minus without. Hosts where that
-is a loss are left without, until it is no more.
+Sites differ: pages of one stop for good, those of another pause, and all of a third change more often this
+month. So a host has a factor of its own besides, and is left without factors where they lose, see
+`policies.judging.host_factors`.
 
 Only what is said of a crawl's chances is corrected so; rates, and decisions, are not: a correction of rates
 by this rule does not make better schedules. Sums are over forecasts without factors, so that factors do not
@@ -41,6 +41,15 @@ from policies.clocks import profile
 from policies.estimation.forecast import PROBABILITY_UNIT, Clocks, Forecast
 from policies.history.interval_sums import Intervals
 from policies.history.page_state import NO_TIME, US_PER_DAY, PageState
+from policies.judging.host_factors import (
+    GAIN_UNIT,
+    HALF_LIFE_DAYS,
+    MOST_NATS,
+    Corrections,
+    HostTrack,
+    likely_events,
+    pays,
+)
 from policies.numerics.special import CHUNK
 from policies.numerics.typing_ import BoolArray, FloatArray, Int16Array, Int32Array, IntArray
 
@@ -58,12 +67,7 @@ FACTORS = tuple(4.0**k for k in range(-4, 3))
 
 _ONE = FACTORS.index(1.0)
 
-HALF_LIFE_DAYS = 14.0
 STRENGTH = 20.0
-
-GAIN_UNIT = 2.0**-32
-MOST_NATS = 16.0
-"""Of one crawl: sums of a chunk stay below 2**53 units."""
 
 CALM, _EXPECTED = len(CALM_EDGES) + 2, len(EXPECTED_EDGES) + 1
 KINDS, CELLS = 3, CALM * _EXPECTED
@@ -157,6 +161,14 @@ class CellSums:
     __hash__ = None  # type: ignore[assignment]
 
 
+def log_score(unchanged: FloatArray, changed: BoolArray) -> FloatArray:
+    """Log of the probability of what crawls found, (k,), of that of no change; within `MOST_NATS` of 0."""
+    score, found = unchanged.copy(), np.flatnonzero(changed)
+    with np.errstate(divide="ignore"):
+        score[found] = np.log(-np.expm1(unchanged[found]))
+    return np.clip(score, -MOST_NATS, 0.0, out=score)
+
+
 def log_score_gain(
     with_it: FloatArray, without: FloatArray, changed: BoolArray, factor: FloatArray
 ) -> FloatArray:
@@ -173,12 +185,13 @@ def log_score_gain(
     -------
     (k,) float64, nats, within `MOST_NATS` of 0
     """
+    with_it, without, changed, factor = np.broadcast_arrays(with_it, without, changed, factor)
+    gain, found = with_it - without, np.flatnonzero(changed)
     with np.errstate(divide="ignore", invalid="ignore"):
-        of_change = np.log(-np.expm1(with_it)) - np.log(-np.expm1(without))
+        of_change = np.log(np.expm1(with_it[found]) / np.expm1(without[found]))
     # A rate of nearly 0: the probability of a change is the product, which has been rounded away.
-    of_change = np.where(np.isfinite(of_change), of_change, np.log(factor))
-    gain: FloatArray = np.where(changed, of_change, with_it - without)
-    return np.clip(gain, -MOST_NATS, MOST_NATS)
+    gain[found] = np.where(np.isfinite(of_change), of_change, np.log(factor[found]))
+    return np.clip(gain, -MOST_NATS, MOST_NATS, out=gain)
 
 
 class CellWatch:
@@ -191,10 +204,11 @@ class CellWatch:
     calm : (m,) int16
         From `calm_cells`.
     factors : (KINDS * CELLS,) float64, optional
-        From `Track.factors`: what they gain is counted, too.
+        From `Track.factors`: what they gain is counted, too, and what hosts' own do.
     host : (m,) int, optional
-        Host of each row, below `n_hosts`; needed with `factors`.
-    n_hosts : int
+        Host of each row; needed with `factors`.
+    hosts : HostTrack of the hosts, optional
+        Up to the night before.
     """
 
     def __init__(
@@ -203,38 +217,39 @@ class CellWatch:
         calm: Int16Array,
         factors: FloatArray | None = None,
         host: IntArray | Int32Array | None = None,
-        n_hosts: int = 0,
+        hosts: HostTrack | None = None,
     ) -> None:
         self._forecast, self._calm, self._factors = forecast, calm, factors
         self._host = np.zeros(len(calm), np.int64) if host is None else host
-        self._gain = np.zeros(n_hosts, np.int64)
+        self._before = HostTrack.empty(0) if hosts is None else hosts
+        self._by_cells, self._by_own = pays(self._before.gain), pays(self._before.own_gain)
+        self._own = self._before.factors()
+        self._units = np.zeros((4, len(self._own)), np.int64)
+        self._losses: IntArray = np.zeros(3, np.int64)
+        self._crawled = np.zeros(len(self._own), np.bool_)
         self.sums = CellSums.empty()
 
-    def gains(self, before: FloatArray) -> FloatArray:
-        """What factors did to the forecasts of each host, after what they did up to the night before.
+    @property
+    def hosts(self) -> HostTrack:
+        """How forecasts have done up to tonight."""
+        return self._before.add(self._units)
 
-        Parameters
-        ----------
-        before : (n_hosts,) float64, nats
+    @property
+    def corrections(self) -> Corrections:
+        """What factors did to tonight's crawls."""
+        used = [self._crawled, self._crawled & self._by_cells, self._crawled & self._by_own]
+        return Corrections(*self._losses.tolist(), *(int(np.count_nonzero(hosts)) for hosts in used))
 
-        Returns
-        -------
-        (n_hosts,) float64, nats
-            What the log of the probability of what crawls found gained, older nights counting less.
-        """
-        gains: FloatArray = before * 0.5 ** (1.0 / HALF_LIFE_DAYS) + self._gain * GAIN_UNIT
-        return gains
-
-    def factor(
-        self, first_page: int, intervals: Intervals, clocks: Clocks | None, use: BoolArray
-    ) -> FloatArray:
-        """By how much the clock of each interval is corrected, (k,); 1 in rows of which not `use`, (m,)."""
+    def factor(self, first_page: int, intervals: Intervals, clocks: Clocks | None) -> FloatArray | None:
+        """By how much the clock of each interval is corrected, (k,); None if of none."""
+        if self._factors is None or not (self._by_cells | self._by_own).any():
+            return None
         found = np.ones(len(intervals.page))
         rows, at = self._rows(first_page, intervals, clocks)
-        some = use[at]
-        rows, at = rows[some], at[some]
-        if self._factors is not None and rows.size:
-            found[rows] = self._factors[self._cells(at, intervals, clocks, rows)]
+        host = self._host[at]
+        of_cells = self._factors[self._cells(at, intervals, clocks, rows)]
+        found[rows] = np.where(self._by_cells[host], of_cells, 1.0)
+        found[rows] *= np.where(self._by_own[host], self._own[host], 1.0)
         return found
 
     def __call__(self, first_page: int, intervals: Intervals, clocks: Clocks | None = None) -> None:
@@ -272,19 +287,38 @@ class CellWatch:
         days = intervals.length_us[rows] / US_PER_DAY
         size = KINDS * CELLS
         predicted = np.empty((size, len(FACTORS)), np.int64)
+        without = np.zeros(0)
         for j, factor in enumerate(FACTORS):
-            p = -np.expm1(forecast.log_unchanged(of_row, factor * days))
+            unchanged = forecast.log_unchanged(of_row, factor * days)
+            without = unchanged if j == _ONE else without
             # Sums of a chunk stay below 2**53: exact, in floating point too.
-            units = np.rint(p * (1.0 / PROBABILITY_UNIT))
+            units = np.rint(-np.expm1(unchanged) * (1.0 / PROBABILITY_UNIT))
             predicted[:, j] = np.bincount(cell, units, size)
-        found = np.bincount(cell, intervals.changed[rows], size).astype(np.int64)
+        changed = intervals.changed[rows]
+        found = np.bincount(cell, changed, size).astype(np.int64)
         self.sums = self.sums.merge(CellSums(np.bincount(cell, minlength=size), found, predicted))
         if self._factors is not None and len(rows):
-            factors = self._factors[cell]
-            with_it, without = (forecast.log_unchanged(of_row, f * days) for f in (factors, 1.0))
-            gain = log_score_gain(with_it, without, intervals.changed[rows], factors)
-            units = np.rint(gain * (1.0 / GAIN_UNIT))
-            self._gain += np.bincount(self._host[at], units, len(self._gain)).astype(np.int64)
+            host, of_cells = self._host[at], self._factors[cell]
+            with_cells = forecast.log_unchanged(of_row, of_cells * days)
+            use, own = self._by_cells[host], self._own[host]
+            by_cells = np.where(use, with_cells, without)
+            with_own = forecast.log_unchanged(of_row, np.where(use, of_cells, 1.0) * own * days)
+            hazard = np.minimum(-by_cells, MOST_NATS)
+            gain = log_score_gain(with_cells, without, changed, of_cells)
+            own_gain = log_score_gain(with_own, by_cells, changed, own)
+            low = int(host.min())  # crawls are by page, so a run has few hosts
+            for units, column in zip(
+                self._units, (gain, likely_events(hazard, changed), hazard, own_gain), strict=True
+            ):
+                sums = np.bincount(host - low, np.rint(column * (1.0 / GAIN_UNIT))).astype(np.int64)
+                units[low : low + len(sums)] += sums
+            self._crawled[host] = True
+            loss = -log_score(without, changed)
+            corrected = loss - np.where(use, gain, 0.0) - np.where(self._by_own[host], own_gain, 0.0)
+            self._losses += [
+                len(rows),
+                *(int(np.rint(c * (1.0 / GAIN_UNIT)).sum()) for c in (loss, corrected)),
+            ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,11 +434,6 @@ def _solve(sums: FloatArray, parent: FloatArray) -> FloatArray:
         low, high = np.where(more, middle, low), np.where(more, high, middle)
     factors[seen] = np.exp(0.5 * (low + high))
     return factors
-
-
-def pays(gain: FloatArray) -> BoolArray:
-    """Hosts whose forecasts have factors, by what they have gained: where they have lost nothing."""
-    return gain >= 0.0
 
 
 def clock_factors(

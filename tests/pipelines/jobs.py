@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.door import cli
+from policies.judging.host_factors import COLUMNS
 from tests.pipelines import plain_runner
 
 Rows = Sequence[Mapping[str, Any]]
@@ -117,6 +118,11 @@ class Night:
             for name, path in names.items()
             if not kinds or name.startswith(tuple(f"{k}/" for k in kinds))
         }
+
+
+def hosts_without_forecasts(night: Night) -> list[dict[str, Any]]:
+    """Rows of `slots/hosts` but for what became of forecasts."""
+    return [{k: v for k, v in row.items() if k not in COLUMNS} for row in night.rows("slots/hosts")]
 
 
 def command(*arguments: str) -> tuple[int, str, str]:

@@ -239,12 +239,18 @@ SLOTS_HOSTS = named_schema(
         ("last_slot_at", TIME),
         ("signal_window_crawls", pa.float32()),
         ("forecast_gain", pa.float32()),
+        ("forecast_events", pa.float32()),
+        ("forecast_hazard", pa.float32()),
+        ("forecast_own_gain", pa.float32()),
     ],
 )
 # Columns that nights of an older version did not write; they are read as null.
 ADDED_LATER = (
     "signal_window_crawls",
     "forecast_gain",
+    "forecast_events",
+    "forecast_hazard",
+    "forecast_own_gain",
     "last_change_at",
     "digest_form",
     "replaced_digest_hash",
@@ -308,7 +314,7 @@ SIGNAL_PAIRS_TABLE = named_schema(
     ],
 )
 SOURCES_TABLE = named_schema("sources_table", [("name", pa.string())])
-# Shards have "forecast_gain", float64, besides.
+# Shards have the columns of policies.judging.host_factors, float64, besides.
 HOSTS_TABLE = named_schema(
     "hosts_table",
     [

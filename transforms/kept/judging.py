@@ -25,6 +25,7 @@ from policies.judging.calibration import (
     drifted,
     sums_over_hosts,
 )
+from policies.judging.host_factors import GAIN_UNIT, HALF_LIFE_DAYS, Corrections
 from policies.judging.recalibration import CellSums, Track
 from policies.numerics.special import HALF_95
 from policies.numerics.typing_ import IntArray
@@ -66,12 +67,15 @@ class Judged:
         Hosts of which several shards have pages: not in `furthest`, nor in the sums over hosts.
     cells : CellSums
         How predictions by rates alone did, by what was known when they were made.
+    corrections : Corrections
+        What factors did to them; a host with pages in several shards counts in each.
     """
 
     sums: JudgedSums = field(default_factory=JudgedSums)
     furthest: tuple[tuple[str, int, float, int], ...] = ()
     split: Mapping[str, HostSums] = field(default_factory=dict)
     cells: CellSums = field(default_factory=CellSums.empty)
+    corrections: Corrections = field(default_factory=Corrections)
 
     def merge(self, other: Judged) -> Judged:
         """The crawls of both, of other hosts each but for split ones; in any order."""
@@ -83,6 +87,7 @@ class Judged:
             _furthest(self.furthest + other.furthest),
             dict(sorted(split.items())),
             self.cells.merge(other.cells),
+            self.corrections.merge(other.corrections),
         )
 
     def whole(self) -> Judged:
@@ -146,6 +151,7 @@ def judged_of(
     pages: ShardPages,
     split_hosts: Collection[int] = (),
     cells: CellSums | None = None,
+    corrections: Corrections | None = None,
 ) -> Judged:
     """What a shard's judge found, with the names of hosts; `split_hosts` are hashes."""
     start = pages.host_start[:-1]
@@ -156,7 +162,7 @@ def judged_of(
 
     furthest = tuple(_named(name(c), judge.host(c)) for c in judge.furthest(MAX_NAMED_HOSTS, apart))
     split = {name(c): judge.host(c) for c in apart.tolist()}
-    return Judged(judge.sums(apart), furthest, split, cells or CellSums.empty())
+    return Judged(judge.sums(apart), furthest, split, cells or CellSums.empty(), corrections or Corrections())
 
 
 def tracked(judged: Judged, previous: dict[str, Any], as_of_us: int) -> Track:
@@ -204,6 +210,7 @@ def account(
         "changes_predicted": tally.predicted,
         **_calibration(tally),
         "by_rates": judged.cells.account(),
+        "corrected": _corrected(judged.corrections, previous, as_of_us),
         "brier": brier,
         "brier_of_base_rate": of_base_rate,
         "brier_skill": 1.0 - brier / of_base_rate if brier is not None and of_base_rate else None,
@@ -269,6 +276,25 @@ def _last_week(tally: Tally, previous: dict[str, Any], as_of_us: int, blind: boo
         nights.insert(0, night)
         days += night["days"]
     return nights
+
+
+def _corrected(now: Corrections, previous: dict[str, Any], as_of_us: int) -> dict[str, Any]:
+    """What factors did to forecasts: tonight, and so far, older nights counting less."""
+    then = previous.get("options", {}).get("as_of_us", as_of_us)
+    kept = 0.5 ** (max(as_of_us - then, 0) / DAY_US / HALF_LIFE_DAYS)
+    before = previous.get("judged", {}).get("corrected", {}).get("so_far", {})
+    tonight = {
+        "crawls": now.crawls,
+        "log_loss_by_rates": now.by_rates * GAIN_UNIT,
+        "log_loss": now.corrected * GAIN_UNIT,
+    }
+    return {
+        **tonight,
+        "hosts": now.hosts,
+        "hosts_by_cells": now.hosts_by_cells,
+        "hosts_by_own": now.hosts_by_own,
+        "so_far": {name: kept * before.get(name, 0.0) + value for name, value in tonight.items()},
+    }
 
 
 def _calibration(tally: Tally) -> dict[str, Any]:

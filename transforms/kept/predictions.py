@@ -11,15 +11,10 @@ from policies.estimation.forecast import Clocks, Forecast
 from policies.history.interval_sums import Intervals
 from policies.history.visits import Observations
 from policies.judging.calibration import Judge
-from policies.judging.recalibration import (
-    NO_CELL,
-    CellSums,
-    CellWatch,
-    calm_days,
-    pays,
-)
+from policies.judging.host_factors import COLUMNS, Corrections, HostTrack
+from policies.judging.recalibration import NO_CELL, CellSums, CellWatch, calm_days
 from policies.numerics.lookup import rows_of
-from policies.numerics.typing_ import BoolArray, FloatArray, Int16Array, IntArray
+from policies.numerics.typing_ import FloatArray, Int16Array, IntArray
 from transforms.kept.clocks import ShardClocks
 from transforms.kept.judging import Judged, forecast_of, judged_of
 from transforms.kept.protocol import ShardNight, Statistic
@@ -54,7 +49,6 @@ class ShardFactors:
         forecast: Forecast,
         factors: FloatArray | None,
     ) -> None:
-        self._before = _gains(slots_hosts, pages)
         calm: Int16Array = np.zeros(0, np.int16)
         host: IntArray = np.zeros(0, np.int64)
         if slots is not None and code is not None:
@@ -62,14 +56,11 @@ class ShardFactors:
             host = (
                 np.where(code >= 0, pages.host_code[code], 0) if len(pages) else np.zeros(len(code), np.int64)
             )
-        self._watch = CellWatch(forecast, calm, factors, host, len(self._before))
-        # What a host's forecasts lose by its factors is learned from them, too: where they are not used.
-        self._use: BoolArray = pays(self._before)[host] if len(host) else np.zeros(0, np.bool_)
-        self._apply = factors is not None and bool(self._use.any())
+        self._watch = CellWatch(forecast, calm, factors, host, _tracked(slots_hosts, pages))
 
     def of(self, first_page: int, intervals: Intervals, clocks: Clocks | None = None) -> FloatArray | None:
         """By how much the clock of each interval is corrected, (k,), see `CellWatch`; None if of none."""
-        return self._watch.factor(first_page, intervals, clocks, self._use) if self._apply else None
+        return self._watch.factor(first_page, intervals, clocks)
 
     def __call__(self, first_page: int, intervals: Intervals, clocks: Clocks | None = None) -> None:
         """Count intervals, as `CellWatch` does."""
@@ -80,22 +71,37 @@ class ShardFactors:
         """Of all intervals so far."""
         return self._watch.sums
 
-    def gains(self) -> FloatArray:
-        """What factors did to the forecasts of each host up to tonight: (h,) nats, see `pays`."""
-        return self._watch.gains(self._before)
+    @property
+    def corrections(self) -> Corrections:
+        """What factors did to all intervals so far."""
+        return self._watch.corrections
+
+    @property
+    def hosts(self) -> HostTrack:
+        """How forecasts of the shard's hosts have done up to tonight."""
+        return self._watch.hosts
 
 
-def _gains(slots_hosts: pa.Table | None, pages: ShardPages) -> FloatArray:
-    """Gains of the shard's hosts as the night before left them; the least one of the parts of a host."""
+def _tracked(slots_hosts: pa.Table | None, pages: ShardPages) -> HostTrack:
+    """What the night before left of the shard's hosts: of the parts of a host the least gains, and the mean
+    of what came, since every part has the rows of all.
+    """
     host_hash = pages.host_hash[pages.host_start[:-1]]
-    gains = np.full(len(host_hash), np.inf)
+    found = np.zeros((len(COLUMNS), len(host_hash)))
     if slots_hosts is not None:
-        wanted = slots_hosts.column("host_hash").to_numpy()
-        at = rows_of(host_hash, wanted)
+        at = rows_of(host_hash, slots_hosts.column("host_hash").to_numpy())
         known = at >= 0
-        carried = slots_hosts.column("forecast_gain").to_numpy().astype(np.float64)  # null becomes NaN
-        np.fmin.at(gains, at[known], carried[known])
-    return np.where(np.isinf(gains), 0.0, gains)
+        parts = np.maximum(np.bincount(at[known], minlength=len(host_hash)), 1)
+        for name, values in zip(COLUMNS, found, strict=True):
+            carried = slots_hosts.column(name).to_numpy().astype(np.float64)[known]  # null becomes NaN
+            if name.endswith("gain"):
+                values[:] = np.inf
+                np.fmin.at(values, at[known], carried)
+                values[np.isinf(values)] = 0.0
+            else:  # whole numbers: the order of parts does not matter
+                units = np.rint(np.nan_to_num(carried) * 2.0**16)
+                values[:] = np.bincount(at[known], units, len(values)) * 2.0**-16 / parts
+    return HostTrack(*found)
 
 
 class ShardPredictions(Statistic):
@@ -144,8 +150,10 @@ class ShardPredictions(Statistic):
         return {"calm_days": pa.array(calm_days(night.after, night.kept[ShardClocks].now))}
 
     def sums(self) -> Judged:
-        return judged_of(self._judge, self._pages, self._split_hosts, self._factors.sums)
+        factors = self._factors
+        return judged_of(self._judge, self._pages, self._split_hosts, factors.sums, factors.corrections)
 
-    def gains(self) -> FloatArray:
-        """See `ShardFactors.gains`."""
-        return self._factors.gains()
+    @property
+    def hosts(self) -> HostTrack:
+        """See `ShardFactors.hosts`."""
+        return self._factors.hosts

@@ -14,6 +14,7 @@ from policies.history import history, page_state
 from policies.history.alternating import set_aside
 from policies.history.interval_sums import Intervals
 from policies.history.page_state import NO_TIME, PageState
+from policies.judging.host_factors import COLUMNS as FORECAST_COLUMNS
 from policies.numerics.typing_ import BoolArray, IntArray, UIntArray
 from transforms.batches import schemas
 from transforms.batches.coders import ShardTables
@@ -224,7 +225,9 @@ class ShardFold:
             settings.hosts,
             settings.as_of_us,
             NO_TIME,
-        ).append_column("forecast_gain", pa.array(night.kept[ShardPredictions].gains()))
+        )
+        for name, values in zip(FORECAST_COLUMNS, night.kept[ShardPredictions].hosts.columns(), strict=True):
+            hosts = hosts.append_column(name, pa.array(values))
         clocks = night.kept[ShardClocks]
         for name, share in zip(EXPLORED_KINDS, (clocks.explored(), *clocks.explored_young()), strict=True):
             hosts = hosts.append_column(name, pa.array(share))

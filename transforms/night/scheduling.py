@@ -15,6 +15,7 @@ from policies.greedy.value_curves import ValueCurves
 from policies.history import volatile
 from policies.history.page_state import NO_TIME
 from policies.history.silence import Heard
+from policies.judging.host_factors import COLUMNS as FORECAST_COLUMNS
 from policies.judging.recalibration import calm_cells
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
 from policies.objectives import objectives
@@ -405,15 +406,15 @@ class ScheduledShard:
                 self._hosts.column("host_hash").take(pa.array(rows)),
                 times(last[rows]),
                 pa.array(self._window[rows], pa.float32()),
-                pa.array(self._gain()[rows], pa.float32()),
+                *(pa.array(column[rows], pa.float32()) for column in self._forecast_track()),
             ],
             schema=schemas.SLOTS_HOSTS,
         )
 
-    def _gain(self) -> FloatArray:
-        if "forecast_gain" not in self._hosts.schema.names:
-            return self._window * 0.0
-        return self._hosts.column("forecast_gain").to_numpy()
+    def _forecast_track(self) -> list[FloatArray]:
+        if FORECAST_COLUMNS[0] not in self._hosts.schema.names:
+            return [self._window * 0.0] * len(FORECAST_COLUMNS)
+        return [self._hosts.column(name).to_numpy() for name in FORECAST_COLUMNS]
 
     def report(self) -> ShardReport:
         """Sums for the manifest."""

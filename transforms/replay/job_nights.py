@@ -14,7 +14,8 @@ import pyarrow as pa
 from policies.clocks.pooled import HoursOfAll
 from policies.estimation.group_means import STRIDES
 from policies.history.page_state import US_PER_DAY, Forgetting
-from policies.judging.recalibration import NO_CELL, Track, calm_cells, pays
+from policies.judging.host_factors import COLUMNS, HostTrack, pays
+from policies.judging.recalibration import NO_CELL, Track, calm_cells
 from policies.numerics.typing_ import FloatArray, IntArray
 from policies.objectives import objectives
 from policies.optimum import search
@@ -32,7 +33,7 @@ from transforms.night.sampling import merge_overviews
 from transforms.night.scheduling import ScheduledShard
 from transforms.night.signal_use import only_signals, useful_signals
 from transforms.replay.closed_loop import Day, Planned, Planner, Trust
-from transforms.replay.night_modes import Mode
+from transforms.replay.night_modes import Mode, NightFactors
 from transforms.replay.worlds import World
 from transforms.rows.normalise import HASHES
 from transforms.shards.catalogue import HostDefaults
@@ -271,11 +272,12 @@ class JobNights(Planner):
         if "clock_speed" in pages.schema.names:
             rate = rate / pages.column("clock_speed").to_numpy()
         calm = calm_cells(calm_days, rate)
-        off = ~pays(estimated.tables["hosts"].column("forecast_gain").to_numpy())
-        calm[off[pages.column("host_code").to_numpy()]] = NO_CELL
-        found = self._mode.predict(
-            estimated, row, since_days, ahead_days, ~again, calm[row], self._fold.factors
-        )
+        hosts = estimated.tables["hosts"]
+        track, host = HostTrack(*(hosts.column(n).to_numpy() for n in COLUMNS)), pages.column("host_code")
+        own = np.where(calm == NO_CELL, 1.0, track.used_factors()[host.to_numpy()])
+        calm[~pays(track.gain)[host.to_numpy()]] = NO_CELL
+        factors = NightFactors(calm[row], own[row], self._fold.factors)
+        found = self._mode.predict(estimated, row, since_days, ahead_days, ~again, factors)
         return Planned(page, due_us, planned.value[order], found)
 
 

@@ -6,6 +6,8 @@ them; benchmarks have further ones.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from policies.estimation.forecast import forecast
@@ -21,6 +23,31 @@ from transforms.night.learning import Learned, estimate_shard, evidence_tables
 from transforms.night.sampling import evidence_of
 from transforms.replay.closed_loop import Planned, Trust
 from transforms.replay.worlds import World
+
+
+@dataclass(frozen=True)
+class NightFactors:
+    """How much faster the clocks of k crawls run, see `policies.judging.recalibration`.
+
+    Attributes
+    ----------
+    calm : (k,) int16
+    own : (k,) float64
+        Of their hosts.
+    of_cells : (c,) float64 or None
+    """
+
+    calm: Int16Array
+    own: FloatArray
+    of_cells: FloatArray | None
+
+    def take(self, rows: IntArray) -> NightFactors:
+        """Of some crawls."""
+        return NightFactors(self.calm[rows], self.own[rows], self.of_cells)
+
+    def of(self, expected: FloatArray, kind: IntArray | int) -> FloatArray:
+        """Factors where so many changes were `expected`, (k,)."""
+        return self.own * clock_factors(self.calm, expected, kind, self.of_cells)
 
 
 class Mode:
@@ -67,8 +94,7 @@ class Mode:
         since_days: FloatArray,
         ahead_days: FloatArray,
         first: BoolArray,
-        calm: Int16Array,
-        factors: FloatArray | None,
+        factors: NightFactors,
     ) -> FloatArray:
         """Probability that crawls find a change, told at the night's instant, (k,).
 
@@ -85,9 +111,7 @@ class Mode:
             this time: it changes at the whole rate of changes.
         first : (k,) bool
             The page's first crawl in this night: the signals that are pending are of its interval.
-        calm : (k,) int16
-        factors : array or None
-            How much faster clocks run, see `policies.judging.recalibration.clock_factors`.
+        factors : NightFactors
         """
         pages = estimated.tables["pages"]
         rate = pages.column("change_rate_per_day").to_numpy()[row]
@@ -96,7 +120,7 @@ class Mode:
         if "evidence" in estimated.tables:
             known = evidence_of(estimated.tables["evidence"], estimated.tables["bins"]).take(row)
         told, days = forecast(known, rate, information), since_days + ahead_days
-        days *= clock_factors(calm, rate * days, PLAIN, factors)
+        days *= factors.of(rate * days, PLAIN)
         return -np.expm1(told.log_unchanged(told.row, days))
 
     def trust(self, estimated: ShardTables) -> Trust:
@@ -126,10 +150,9 @@ class LearnedTrust(Mode):
         since_days: FloatArray,
         ahead_days: FloatArray,
         first: BoolArray,
-        calm: Int16Array,
-        factors: FloatArray | None,
+        factors: NightFactors,
     ) -> FloatArray:
-        found = super().predict(estimated, row, since_days, ahead_days, first, calm, factors)
+        found = super().predict(estimated, row, since_days, ahead_days, first, factors)
         signals, pages = estimated.tables.get(self.told_by), estimated.tables["pages"]
         if signals is None or not signals.num_rows:
             return found
@@ -148,7 +171,7 @@ class LearnedTrust(Mode):
         variance += np.where(first[use], parts[3], 0.0)
         information = np.where(variance > 0.0, clock**2 / np.maximum(variance, 1e-300), 1.0)
         kind = np.where(first[use] & (parts[2] > 0.0), HEARD, QUIET)
-        clock *= clock_factors(calm[use], clock, kind, factors)
+        clock *= factors.take(use).of(clock, kind)
         found[use] = -np.expm1(-information * np.log1p(clock / information))
         return found
 

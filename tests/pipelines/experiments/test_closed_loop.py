@@ -20,7 +20,7 @@ from policies.simulation.metrics import zipf_weights
 from transforms.batches.coders import ShardTables
 from transforms.replay.closed_loop import ClosedLoop, Crawls, Planned, Run
 from transforms.replay.job_nights import JobNights
-from transforms.replay.night_modes import Mode
+from transforms.replay.night_modes import Mode, NightFactors
 from transforms.replay.worlds import SignalLog, World, name_pages
 
 START = 20_500 * US_PER_DAY
@@ -160,12 +160,16 @@ def signals_of(world: World) -> ShardTables:
     return ShardTables(0, {"pages": pages, "signals": signals, "hosts": hosts})
 
 
+def _no_factors(n: int) -> NightFactors:
+    return NightFactors(np.full(n, NO_CELL, np.int16), np.ones(n), None)
+
+
 def test_what_is_predicted_of_pages_with_signals() -> None:
     world = world_of(4, 4, [(0, 1.0)], signals=[(0, 1.0)])
     tables, row = signals_of(world), np.array([0, 0, 1, 2])
     since, ahead = np.array([2.0, 0.0, 2.0, 2.0]), np.array([0.5, 0.25, 0.5, 0.0])
-    first, calm = np.array([True, False, True, True]), np.full(4, NO_CELL)
-    found = Blind(world).predict(tables, row, since, ahead, first, calm, None)
+    first = np.array([True, False, True, True])
+    found = Blind(world).predict(tables, row, since, ahead, first, _no_factors(4))
     # Posteriors of shape 2: the first crawl has the signals that are pending, the next one of the night not.
     parts = np.array(
         [[0.1 * 2.0, 3.2, 0.5 * 0.5], [0.0, 0.0, 0.5 * 0.25], [0.3 * 2.5, 0, 0], [0.05 * 2.0, 0, 0]]
@@ -180,7 +184,7 @@ def test_parameters_that_a_mode_puts_in() -> None:
     tables = with_parameters(signals_of(world), np.array([0.1, 0.0]), np.array([0.4, 0.3]), certain, heard)
     assert tables.tables["pages"].column("change_rate_per_day").to_pylist() == [0.5, 0.3, 0.3, 0.1]
     predicted = Blind(world).predict(
-        tables, np.array([0, 2]), np.ones(2), np.zeros(2), np.ones(2, bool), np.full(2, NO_CELL), None
+        tables, np.array([0, 2]), np.ones(2), np.zeros(2), np.ones(2, bool), _no_factors(2)
     )
     assert predicted[0] > 0.99 and predicted[1] == 0.0
 

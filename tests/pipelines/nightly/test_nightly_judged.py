@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.pipelines.jobs import Night, at, nightly, seen
+from tests.pipelines.jobs import Night, at, hosts_without_forecasts, nightly, seen
 
 N_PAGES, N_HOSTS, FIRST_NIGHT = 240, 9, 20
 DAY_US = 86_400_000_000
@@ -218,6 +218,12 @@ def test_the_summary_has_a_line(second):
     assert f"{judged['changes_predicted']:.0f} predicted (ratio {judged['ratio']:.2f} +- " in line
     assert f"; fresh {judged['freshness_of_time']['realised']:.2f} of the time" in line
     assert "drift" not in second.printed
+    (line,) = [x for x in second.printed.splitlines() if x.startswith("  forecasts")]
+    told = judged["corrected"]
+    assert told["crawls"] == judged["by_rates"]["crawls"] > 100 and told["hosts"] == N_HOSTS
+    # The first night had nothing to learn from: its forecasts are those by rates.
+    assert told["log_loss"] == told["log_loss_by_rates"] > 0.0 and told["so_far"]["crawls"] == told["crawls"]
+    assert "not corrected yet" in line
 
 
 def test_slots_of_an_older_version_are_no_error(folder, log, first, second):
@@ -243,8 +249,9 @@ def test_slots_of_an_older_version_are_no_error(folder, log, first, second):
     assert judged["not_judged"]["not_scheduled"] > second.manifest["judged"]["crawls"]
     assert judged["freshness"]["promised"] is None
     assert "no crawl yet of a scheduled page" in night.printed
-    same = ("state", "schedule", "pages", "slots/pages", "slots/hosts")
+    same = ("state", "schedule", "pages", "slots/pages")
     assert night.digests(*same) == second.digests(*same)
+    assert hosts_without_forecasts(night) == hosts_without_forecasts(second)
 
 
 def test_a_digest_that_differs_at_every_visit_is_a_warning(folder, log, first):

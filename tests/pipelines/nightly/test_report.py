@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.nightly.report import summary
+from pipelines.nightly.report import said_of_forecasts, summary
 from policies.history.volatile import CAP_PER_DAY
 from tests.pipelines.started import recrawl
 
@@ -171,3 +171,24 @@ def test_pages_that_are_volatile_are_hardly_crawled_and_one_row_is_no_rows():
     assert lines["pages"].endswith(", 1 volatile (new at every visit: at most a crawl in 30 days)")
     assert round(1 / CAP_PER_DAY) == 30
     assert (lines["pages/"], lines["state/"]) == ("1 row in 1 file", "1,800 rows in 2 files")
+
+
+def _corrected(**told: float) -> dict[str, Any]:
+    so_far = {"crawls": 5000.0, "log_loss_by_rates": 2000.0, "log_loss": 1900.0}
+    tonight = {"crawls": 200, "log_loss_by_rates": 90.0, "log_loss": 80.0}
+    hosts = {"hosts": 12, "hosts_by_cells": 10, "hosts_by_own": 11}
+    return {"crawls": 210, "corrected": {**tonight, **hosts, "so_far": so_far} | told}
+
+
+def test_a_night_says_whether_forecasts_are_corrected_and_what_it_gained():
+    lost = "; log loss per 1,000 crawls 400.0, by rates alone 450.0; "
+    lost += "in the last weeks 380.0, by rates alone 400.0"
+    assert said_of_forecasts(_corrected()) == (
+        "corrected by how long pages had been calm on 10 of 12 hosts crawled, by how far the host's had been "
+        f"off on 11; where not, it made them worse{lost}"
+    )
+    off = said_of_forecasts(_corrected(hosts_by_cells=0, hosts_by_own=0))
+    assert off == f"not corrected: what came of earlier ones made them worse on the 12 hosts crawled{lost}"
+    first = _corrected(so_far={"crawls": 200, "log_loss_by_rates": 90.0, "log_loss": 90.0})
+    assert said_of_forecasts(first).startswith("not corrected yet: these are the first that are judged")
+    assert said_of_forecasts({"crawls": 0}) == said_of_forecasts({"crawls": 3}) == ""

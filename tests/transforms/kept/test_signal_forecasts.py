@@ -12,6 +12,7 @@ import pytest
 from policies.estimation.forecast import PROBABILITY_UNIT, forecast
 from policies.history.page_state import Forgetting, evidence
 from policies.judging.calibration import FACTORS
+from policies.judging.host_factors import COLUMNS
 from policies.judging.recalibration import CALM, CELLS, KINDS
 from policies.signals.estimation import PageFit
 from tests.transforms.signal_shards import signals_of
@@ -252,10 +253,11 @@ def test_clock_factors_move_what_is_predicted_and_nothing_else(two_nights):
     assert (plain.state(), signals_of(plain)) == (twice.state(), signals_of(twice))
     before, after = (fold.tables(0, []).tables for fold in (plain, twice))
     assert before.keys() == after.keys()
-    gains = after["hosts"].column("forecast_gain").to_numpy()
-    assert (gains != 0.0).any() and (before["hosts"].column("forecast_gain").to_numpy() == 0.0).all()
+    for name in COLUMNS[:3]:
+        assert (after["hosts"].column(name).to_numpy() != 0.0).any()
+        assert (before["hosts"].column(name).to_numpy() == 0.0).all()
     for name, table in before.items():
-        some = [n for n in table.schema.names if n != "forecast_gain"]
+        some = [n for n in table.schema.names if n not in COLUMNS]
         assert repr(table.select(some).to_pydict()) == repr(
             after[name].select(some).to_pydict()
         )  # NaN is NaN
