@@ -149,6 +149,30 @@ def picture(out: Path, sparse: int) -> Picture:
     return Picture("dynamics", "When prices change (prices_tcg)", panels)
 
 
+def all_histories(out: Path) -> list[Picture]:
+    """Hours, and waits, of every history that was run: by the log, or by sitemaps where it does not tell."""
+    hours, waits = [], []
+    for name in HISTORIES:
+        if not (out / name / "hours.parquet").exists():
+            continue
+        made = {e: _all(out / name / "hours.parquet", e) for e in ("corrected", "sitemap")}
+        told = next(((e, r) for e, r in made.items() if np.isfinite(r["share"]).any()), None)
+        if told:
+            lines = [Series(told[0], told[1]["hour"], told[1]["share"], told[1]["share_error"])]
+            hours.append(
+                Panel(name, f"hour ({ZONES.get(name, 'UTC')})", "share of changes", lines, named=False)
+            )
+        r = _all(out / name / "intervals.parquet", "corrected")
+        some = (r["share"] > 1e-6) & np.isfinite(r["to_hours"])
+        middle = np.sqrt(np.maximum(r["from_hours"], 0.1) * r["to_hours"])[some]
+        line = [Series("corrected", middle, r["share_per_hour"][some])]
+        waits.append(Panel(name, "hours to the next change", "share per hour", line, True, True, named=False))
+    return [
+        Picture("dynamics-hours", "Hours of changes", hours, across=3),
+        Picture("dynamics-waits", "Waits from a change to the next", waits, across=3),
+    ]
+
+
 def _all(path: Path, estimate: str) -> dict[str, FloatArray]:
     """Rows of all pages by one estimate."""
     table = pq.read_table(path)
@@ -167,8 +191,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     p.add_argument("--pictures", type=Path, help="only draw what these runs have left, into this folder")
     parsed = p.parse_args(sys.argv[1:] if argv is None else argv)
     if parsed.pictures:
-        for file, content in draw(picture(parsed.out, parsed.sparse), ["png"]).items():
-            (parsed.pictures / file).write_bytes(content)
+        for drawn in [picture(parsed.out, parsed.sparse), *all_histories(parsed.out)]:
+            for file, content in draw(drawn, ["png"]).items():
+                (parsed.pictures / file).write_bytes(content)
         return 0
     for name in parsed.names:
         if not (shared_folder() / "data" / name / "events.tsv.gz").exists():

@@ -192,8 +192,10 @@ def said_of_forecasts(judged: dict[str, Any]) -> str:
     else:
         text = (
             f"corrected by how long pages had been calm on {_n(told['hosts_by_cells'])} of {hosts} crawled, "
-            f"by how far the host's had been off on {_n(told['hosts_by_own'])}; where not, it made them worse"
+            f"by how far the host's had been off on {_n(told['hosts_by_own'])}"
         )
+        if min(told["hosts_by_cells"], told["hosts_by_own"]) < told["hosts"]:
+            text += "; where not, it had made them worse"
     return f"{text}; log loss per 1,000 crawls {_losses(told)}; in the last weeks {_losses(told['so_far'])}"
 
 

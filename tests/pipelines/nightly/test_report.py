@@ -185,8 +185,9 @@ def test_a_night_says_whether_forecasts_are_corrected_and_what_it_gained():
     lost += "in the last weeks 380.0, by rates alone 400.0"
     assert said_of_forecasts(_corrected()) == (
         "corrected by how long pages had been calm on 10 of 12 hosts crawled, by how far the host's had been "
-        f"off on 11; where not, it made them worse{lost}"
+        f"off on 11; where not, it had made them worse{lost}"
     )
+    assert "worse" not in said_of_forecasts(_corrected(hosts_by_cells=12, hosts_by_own=12))
     off = said_of_forecasts(_corrected(hosts_by_cells=0, hosts_by_own=0))
     assert off == f"not corrected: what came of earlier ones made them worse on the 12 hosts crawled{lost}"
     first = _corrected(so_far={"crawls": 200, "log_loss_by_rates": 90.0, "log_loss": 90.0})
