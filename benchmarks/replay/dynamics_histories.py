@@ -150,15 +150,16 @@ def picture(out: Path, sparse: int) -> Picture:
 
 
 def all_histories(out: Path) -> list[Picture]:
-    """Hours, and waits, of every history that was run: by the log, or by sitemaps where it does not tell."""
+    """Hours, and waits, of every history that was run: by the log, or by sitemaps where these tell more."""
     hours, waits = [], []
     for name in HISTORIES:
         if not (out / name / "hours.parquet").exists():
             continue
         made = {e: _all(out / name / "hours.parquet", e) for e in ("corrected", "sitemap")}
-        told = next(((e, r) for e, r in made.items() if np.isfinite(r["share"]).any()), None)
+        errors = {e: float(np.mean(r["share_error"])) for e, r in made.items() if len(r["share"])}
+        told = min((e for e in errors if np.isfinite(errors[e])), key=errors.__getitem__, default=None)
         if told:
-            lines = [Series(told[0], told[1]["hour"], told[1]["share"], told[1]["share_error"])]
+            lines = [Series(told, *(made[told][n] for n in ("hour", "share", "share_error")))]
             hours.append(
                 Panel(name, f"hour ({ZONES.get(name, 'UTC')})", "share of changes", lines, named=False)
             )
