@@ -129,7 +129,7 @@ def build_pipeline(pipeline: beam.Pipeline, settings: Settings, attempt: Attempt
     longest_us = ANY_LENGTH_US if listed else LONGEST_US
     read = pipeline | "Read" >> ReadInputs(settings.inputs, Previous(), Layout(shards, {}), 1 << 18)
     by_shard = read[ReadInputs.ROWS] | "GroupShards" >> beam.GroupByKey()
-    folded = outputs(by_shard, "FoldShard", FoldShard(wanted), AsSingleton(read[ReadInputs.METADATA]))
+    folded = outputs(by_shard, "FoldShard", FoldShard(wanted), AsList(read[ReadInputs.METADATA]))
     shown = AsSingleton(
         folded["counted"]
         | "GatherGroups" >> beam.GroupByKey()

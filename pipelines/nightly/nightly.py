@@ -28,8 +28,6 @@ from pipelines.nightly.options import Settings
 from pipelines.nightly.plain_runner import PlainRunner
 from policies.history.page_state import Forgetting
 from transforms.batches.coders import ShardTables
-from transforms.batches.combining import Combine
-from transforms.batches.counters import AddCounts
 from transforms.batches.steps import each, outputs
 from transforms.files.attempts import Attempt
 from transforms.files.blocks import How
@@ -57,12 +55,12 @@ from transforms.intake.sources import check_inputs
 from transforms.kept.carrying import Previous, find_previous
 from transforms.kept.fold_settings import FoldSettings, RequestClock
 from transforms.night.commit import WriteManifest
-from transforms.night.dividing import DivideSlots, Night
+from transforms.night.dividing import Night, TotalShards
 from transforms.night.folding import FoldHistory
 from transforms.night.guards import KINDS, Guards
 from transforms.night.learning import EstimateParameters, LearnGroupMeans, LearnPriors
 from transforms.night.scheduling import SequenceCrawls
-from transforms.night.shared_limits import ShareHostLimits, share_limits
+from transforms.night.shared_limits import ShareHostLimits, limit_parts
 from transforms.night.signal_use import follow_useful
 from transforms.night.solving import SolveMultiplier
 from transforms.shards.catalogue import HostDefaults
@@ -148,7 +146,7 @@ def build_pipeline(
     Returns
     -------
     dict of str to PCollection
-        "manifest" (one FileInfo, the last thing to happen), "files", "counters", "result", "rejected".
+        "manifest" (one FileInfo, the last thing to happen), "files", "counts", "result", "rejected".
     """
     settings = Settings(options)
     if previous is None:
@@ -158,31 +156,33 @@ def build_pipeline(
     layout = layout or Layout(settings.num_shards or 1, {})
     settings.num_shards = layout.num_shards
     shards, objective = layout.num_shards, settings.objective
+    with_signals = objective == "signals"
     budget = settings.request_share.planned_per_day
     attempt = attempt or Attempt("", settings.output, settings.output)
     night, chosen = night_of(settings, layout), fold_settings(settings, layout, previous)
 
+    once = pipeline | "Once" >> beam.Impulse()
     read = pipeline | "ReadInputs" >> ReadInputs(
         inputs_of(settings, discovered), previous, layout, settings.rows_per_batch
     )
     by_shard = read[ReadInputs.ROWS] | "GroupByShard" >> beam.GroupByKey()
-    folded = outputs(by_shard, "FoldHistory", FoldHistory(chosen), AsSingleton(read[ReadInputs.METADATA]))
+    folded = outputs(by_shard, "FoldHistory", FoldHistory(chosen), AsList(read[ReadInputs.METADATA]))
     tables = folded["tables"]
     learned = folded["overview"] | "LearnPriors" >> LearnPriors(
-        chosen.clock, settings.weight_by, shards, objective == "signals"
+        chosen.clock, settings.weight_by, shards, with_signals
     )
     groups = _group_means(tables, learned, settings, layout)
     shared = bool(layout.parts) or settings.host_groups
-    estimates = EstimateParameters(chosen.clock, shared), AsSingleton(learned), groups
+    estimates = EstimateParameters(chosen.clock, shared), AsSingleton(learned), *groups
     estimated = outputs(tables, "EstimateParameters", *estimates)
     blocks = estimated["blocks"]
-    blocks, shares = _share_limits(blocks, settings, layout) if shared else (blocks, None)
-    blocks, without = _follow_useful(blocks, settings, shards) if objective == "signals" else (blocks, None)
-    result = (blocks | "SolveMultiplier" >> SolveMultiplier(objective, budget, shards))["result"]
-    plan = blocks | "DivideSlots" >> DivideSlots(night, previous.carry, result)
-    priors, solved, slots = map(AsSingleton, (learned, result, plan))
-    sides = priors, solved, slots, shares, without
-    sequenced = outputs(estimated["estimated"], "SequenceCrawls", SequenceCrawls(night), *sides)
+    blocks, shares = _share_limits(blocks, settings, layout, once) if shared else (blocks, None)
+    blocks, without = _follow_useful(blocks, settings, shards, once) if with_signals else (blocks, None)
+    result = (blocks | "SolveMultiplier" >> SolveMultiplier(objective, budget, shards, once))["result"]
+    totals = AsList(blocks | "DivideSlots" >> TotalShards(night, result))
+    priors, solved = map(AsSingleton, (learned, result))
+    sequencing = SequenceCrawls(night, previous.carry), priors, solved, totals, shares, without
+    sequenced = outputs(estimated["estimated"], "SequenceCrawls", *sequencing)
 
     formats = dict.fromkeys(("pages", "hosts", "schedule"), settings.output_format)
     files = (
@@ -192,25 +192,15 @@ def build_pipeline(
     ) | "GatherFiles" >> beam.Flatten()
     reports = sequenced["report"]
     reported = reports | "ReportCounts" >> each(attrgetter("counts")).with_output_types(dict[str, int])
-    counters = (
-        (read[ReadInputs.COUNTS], folded["counts"], reported)
-        | "GatherCounts" >> beam.Flatten()
-        | "AddCounts" >> Combine(AddCounts())
-    )
+    counts = (read[ReadInputs.COUNTS], folded["counts"], reported) | "GatherCounts" >> beam.Flatten()
     guards, said = guards_of(settings, previous), discovered.said()
-    commit = WriteManifest(
-        attempt, __version__, settings.published(), guards, layout, said, settings.request_share
-    )
-    told = AsList(files), AsSingleton(counters), AsList(reports), solved, priors, slots, without
-    manifest = (
-        pipeline
-        | "Once" >> beam.Impulse()
-        | "WriteManifest" >> beam.ParDo(commit, *told).with_output_types(FileInfo)
-    )
+    commit = WriteManifest(attempt, __version__, settings.published(), guards, night, previous.carry, said)
+    told = AsList(files), AsList(counts), AsList(reports), solved, priors, totals, without
+    manifest = once | "WriteManifest" >> beam.ParDo(commit, *told).with_output_types(FileInfo)
     return {
         "manifest": manifest,
         "files": files,
-        "counters": counters,
+        "counts": counts,
         "result": result,
         "rejected": read[ReadInputs.REJECTED],
     }
@@ -220,36 +210,35 @@ def _writing_shards(attempt: Attempt, shards: int, formats: dict[str, str] | Non
     return beam.ParDo(WriteShards(attempt, shards, formats)).with_output_types(FileInfo)
 
 
-def _group_means(tables: Any, learned: Any, settings: Settings, layout: Layout) -> Any:
-    """Means of groups that reach over shards; None where every host is whole and a group."""
+def _group_means(tables: Any, learned: Any, settings: Settings, layout: Layout) -> list[AsList]:
+    """What rounds tell of groups that reach over shards; nothing where every host is whole and a group."""
     if not settings.group_columns and not layout.parts:
-        return None
+        return []
     giants = None if settings.group_columns else frozenset(layout.parts)
-    return AsSingleton(tables | "LearnGroupMeans" >> LearnGroupMeans(learned, giants))
+    told: list[AsList] = tables | "LearnGroupMeans" >> LearnGroupMeans(learned, giants)
+    return told
 
 
-def _share_limits(blocks: Any, settings: Settings, layout: Layout) -> tuple[Any, Any]:
+def _share_limits(blocks: Any, settings: Settings, layout: Layout, once: Any) -> tuple[Any, Any]:
     """Shards with their part of the limits of hosts that reach over shards, and these parts."""
     if not settings.limits_hosts:
         return blocks, None
     objective, budget = settings.objective, settings.request_share.planned_per_day
-    sharing = ShareHostLimits(frozenset(layout.parts), objective, budget, layout.num_shards)
-    shares = AsSingleton(blocks | "ShareHostLimits" >> sharing)
-    limited = blocks | "LimitParts" >> each(share_limits, shares, objective, budget).with_output_types(
-        ShardTables
-    )
-    return limited, shares
+    sharing = ShareHostLimits(frozenset(layout.parts), objective, budget, layout.num_shards, once)
+    shared = blocks | "ShareHostLimits" >> sharing
+    limited = each(limit_parts, objective, budget, *shared["told"]).with_output_types(ShardTables)
+    return blocks | "LimitParts" >> limited, AsSingleton(shared["shares"])
 
 
-def _follow_useful(blocks: Any, settings: Settings, shards: int) -> tuple[Any, Any]:
+def _follow_useful(blocks: Any, settings: Settings, shards: int, once: Any) -> tuple[Any, Any]:
     """Shards with the signals that are worth waiting for, and the search without signals.
 
     Its price tells which are, and its freshness what they buy.
     """
-    solving = SolveMultiplier("periodic", settings.request_share.planned_per_day, shards)
+    solving = SolveMultiplier("periodic", settings.request_share.planned_per_day, shards, once)
     without = blocks | "SolveWithoutSignals" >> solving
     horizon_days = settings.horizon_us / DAY_MICROSECONDS
-    following = each(follow_useful, AsSingleton(without["priced"]), horizon_days)
+    following = each(follow_useful, horizon_days, *without["priced"])
     followed = blocks | "FollowUseful" >> following.with_output_types(ShardTables)
     return followed, AsSingleton(without["result"])
 

@@ -22,13 +22,13 @@ MANY_SHARDS = 1000
 ROWS = {"RecordBatchCoder", "ShardTablesCoder"}  # how rows travel; all else is small
 # Side inputs by the step that makes them, and why they are small.
 BROADCAST = {
-    "ReadInputs/UniteMetadata/": "names of columns",
+    "ReadInputs/ReadFiles/": "names of columns, a list a catalogue file",
     "LearnPriors/FitPriors": "a few parameters",
     "LearnGroupMeans/": "a mean a group",
-    "SolveMultiplier/": "sums over all shards, a few kilobytes",
-    "SolveWithoutSignals/": "sums over all shards, a few kilobytes",
-    "DivideSlots/ShareOut": "two numbers a shard",
-    "AddCounts/": "a few dozen counters",
+    "SolveMultiplier/": "sums over shards, a few kilobytes, and the few pages that are not smooth",
+    "SolveWithoutSignals/": "the same",
+    "DivideSlots/": "two numbers a shard",
+    "GatherCounts": "a few dozen counters a shard and file",
     "GatherFiles": "name and checksum of seven files a shard",
     "SequenceCrawls/": "a report of a few numbers a shard",
 }
@@ -100,17 +100,17 @@ def fused(pipeline: beam_runner_api_pb2.Pipeline) -> list[frozenset[str]]:
 
 
 def test_stages_are_few(fused):
-    """Stages are barriers; on a service each costs seconds. A round is demand, sum, next state."""
+    """Stages are barriers; on a service each costs seconds. A round is one."""
     # Where signals are used there are two searches: the first tells whose signals the second follows.
     for name in ("SolveMultiplier", "SolveWithoutSignals"):
         rounds = [s for s in fused if any(step.startswith(name) and "[" in step for step in s)]
-        assert len(rounds) == 3 * search.ROUNDS
+        assert len(rounds) == search.ROUNDS
     without = [s for s in fused if any(step.startswith("SolveWithoutSignals") for step in s)]
     # Their first step is fused into the stage that folds pages, which is there without them, too.
     groups = [s for s in fused if s and all(step.startswith("LearnGroupMeans") for step in s)]
-    assert len(groups) <= 12
+    assert len(groups) <= 9
     # With many shards samples and surveys are combined in two steps.
-    assert len(fused) - len(rounds) - len(groups) - len(without) <= 34, [sorted(s) for s in fused]
+    assert len(fused) - len(rounds) - len(groups) - len(without) <= 26, [sorted(s) for s in fused]
 
 
 def test_no_step_runs_in_two_stages(fused):
@@ -146,8 +146,7 @@ def test_rounds_read_estimates_and_make_none(fused):
     for i in range(search.ROUNDS):
         demand = graph.stage_of(fused, f"SolveMultiplier/Demand[{i}]")
         assert demand != estimating
-        assert {s.split("/")[1] for s in demand} == {f"Demand[{i}]", f"AddDemands[{i}]"}
-        assert any(s.endswith("/OfBundle") for s in demand)  # a worker sends one sum, not one a shard
+        assert demand == {f"SolveMultiplier/Demand[{i}]"}
 
 
 def test_sequencing_writes_its_files_in_its_own_stage(fused):

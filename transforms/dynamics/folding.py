@@ -25,7 +25,7 @@ from transforms.batches.shard_tables import KEPT
 from transforms.batches.steps import Step
 from transforms.batches.tally import Counts
 from transforms.dynamics import tables
-from transforms.intake.reading import all_batches
+from transforms.intake.reading import all_batches, united
 from transforms.kept.state import microseconds
 from transforms.night.folding import observations_of
 from transforms.shards.catalogue import META, join_catalogue
@@ -80,8 +80,10 @@ class FoldShard(Step):
     def __init__(self, wanted: Wanted) -> None:
         self._wanted = wanted
 
-    def process(self, element: tuple[int, Iterable[pa.RecordBatch]], metadata: list[str]) -> Iterator[Any]:
-        self._wanted.check(metadata)
+    def process(
+        self, element: tuple[int, Iterable[pa.RecordBatch]], metadata: list[list[str]]
+    ) -> Iterator[Any]:
+        self._wanted.check(united(metadata))
         shard, batches = element
         counts = Counts()
         found = fold(batches, self._wanted, counts)

@@ -18,7 +18,6 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.windowed_value import WindowedValue
 
 from transforms.batches import schemas
-from transforms.batches.combining import Combine
 from transforms.batches.counters import published
 from transforms.batches.hashing import hash_texts, stable_hash
 from transforms.batches.packing import pack_times, unpack_times
@@ -237,7 +236,7 @@ class ReadInputs(beam.PTransform):
     dict of PCollection
         `ROWS`: (shard, RecordBatch), kinds told apart by `schemas.kind_of`; at least one batch a shard.
         `REJECTED`: RecordBatch of `schemas.REJECTED`. `COUNTS`: dict of str to int, accepted and rejected
-        rows by kind. `METADATA`: one list of str, metadata columns of all catalogue files.
+        rows by kind. `METADATA`: lists of str, metadata columns of catalogue files, see `united`.
 
     A bundle holds `sharding.MAX_BUFFERED_BYTES` and one block of a file.
     """
@@ -255,9 +254,9 @@ class ReadInputs(beam.PTransform):
         tasks, planned = spread_tasks(pipeline, self._elements)
         read = outputs(tasks, "ReadFiles", self._read)
         counts = (planned, read[self.COUNTS]) | "GatherReadCounts" >> beam.Flatten()
-        names = read[self.METADATA] | "UniteMetadata" >> Combine(beam.CombineFn.from_callable(_union))
-        return read | {self.COUNTS: counts, self.METADATA: names}
+        return read | {self.COUNTS: counts}
 
 
-def _union(columns: Iterable[list[str]]) -> list[str]:
+def united(columns: Iterable[list[str]]) -> list[str]:
+    """All names of `ReadInputs.METADATA`, sorted."""
     return sorted({name for names in columns for name in names})

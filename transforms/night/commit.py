@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from policies.optimum.search import SearchResult
-from transforms.batches.counters import published
+from transforms.batches.counters import added, published
 from transforms.batches.steps import Step
 from transforms.batches.tally import counted
 from transforms.files.attempts import Attempt
@@ -19,13 +19,14 @@ from transforms.files.replacing import MANIFEST, check_empty, finish, is_done, s
 from transforms.files.sinks import FileInfo, write_json
 from transforms.intake.log_ages import age_warnings, newest_day
 from transforms.intake.rejects import damaged_sources
+from transforms.kept.carrying import Carry
 from transforms.kept.judging import account, drift_warnings, tracked
 from transforms.kept.predictions import ShardPredictions
 from transforms.kept.request_pairs import ShardRequestPairs
 from transforms.kept.requested_hosts import asked_warnings, lost_warnings, unknown_pages
 from transforms.kept.requests import ShardRequests
 from transforms.kept.silence import SilenceSums, vain_warnings
-from transforms.night.dividing import Quotas
+from transforms.night.dividing import Night, Quotas, ShardTotal, divide_slots
 from transforms.night.guards import (
     Guards,
     check_rejected,
@@ -41,7 +42,6 @@ from transforms.night.input_warnings import (
 from transforms.night.learning import Learned
 from transforms.night.plan_report import floors_of, plan_warnings, range_of, starved_of
 from transforms.night.refreshes import discovery_of, new_page_worth
-from transforms.night.request_share import RequestShare
 from transforms.night.scheduling import MAX_NAMED_HOSTS
 from transforms.night.shard_report import ShardReport
 from transforms.night.trust_report import TrustSums, flood_warnings, silent_warnings
@@ -65,32 +65,33 @@ class WriteManifest(Step):
         version: str,
         options: dict[str, Any],
         guards: Guards,
-        layout: Layout,
+        night: Night,
+        carry: Carry,
         discovered: dict[str, Any] | None = None,
-        request_share: RequestShare | None = None,
     ) -> None:
-        self._request_share = request_share or RequestShare()
+        self._request_share, self._night, self._carry = night.request_share, night, carry
         self._attempt, self._version, self._options, self._guards = attempt, version, options, guards
-        self._layout, self._folder, self._discovered = layout, attempt.folder, discovered
+        self._layout, self._folder, self._discovered = night.layout, attempt.folder, discovered
 
     def process(
         self,
         _: Any,
         files: list[FileInfo],
-        counters: dict[str, int],
+        counts: list[dict[str, int]],
         reports: list[ShardReport],
         result: SearchResult,
         learned: Learned,
-        quotas: Quotas,
+        totals: list[ShardTotal],
         without: SearchResult | None,
     ) -> Iterator[FileInfo]:
         listed = [f.as_dict() for f in sorted(files, key=lambda f: f.path)]
         if is_done(self._attempt, listed):
             return  # by a worker that was lost before it could say so
-        counters = counters | published(learned.sums[ShardRequests].totals())
+        counters = dict(sorted(added(counts).items())) | published(learned.sums[ShardRequests].totals())
         check_rejected(counters, self._guards, self._folder)
         damaged = damaged_sources(self._folder, files) if damaged_files(counters) else []
         check_shrink(counters, learned.rows_by_day, self._guards, damaged)
+        quotas = divide_slots(totals, self._night, self._carry)
         manifest = make_manifest(counters, reports, result, learned, quotas, without)
         worth = new_page_worth(reports, self._guards.previous)
         manifest |= {

@@ -18,8 +18,7 @@ from policies.objectives import objectives
 from policies.optimum import search
 from policies.sequencing import giants, quotas
 from transforms.batches.coders import ShardTables
-from transforms.batches.combining import Combine
-from transforms.batches.steps import Step, each
+from transforms.batches.steps import Step
 from transforms.batches.tally import counted
 from transforms.kept.carrying import Carry
 from transforms.kept.state import microseconds
@@ -284,18 +283,13 @@ class _ShardTotal(Step):
         yield replace(total, rate_per_day=max(beside, 0.0)) if total.fixed else total
 
 
-class DivideSlots(beam.PTransform):
-    """Quotas of all shards, from the search's blocks and its result. Input: blocks; output: one `Quotas`."""
+class TotalShards(beam.PTransform):
+    """What `divide_slots` needs, from the search's blocks and its result: `ShardTotal`, one a shard."""
 
-    def __init__(self, night: Night, carry: Carry, result: beam.PCollection) -> None:
+    def __init__(self, night: Night, result: beam.PCollection) -> None:
         super().__init__()
-        self._night, self._carry, self._result = night, carry, result
+        self._night, self._result = night, result
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
-        return (
-            blocks
-            | "ShardTotals"
-            >> beam.ParDo(_ShardTotal(self._night), AsSingleton(self._result)).with_output_types(ShardTotal)
-            | "GatherTotals" >> Combine(beam.combiners.ToListCombineFn())
-            | "ShareOut" >> each(divide_slots, self._night, self._carry).with_output_types(Quotas)
-        )
+        asked = beam.ParDo(_ShardTotal(self._night), AsSingleton(self._result))
+        return blocks | "ShardTotals" >> asked.with_output_types(ShardTotal)

@@ -23,7 +23,7 @@ from transforms.batches.shard_tables import KEPT
 from transforms.batches.steps import Step
 from transforms.batches.tally import Counts
 from transforms.intake.log_ages import up_to_night
-from transforms.intake.reading import all_batches
+from transforms.intake.reading import all_batches, united
 from transforms.kept import statistics
 from transforms.kept.clocks import EXPLORED_KINDS, ShardClocks
 from transforms.kept.fold_settings import FoldSettings
@@ -64,10 +64,12 @@ class FoldHistory(Step):
     def __init__(self, settings: FoldSettings) -> None:
         self._settings = settings
 
-    def process(self, element: tuple[int, Iterable[pa.RecordBatch]], metadata: list[str]) -> Iterator[Any]:
+    def process(
+        self, element: tuple[int, Iterable[pa.RecordBatch]], metadata: list[list[str]]
+    ) -> Iterator[Any]:
         shard, batches = element
         fold = ShardFold(self._settings, batches)
-        yield fold.tables(shard, metadata)
+        yield fold.tables(shard, united(metadata))
         for folder, batch in fold.files():
             yield beam.pvalue.TaggedOutput("files", ShardTables(shard, {folder: batch}))
         yield beam.pvalue.TaggedOutput("overview", fold.overview())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -10,7 +11,8 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from apache_beam.pvalue import AsSingleton
+from apache_beam.pvalue import AsList, AsSingleton
+from apache_beam.typehints.decorators import no_annotations
 
 from policies.clocks.pooled import HoursOfAll
 from policies.estimation import estimators, group_means, prior, requests
@@ -129,22 +131,30 @@ def evidence_of_groups(folded: ShardTables, groups: Collection[int] | None) -> S
     return ShardTables(folded.shard, {"pages": pages, "bins": bins})
 
 
-class SumGroups(Step):
+def sum_groups(narrow: ShardTables, learned: Learned, table: GroupTable | None) -> GroupTable:
     """One round: rates where the means of groups are those of grid points, added up by group."""
+    pages = narrow.tables["pages"]
+    evidence = evidence_of(pages, narrow.tables["bins"])
+    group_hash, code = np.unique(pages.column("group_hash").to_numpy(), return_inverse=True)
+    if table is None or table.point is None:
+        points = group_means.first_points(learned.change, len(group_hash))
+    else:
+        points = table.point[:, np.searchsorted(table.group_hash, group_hash)]
+    nodes = bin_nodes(evidence)
+    sums = tuple(group_means.sums_at(evidence, nodes, code, at, learned.change) for at in points)
+    return GroupTable(group_hash, sums)
 
-    def process(
-        self, narrow: ShardTables, learned: Learned, table: GroupTable | None
-    ) -> Iterator[GroupTable]:
-        pages = narrow.tables["pages"]
-        evidence = evidence_of(pages, narrow.tables["bins"])
-        group_hash, code = np.unique(pages.column("group_hash").to_numpy(), return_inverse=True)
-        if table is None or table.point is None:
-            points = group_means.first_points(learned.change, len(group_hash))
-        else:
-            points = table.point[:, np.searchsorted(table.group_hash, group_hash)]
-        nodes = bin_nodes(evidence)
-        sums = tuple(group_means.sums_at(evidence, nodes, code, at, learned.change) for at in points)
-        yield GroupTable(group_hash, sums)
+
+class _SumGroups(Step):
+    """`sum_groups` of a shard; `told` are side inputs of `stand_of`."""
+
+    def start_bundle(self) -> None:
+        self._table: GroupTable | None = None
+
+    @no_annotations
+    def process(self, narrow: ShardTables, learned: Learned, *told: list[GroupTable]) -> Iterator[GroupTable]:
+        self._table = self._table or stand_of(learned, *told)
+        yield sum_groups(narrow, learned, self._table)
 
 
 def end_round(table: GroupTable, learned: Learned, before: GroupTable | None, i: int) -> GroupTable:
@@ -161,6 +171,15 @@ def end_round(table: GroupTable, learned: Learned, before: GroupTable | None, i:
     )
 
 
+def stand_of(learned: Learned, *told: list[GroupTable]) -> GroupTable | None:
+    """What rounds have come to: of each its sums by shard, or of the last one what it has ended with."""
+    table = None
+    for i, tables in enumerate(told):
+        whole = functools.reduce(GroupTable.merge, tables)
+        table = end_round(whole, learned, table, i) if whole.sums else whole
+    return table
+
+
 class LearnGroupMeans(beam.PTransform):
     """Means of groups that reach over shards: three rounds over all shards, see
     `policies.estimation.group_means`.
@@ -172,28 +191,32 @@ class LearnGroupMeans(beam.PTransform):
         Hashes of the groups to find the means of; all groups if None.
 
     Between rounds travel 36 bytes a group, shard and grid point; each reads about 60 bytes a page of these
-    groups.
+    groups. What few groups have come to is told to all workers; of many it is added up in one place first.
     """
 
     def __init__(self, learned: beam.PCollection, groups: Collection[int] | None = None) -> None:
         super().__init__()
         self._learned, self._groups = AsSingleton(learned), groups
 
-    def expand(self, folded: beam.PCollection) -> beam.PCollection:
-        table: Any = None
+    def expand(self, folded: beam.PCollection) -> list[AsList]:
+        told, table = list[Any](), None
         narrow = folded | "EvidenceOfGroups" >> each(evidence_of_groups, self._groups).with_output_types(
             ShardTables
         )
         for i in range(len(group_means.STRIDES)):
+            asked = beam.ParDo(_SumGroups(), self._learned, *told).with_output_types(GroupTable)
+            sums = narrow | f"SumGroups[{i}]" >> asked
+            if self._groups is not None:
+                told.append(AsList(sums))
+                continue
             before = AsSingleton(table) if table is not None else None
             table = (
-                narrow
-                | f"SumGroups[{i}]"
-                >> beam.ParDo(SumGroups(), self._learned, before).with_output_types(GroupTable)
+                sums
                 | f"AddGroups[{i}]" >> Combine(MergeGroups())
                 | f"EndRound[{i}]" >> each(end_round, self._learned, before, i).with_output_types(GroupTable)
             )
-        return table
+            told = [AsList(table)]
+        return told
 
 
 class LearnPriors(beam.PTransform):
@@ -250,8 +273,13 @@ class EstimateParameters(Step):
     def __init__(self, clock: RequestClock, with_hosts: bool) -> None:
         self._clock, self._with_hosts = clock, with_hosts
 
-    def process(self, folded: ShardTables, learned: Learned, groups: GroupTable | None) -> Iterator[Any]:
-        estimated = estimate_shard(folded, learned, groups, self._clock)
+    def start_bundle(self) -> None:
+        self._groups: GroupTable | None = None
+
+    @no_annotations
+    def process(self, folded: ShardTables, learned: Learned, *told: list[GroupTable]) -> Iterator[Any]:
+        self._groups = self._groups or stand_of(learned, *told)
+        estimated = estimate_shard(folded, learned, self._groups, self._clock)
         yield solver_tables(estimated, self._with_hosts)
         yield beam.pvalue.TaggedOutput("estimated", estimated)
 

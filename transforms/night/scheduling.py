@@ -30,12 +30,13 @@ from transforms.batches.counters import published
 from transforms.batches.steps import Step
 from transforms.batches.tally import Counts
 from transforms.kept import statistics
+from transforms.kept.carrying import Carry
 from transforms.kept.signal_forecasts import slots_columns
 from transforms.kept.silence import ShardSilence, silence_of, silence_sums
 from transforms.kept.state import microseconds, null_of_nan, times
 from transforms.night import clock_hours
 from transforms.night.clock_hours import ClockHours, explored_tonight
-from transforms.night.dividing import Night, Quotas, limited_giants
+from transforms.night.dividing import Night, Quotas, ShardTotal, divide_slots, limited_giants
 from transforms.night.learning import Learned, is_new, solver_tables
 from transforms.night.ordering import Ordering
 from transforms.night.plan_report import BOUNDS, bounds, spread_of
@@ -66,18 +67,23 @@ class SequenceCrawls(Step):
 
     OUTPUTS: ClassVar = {"files": ShardTables, "report": ShardReport}
 
-    def __init__(self, night: Night) -> None:
-        self._night = night
+    def __init__(self, night: Night, carry: Carry) -> None:
+        self._night, self._carry = night, carry
+
+    def start_bundle(self) -> None:
+        self._plan: Quotas | None = None
 
     def process(
         self,
         estimated: ShardTables,
         learned: Learned,
         result: search.SearchResult,
-        plan: Quotas,
+        totals: list[ShardTotal],
         shares: ByHost | None,
         without: search.SearchResult | None,
     ) -> Iterator[Any]:
+        # Every worker divides: what they would wait for is less than what they would be sent.
+        plan = self._plan = self._plan or divide_slots(totals, self._night, self._carry)
         asked = learned.weight, self._night.request_share.factor(learned.rows_by_day, self._night.as_of_us)
         shard = ScheduledShard(
             self._night, estimated, result, plan, shares, without, learned.sums[ShardSilence], asked

@@ -8,6 +8,7 @@ host is cut just where the whole host would be, so that nothing there has to kno
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
-from apache_beam.pvalue import AsSingleton
+from apache_beam.pvalue import AsList, AsSingleton
 
 from policies.numerics.typing_ import BoolArray, IntArray
 from policies.objectives import objectives
@@ -23,12 +24,12 @@ from policies.optimum import search
 from policies.optimum.demand import BUDGET_UNITS
 from policies.signalled.block import SignalBlock
 from transforms.batches.coders import ShardTables
-from transforms.batches.combining import Combine, CombineShards
+from transforms.batches.combining import CombineShards
 from transforms.batches.steps import Step, each
-from transforms.night.solving import Merge, signals_to_table, table_to_signals
+from transforms.night.solving import Merge, advanced, rounds, signals_to_table, table_to_signals
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ByHost:
     """Values of giant hosts, by their hashes. They merge host by host."""
 
@@ -179,19 +180,15 @@ class _SurveyParts(Step):
         )
 
 
-class _DemandOfParts(Step):
-    def __init__(self, objective: str, budget_per_day: float) -> None:
-        self._objective, self._budget = objective, budget_per_day
-
-    def process(self, tables: ShardTables, states: ByHost) -> Iterator[ByHost]:
-        objective = objectives.get(self._objective)
-        parts = Parts(tables, states.values, self._budget)
-        yield ByHost(
-            {unit: search.demand(parts.block(unit), objective, states.values[unit]) for unit in parts.rows}
-        )
+def _demand_of_parts(tables: ShardTables, states: ByHost, objective: str, budget_per_day: float) -> ByHost:
+    parts = Parts(tables, states.values, budget_per_day)
+    chosen = objectives.get(objective)
+    return ByHost(
+        {unit: search.demand(parts.block(unit), chosen, states.values[unit]) for unit in parts.rows}
+    )
 
 
-def _advance(demands: ByHost, states: ByHost) -> ByHost:
+def _advance(states: ByHost, demands: ByHost) -> ByHost:
     return ByHost(
         {host: search.advance(state, demands.values[host]) for host, state in states.values.items()}
     )
@@ -207,7 +204,15 @@ def _begin(surveys: ByHost, objective: str) -> ByHost:
     )
 
 
-def _finish(states: ByHost, surveys: ByHost) -> ByHost:
+def limit_parts(
+    tables: ShardTables, objective: str, budget_per_day: float, surveys: ByHost, begun: ByHost, *told: Any
+) -> ShardTables:
+    """`share_limits` from what the rounds of `ShareHostLimits` have told."""
+    return share_limits(tables, _finish(surveys, begun, *told), objective, budget_per_day)
+
+
+def _finish(surveys: ByHost, begun: ByHost, *told: list[ByHost]) -> ByHost:
+    states = advanced(begun, *told, advance=_advance)
     return ByHost(
         {
             host: Share(
@@ -231,19 +236,28 @@ class ShareHostLimits(beam.PTransform):
     objective : str
     budget_per_day : float
     num_shards : int
+    once : PCollection of one bytes
+        An impulse.
 
-    Input: the solver's tables of all shards; output: one `ByHost` of `Share`. As many barriers as the
-    search for all pages has; between them travel a few numbers a host and shard.
+    Input: the solver's tables of all shards. Output: "shares", one `ByHost` of `Share`, and "told", side
+    inputs of `limit_parts`, which stand before. As many barriers as the search for all pages has; between
+    them travel a few numbers a host and shard, and at last a few pages.
     """
 
     def __init__(
-        self, hosts: Collection[int], objective: str, budget_per_day: float, num_shards: int
+        self,
+        hosts: Collection[int],
+        objective: str,
+        budget_per_day: float,
+        num_shards: int,
+        once: beam.PCollection,
     ) -> None:
         super().__init__()
+        self._once = once
         self._hosts, self._objective, self._budget = hosts, objective, budget_per_day
         self._num_shards = num_shards
 
-    def expand(self, blocks: beam.PCollection) -> beam.PCollection:
+    def expand(self, blocks: beam.PCollection) -> dict[str, Any]:
         objective, budget = self._objective, self._budget
         parts = blocks | "OnlyParts" >> each(_only_parts, self._hosts, budget).with_output_types(ShardTables)
         surveys = (
@@ -252,14 +266,9 @@ class ShareHostLimits(beam.PTransform):
             >> beam.ParDo(_SurveyParts(self._hosts, objective, budget)).with_output_types(ByHost)
             | "AddSurveys" >> CombineShards(Merge(), self._num_shards)
         )
-        states = surveys | "Begin" >> each(_begin, objective).with_output_types(ByHost)
-        demand = _DemandOfParts(objective, budget)
-        for i in range(search.ROUNDS):
-            states = (
-                parts
-                | f"DemandOfParts[{i}]" >> beam.ParDo(demand, AsSingleton(states)).with_output_types(ByHost)
-                | f"AddDemands[{i}]" >> Combine(Merge())
-                | f"Advance[{i}]" >> each(_advance, AsSingleton(states)).with_output_types(ByHost)
-            )
-        finish = each(_finish, AsSingleton(surveys)).with_output_types(ByHost)
-        return states | "Finish" >> finish
+        begun = surveys | "Begin" >> each(_begin, objective).with_output_types(ByHost)
+        ask = functools.partial(_demand_of_parts, objective=objective, budget_per_day=budget)
+        told = rounds(parts, begun, ask, _advance)
+        sides = [AsSingleton(surveys), AsSingleton(begun), *map(AsList, told)]
+        finish = each(lambda _, *sides: _finish(*sides), *sides).with_output_types(ByHost)
+        return {"shares": self._once | "Finish" >> finish, "told": sides}

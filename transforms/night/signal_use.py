@@ -8,12 +8,14 @@ from policies.numerics.typing_ import BoolArray
 from policies.optimum import search, signalled_delay
 from policies.optimum.page_block import PageBlock
 from transforms.batches.coders import ShardTables
-from transforms.night.solving import tables_to_block
+from transforms.night.solving import priced, tables_to_block
 
 Priced = search.SearchState | search.SearchResult
 
 
-def follow_useful(tables: ShardTables, without: Priced, horizon_days: float) -> ShardTables:
+def follow_useful(
+    tables: ShardTables, horizon_days: float, begun: search.SearchState, *told: list[search.Demand]
+) -> ShardTables:
     """A shard, as the solver takes it, with only those rows of "signals" that should move their pages.
 
     The others are crawled evenly.
@@ -21,14 +23,14 @@ def follow_useful(tables: ShardTables, without: Priced, horizon_days: float) -> 
     Parameters
     ----------
     tables : ShardTables
-    without : SearchState or SearchResult
-        Of a search that does not look at signals: its `price` is that of a crawl.
     horizon_days : float
         Of a schedule: signals wait half of it, on average.
+    begun, told
+        "priced" of a `SolveMultiplier` that does not look at signals: its price is that of a crawl.
     """
     if "signals" not in tables.tables:
         return tables
-    return only_signals(tables, useful_signals(tables_to_block(tables), without, horizon_days))
+    return only_signals(tables, useful_signals(tables_to_block(tables), priced(begun, *told), horizon_days))
 
 
 def useful_signals(block: PageBlock, without: Priced, horizon_days: float) -> BoolArray:

@@ -1,25 +1,30 @@
 """The distributed search for the multiplier: rounds over a narrow batch per shard.
 
 A round adds up one exact integer vector per shard, so that neither bundles nor merge order nor the number of
-shards can change a bit of the result. Only kilobytes travel between rounds.
+shards can change a bit of the result. Only kilobytes travel between rounds. A worker is given what all others
+have said so far and finds from it, as they do, what the next round asks: that is one barrier a round, where
+adding up in one place and telling all would be two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
-from apache_beam.pvalue import AsSingleton
+from apache_beam.pvalue import AsList, AsSingleton
+from apache_beam.transforms.window import GlobalWindows
+from apache_beam.typehints.decorators import no_annotations
 
 from policies.numerics.typing_ import FloatArray
 from policies.objectives import objectives
 from policies.optimum import search
 from transforms.batches.coders import ShardTables
-from transforms.batches.combining import Combine, CombineShards
+from transforms.batches.combining import CombineShards
 from transforms.batches.steps import Step, each
 
 
@@ -103,16 +108,72 @@ def _begin(survey: search.Survey, objective: str, budget: float) -> search.Searc
     return search.begin(survey, objectives.get(objective), budget)
 
 
-def _advance(demand: search.Demand, state: search.SearchState) -> search.SearchState:
-    return search.advance(state, demand)
+def _demand(tables: ShardTables, state: search.SearchState, objective: str) -> search.Demand:
+    return search.demand(tables_to_block(tables), objectives.get(objective), state)
 
 
-class _Demand(Step):
-    def __init__(self, objective: str) -> None:
-        self._objective = objective
+class Ask(Step):
+    """One round of a search: what is asked of all shards, added up by bundle.
 
-    def process(self, tables: ShardTables, state: search.SearchState) -> Iterator[search.Demand]:
-        yield search.demand(tables_to_block(tables), objectives.get(self._objective), state)
+    Parameters
+    ----------
+    ask : callable
+        (tables, state) to an answer with an exact `merge`.
+    advance : callable
+        (state, answer of all) to the next state.
+    """
+
+    def __init__(self, ask: Callable[[ShardTables, Any], Any], advance: Callable[[Any, Any], Any]) -> None:
+        self._ask, self._advance = ask, advance
+
+    def start_bundle(self) -> None:
+        self._state = self._total = None
+
+    @no_annotations
+    def process(self, tables: ShardTables, begun: Any, *told: Iterable[Any]) -> None:
+        if self._state is None:
+            self._state = advanced(begun, *told, advance=self._advance)
+        answer = self._ask(tables, self._state)
+        self._total = answer if self._total is None else self._total.merge(answer)
+
+    def finish_bundle(self) -> Iterator[Any]:
+        if self._total is not None:
+            yield GlobalWindows.windowed_value(self._total)
+
+
+def advanced(begun: Any, *told: Iterable[Any], advance: Callable[[Any, Any], Any]) -> Any:
+    """The state of a search after some rounds, each of which has told these answers."""
+    return _advanced(advance, begun, *map(tuple, told))
+
+
+@functools.lru_cache(maxsize=4)  # threads, and steps one after the other, are given the same answers
+def _advanced(advance: Callable[[Any, Any], Any], begun: Any, *told: tuple[Any, ...]) -> Any:
+    if not told:
+        return begun
+    answer = functools.reduce(lambda a, b: a.merge(b), told[-1])
+    return advance(_advanced(advance, begun, *told[:-1]), answer)
+
+
+def rounds(blocks: Any, begun: Any, ask: Callable[..., Any], advance: Callable[..., Any]) -> list[Any]:
+    """The answers of all rounds of a search: collections of some values each, to be given as `AsList`.
+
+    Rounds are unrolled: Beam has no loops in batch. A round after convergence costs its barrier only.
+    """
+    told: list[Any] = []
+    for i in range(search.ROUNDS):
+        one = beam.ParDo(Ask(ask, advance), AsSingleton(begun), *map(AsList, told))
+        told.append(blocks | f"Demand[{i}]" >> one.with_output_types(Any))
+    return told
+
+
+def _finish(_: bytes, begun: search.SearchState, *told: list[search.Demand]) -> search.SearchResult:
+    return search.finish(advanced(begun, *told, advance=search.advance))
+
+
+def priced(begun: search.SearchState, *told: list[search.Demand]) -> search.SearchState:
+    """The state with the price, from the first rounds of a search, see `SolveMultiplier`."""
+    state: search.SearchState = advanced(begun, *told, advance=search.advance)
+    return state
 
 
 @beam.typehints.with_input_types(ShardTables)
@@ -126,10 +187,11 @@ class SolveMultiplier(beam.PTransform):
     budget_per_day : float
     num_shards : int
         How many elements the input has, about.
+    once : PCollection of one bytes, optional
+        An impulse; one of its own if None.
 
     Input: the `block_to_tables` of every shard, each with whole hosts. Output: "result", one `SearchResult`,
-    and "priced", one `SearchState` with its price, some rounds earlier.
-    Rounds are unrolled: Beam has no loops in batch. A round after convergence costs its barrier only.
+    and "priced", side inputs of `priced`, which stand some rounds earlier.
 
     Raises
     ------
@@ -137,34 +199,32 @@ class SolveMultiplier(beam.PTransform):
         When the job runs.
     """
 
-    def __init__(self, objective: str, budget_per_day: float, num_shards: int = 1) -> None:
+    def __init__(
+        self,
+        objective: str,
+        budget_per_day: float,
+        num_shards: int = 1,
+        once: beam.PCollection | None = None,
+    ) -> None:
         super().__init__()
-        self._objective = objective
+        self._objective, self._once = objective, once
         self._budget = budget_per_day
         self._num_shards = num_shards
 
-    def expand(self, blocks: beam.PCollection) -> dict[str, beam.PCollection]:
+    def expand(self, blocks: beam.PCollection) -> dict[str, Any]:
         objective, budget = self._objective, self._budget
-        state = (
+        begun = (
             blocks
             | "Survey" >> each(_survey, objective, budget).with_output_types(search.Survey)
             | "AddSurveys" >> CombineShards(Merge(), self._num_shards)
             | "Begin" >> each(_begin, objective, budget).with_output_types(search.SearchState)
         )
-        states = [state]
-        for i in range(search.ROUNDS):
-            demand = (
-                blocks
-                | f"Demand[{i}]"
-                >> beam.ParDo(_Demand(objective), AsSingleton(state)).with_output_types(search.Demand)
-                | f"AddDemands[{i}]" >> Combine(Merge())
-            )
-            state = demand | f"Advance[{i}]" >> each(_advance, AsSingleton(state)).with_output_types(
-                search.SearchState
-            )
-            states.append(state)
-        result = state | "Finish" >> each(search.finish).with_output_types(search.SearchResult)
-        return {"result": result, "priced": states[search.PRICED_AFTER]}
+        ask = functools.partial(_demand, objective=objective)
+        told = rounds(blocks, begun, ask, search.advance)
+        once = self._once or blocks.pipeline | "Once" >> beam.Impulse()
+        sides = [AsSingleton(begun), *map(AsList, told)]
+        result = once | "Finish" >> each(_finish, *sides).with_output_types(search.SearchResult)
+        return {"result": result, "priced": sides[: search.PRICED_AFTER + 1]}
 
 
 def freshness_without(block: search.PageBlock, without: search.SearchResult) -> FloatArray:

@@ -27,7 +27,7 @@ from transforms.kept.predictions import ShardPredictions
 from transforms.night.dividing import Night, ShardTotal, divide_slots
 from transforms.night.folding import ShardFold
 from transforms.night.group_tables import GroupTable
-from transforms.night.learning import Learned, SumGroups, end_round, evidence_of_groups, learn, solver_block
+from transforms.night.learning import Learned, end_round, evidence_of_groups, learn, solver_block, sum_groups
 from transforms.night.night_clocks import Tonight
 from transforms.night.sampling import merge_overviews
 from transforms.night.scheduling import ScheduledShard
@@ -293,10 +293,9 @@ class _Carried:
 def means_of_groups(folded: ShardTables, learned: Learned) -> GroupTable:
     """Means of groups of pages in one shard, by the rounds of `transforms.night.learning.LearnGroupMeans`."""
     table: GroupTable | None = None
-    narrow, rounds = evidence_of_groups(folded, None), SumGroups()
+    narrow = evidence_of_groups(folded, None)
     for i in range(len(STRIDES)):
-        (sums,) = rounds.process(narrow, learned, table)
-        table = end_round(sums, learned, table, i)
+        table = end_round(sum_groups(narrow, learned, table), learned, table, i)
     return table
 
 

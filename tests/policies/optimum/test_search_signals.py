@@ -35,7 +35,7 @@ from tests.policies.signal_problems import (
 )
 from transforms.batches.coders import ShardTables
 from transforms.night.shared_limits import Parts, _only_parts
-from transforms.night.solving import SolveMultiplier, block_to_tables, tables_to_block
+from transforms.night.solving import Ask, SolveMultiplier, advanced, block_to_tables, priced, tables_to_block
 
 SEEDS = st.integers(0, 2**32)
 CASES = golden.load("cis_optimum")["cases"]
@@ -408,5 +408,19 @@ def test_the_distributed_search_in_a_pipeline_equals_solve():
             | SolveMultiplier("signals", problem.budget, 3)
         )
         assert_that(found["result"], equal_to([want]))
-        prices = found["priced"] | beam.Map(lambda state: state.price)
+        prices = pipeline | beam.Impulse() | beam.Map(lambda _, *told: priced(*told).price, *found["priced"])
         assert_that(prices, equal_to([want.price]), "Prices")
+
+
+def test_a_worker_tells_one_sum_of_all_its_shards_and_nothing_of_none():
+    problem = random_signal_problem(12, n=200, constrained=False)
+    shards = [block_to_tables(i, block) for i, block in enumerate(problem.blocks(3))]
+    begun = search.begin(search.survey(problem.block(), SIGNALS, problem.budget), SIGNALS, problem.budget)
+    step = Ask(lambda tables, state: search.demand(tables_to_block(tables), SIGNALS, state), search.advance)
+    step.start_bundle()
+    assert not list(step.finish_bundle())
+    for shard in shards:
+        step.process(shard, begun)
+    (told,) = (found.value for found in step.finish_bundle())
+    assert told.units == search.demand(problem.block(), SIGNALS, begun).units
+    assert search.advance(begun, told) == advanced(begun, [told], advance=search.advance)
