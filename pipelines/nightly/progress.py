@@ -22,7 +22,7 @@ _STEPS: Steps = (
     ("FitPriors", "learning priors"),
     ("EstimateParameters", "estimating change and request rates"),
     ("Begin", "searching the multiplier"),
-    ("ShareOut", "dividing slots"),
+    ("ShardTotals", "dividing slots"),
     ("SequenceCrawls", "sequencing crawls and writing them"),
     ("WriteManifest", "writing the manifest"),
 )

@@ -23,6 +23,7 @@ _SURE_WIDTH: Final = 4e-10  # narrow enough for any certificate
 _FEW_PAGES: Final = 1 << 14  # so many are solved in one place at once
 _NODES: Final = {1e-6: 1, 1e-3: 2, WIDE: 5}  # by width: multipliers inside a bracket that tell a smooth curve
 _DOUBT: Final = 0.1  # of an estimate: its error over the width of the bracket
+_MANY_PAGES: Final = 1 << 22  # too many to send
 _MOST: Final = 64  # points of a round in doubt
 _CLOSE: Final = 1e-3  # width at which few pages are left that are not smooth
 _SECTIONS: Final = 16  # of a bracket, in one place
@@ -166,7 +167,8 @@ def next_plan(state: SearchState) -> SearchState:
     if state.expanded_at > 0.0 and not state.constrained and width > RADIUS:
         offsets = [min(x, 0.99 * RADIUS) for x in offsets] + [0.99 * RADIUS]
     points = _around(guess, offsets)
-    if state.rounds == ROUNDS - 2 and width > WIDE and error > _DOUBT * width:
+    in_doubt = error > _DOUBT * width or state.pages > _MANY_PAGES
+    if state.rounds == ROUNDS - 2 and width > WIDE and in_doubt:
         parts = min(math.ceil(width / WIDE), _MOST)  # else the last round may have to send all pages
         points += [state.low * math.exp(width * j / parts) for j in range(1, parts)]
     state = replace(state, expanded_at=_center(state.expanded_at, guess, error))

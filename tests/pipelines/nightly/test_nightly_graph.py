@@ -59,8 +59,8 @@ def _coders(proto) -> dict[str, tuple[object, list[str]]]:
 
 # What may be pickled: one small value a file, a shard or a round. Batches of rows must never be among them.
 _SMALL = re.compile(
-    r"(ReadInputs/(Name|Plan|Spread|Take|Unite)|LearnPriors|LearnGroupMeans|ShareHostLimits|SolveMultiplier|SolveWithoutSignals|DivideSlots|"
-    r"AddCounts|Once|Write|GatherFiles|FoldHistory/|SequenceCrawls/)"
+    r"(ReadInputs/(Name|Plan|Spread|Take)|LearnPriors|LearnGroupMeans|ShareHostLimits|SolveMultiplier|SolveWithoutSignals|DivideSlots|"
+    r"Once|Write|GatherFiles|FoldHistory/|SequenceCrawls/)"
 )
 _PICKLING = {"PickleCoder", "FastPrimitivesCoder", "DillCoder", "CloudpickleCoder"}
 
