@@ -65,7 +65,7 @@ def test_the_rows_of_a_shard_are_those_that_are_worth_it():
     kept = followed(block, without.price, 0.5)
     assert 0 < kept.sum() < N
     tables = block_to_tables(4, block)
-    useful = follow_useful(tables, without, 1.0)
+    useful = follow_useful(tables, 1.0, without)
     after = tables_to_block(useful)
     np.testing.assert_array_equal(after.signals.row, np.flatnonzero(kept))
     np.testing.assert_array_equal(after.signals.signal_weight, block.signals.signal_weight[kept])
@@ -75,11 +75,11 @@ def test_the_rows_of_a_shard_are_those_that_are_worth_it():
     said = only_signals(estimated, useful_signals(block, without, 1.0)).tables["signals"]
     assert said.column("more").to_pylist() == np.flatnonzero(kept).tolist()
     # What was left out once is left out again: a night may ask twice.
-    assert follow_useful(useful, without, 1.0).tables["signals"].equals(useful.tables["signals"])
+    assert follow_useful(useful, 1.0, without).tables["signals"].equals(useful.tables["signals"])
 
 
 def test_a_shard_without_signals_stays_as_it_is():
     block = search.PageBlock(np.ones(3), np.ones(3))
     without, _ = search.solve(block, objectives.get("periodic"), 1.0)
     tables = block_to_tables(0, block)
-    assert follow_useful(tables, without, 1.0) is tables
+    assert follow_useful(tables, 1.0, without) is tables
