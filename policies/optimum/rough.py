@@ -25,7 +25,7 @@ WIDE: Final = 0.02
 """Width, in log multiplier, beyond which all pages count as rough."""
 
 _MARGIN: Final = 16.0  # widths that a smooth page is away from the end of its demand: a node gains 1.5 digits
-_PART: Final = 0.02  # of the reach of a series, over which a polynomial of our few nodes is as good
+_PART: Final = 0.05  # of the reach of a series, over which a polynomial of our few nodes is as good
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -26,7 +26,7 @@ _DOUBT: Final = 0.1  # of an estimate: its error over the width of the bracket
 _MANY_PAGES: Final = 1 << 22  # too many to send
 _MOST: Final = 64  # points of a round in doubt
 _CLOSE: Final = 1e-3  # width at which few pages are left that are not smooth
-_SECTIONS: Final = 16  # of a bracket, in one place
+_SECTIONS: Final = 4  # of a bracket, in one place
 _PLACE: Final = 2e-5  # how far a cliff may be from where the survey has it, in log multiplier
 _NEAR: Final = 1e-3  # of an expansion, in log multiplier: a fifth of the pages reach no further
 
@@ -94,9 +94,13 @@ def is_sure(state: SearchState) -> bool:
 
 
 def sections(state: SearchState) -> list[float]:
-    """Multipliers at equal distances over the bracket, its ends among them."""
-    width = log_width(state) / _SECTIONS
-    return sorted({state.low, state.high, *(state.low * math.exp(width * j) for j in range(1, _SECTIONS))})
+    """Multipliers that narrow the bracket, its ends among them: close to the estimate, and all over it."""
+    width = log_width(state)
+    guess, error = _interpolate(state)
+    close = min(max(0.3 * _SURE_WIDTH, 2.0 * error), 0.1 * width)
+    inner = [state.low * math.exp(width * j / _SECTIONS) for j in range(1, _SECTIONS)]
+    inside = {x for x in inner + _around(guess, [close]) if state.low < x < state.high}
+    return sorted({state.low, state.high, *inside})
 
 
 def log_width(state: SearchState) -> float:

@@ -90,7 +90,7 @@ __all__ = [
 
 _FLOOR_TOLERANCE: Final = 1e-9  # floors this much above the budget, relative, are rounding
 _LARGEST_BUDGET: Final = 1e30
-_STEPS: Final = 40  # sixteen sections each: 12 lead from one end of the numbers to the other
+_STEPS: Final = 60  # four sections each: 25 lead from one end of the numbers to the other
 
 
 @dataclass(frozen=True, slots=True)
