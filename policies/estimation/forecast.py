@@ -12,6 +12,9 @@ from policies.numerics.typing_ import BoolArray, FloatArray, Int32Array, IntArra
 
 PROBABILITY_UNIT = 2.0**-32
 
+_SELDOM = 0.999
+"""Probability of no change above which that of a change is added up for itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
@@ -39,53 +42,67 @@ class Forecast:
     exact_row: Int32Array | None = None
 
     def log_unchanged(self, at: IntArray | Int32Array, days: FloatArray) -> FloatArray:
-        """Log of the probability that pages of the rows `at` (k,) show no change for `days`: (k,) float64."""
-        rate, information = self.change_rate_per_day[at], self.information[at]
+        """See `Told.log_unchanged`, of pages of the rows `at`, (k,)."""
+        return self.told(at).log_unchanged(days)
+
+    def told(self, at: IntArray | Int32Array) -> Told:
+        """What it says of pages of the rows `at`, (k,)."""
+        rows, exact = np.zeros(0, np.int64), None
+        if self.exact is not None and self.exact_row is not None:
+            row = self.exact_row[at].astype(np.int64)
+            rows = np.flatnonzero(row >= 0)
+            exact = self.exact.take(row[rows]) if len(rows) else None
+        return Told(self.change_rate_per_day[at], self.information[at], rows, exact)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A forecast of k pages, for several questions.
+
+    Attributes
+    ----------
+    change_rate_per_day, information : (k,) float64
+    rows : (e,) int64
+        Those whose posterior is no gamma distribution.
+    exact : Posterior of e pages, optional
+    """
+
+    change_rate_per_day: FloatArray
+    information: FloatArray
+    rows: IntArray
+    exact: Posterior | None
+
+    def log_unchanged(self, days: FloatArray) -> FloatArray:
+        """Log of the probability that pages show no change for `days` (k,): (k,) float64."""
+        rate, information, rows = self.change_rate_per_day, self.information, self.rows
         found: FloatArray = -information * np.log1p(rate * days / information)
-        rows, exact = self._exact(at)
-        if exact is not None:
-            changed = exact.changed(days[rows])
-            log = np.log1p(-np.minimum(changed, 0.5))
-            often = np.flatnonzero(changed >= 0.5)
-            unchanged = exact.take(often).unchanged(days[rows[often]])
-            log[often] = np.log(np.maximum(unchanged, 1e-300))
+        if self.exact is not None:
+            unchanged = self.exact.unchanged(days[rows])
+            log = np.log(np.maximum(unchanged, 1e-300))
+            seldom = np.flatnonzero(unchanged > _SELDOM)  # the complement keeps its digits
+            log[seldom] = np.log1p(-self.exact.take(seldom).changed(days[rows[seldom]]))
             found[rows] = log
         return found
 
-    def fresh(self, at: IntArray | Int32Array, days: FloatArray) -> FloatArray:
-        """Expected share of `days` before the first change: (k,) float64."""
-        found = predict(self.change_rate_per_day[at], self.information[at], days)[1]
-        rows, exact = self._exact(at)
-        if exact is not None:
-            found[rows] = exact.fresh(days[rows])
+    def fresh(self, days: FloatArray) -> FloatArray:
+        """Expected share of `days` (k,) before the first change: (k,) float64."""
+        found = predict(self.change_rate_per_day, self.information, days)[1]
+        if self.exact is not None:
+            found[self.rows] = self.exact.fresh(days[self.rows])
         return found
 
     def fresh_if_changed(
-        self,
-        at: IntArray | Int32Array,
-        days: FloatArray,
-        unchanged: FloatArray,
-        fresh: FloatArray,
-        age_days: FloatArray | None,
+        self, days: FloatArray, unchanged: FloatArray, fresh: FloatArray, age_days: FloatArray | None
     ) -> FloatArray:
         """The same, given that a crawl found a change, see the function of this name: (k,) float64."""
-        rate, information = self.change_rate_per_day[at], self.information[at]
+        rate, information = self.change_rate_per_day, self.information
         found = fresh_if_changed(rate, information, days, unchanged, fresh, age_days)
-        rows, exact = self._exact(at)
-        if exact is not None and age_days is not None:
-            dated = np.flatnonzero(age_days[rows] > 0.0)
-            rows, age = rows[dated], age_days[rows[dated]]
+        if self.exact is not None and age_days is not None:
+            dated = np.flatnonzero(age_days[self.rows] > 0.0)
+            rows, age = self.rows[dated], age_days[self.rows[dated]]
             before = days[rows] - age
-            found[rows] = exact.take(dated).dated(age).fresh(before) * (before / days[rows])
+            found[rows] = self.exact.take(dated).dated(age).fresh(before) * (before / days[rows])
         return found
-
-    def _exact(self, at: IntArray | Int32Array) -> tuple[IntArray, Posterior | None]:
-        """Which of the rows `at` have a posterior of their own, and these."""
-        if self.exact is None or self.exact_row is None:
-            return np.zeros(0, np.int64), None
-        row = self.exact_row[at].astype(np.int64)
-        rows = np.flatnonzero(row >= 0)
-        return rows, self.exact.take(row[rows]) if len(rows) else None
 
 
 def forecast(evidence: Evidence, change_rate_per_day: FloatArray, information: FloatArray) -> Forecast:

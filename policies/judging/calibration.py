@@ -222,7 +222,8 @@ class Judge:
         if clocks is not None:
             at = np.arange(len(row), dtype=np.int32)
             forecast = clocks.forecast
-        unchanged = np.exp(forecast.log_unchanged(at, days))
+        told = forecast.told(at)
+        unchanged = np.exp(told.log_unchanged(days))
         p = 1.0 - unchanged
         units = np.rint(p * (1.0 / PROBABILITY_UNIT))
         place = np.minimum((p * BINS).astype(np.int64), BINS - 1)
@@ -235,13 +236,13 @@ class Judge:
         self._host_predicted[there] += np.bincount(near, units).astype(np.int64)
 
         others = [
-            np.rint(-np.expm1(forecast.log_unchanged(at, factor * days)) * (1.0 / PROBABILITY_UNIT))
+            np.rint(-np.expm1(told.log_unchanged(factor * days)) * (1.0 / PROBABILITY_UNIT))
             for factor in FACTORS
         ]
         self._host_twice[there] += np.bincount(near, others[FACTORS.index(2.0)]).astype(np.int64)
         if clocks is None:
-            fresh = forecast.fresh(at, days)
-            found = forecast.fresh_if_changed(at, days, unchanged, fresh, age_days)
+            fresh = told.fresh(days)
+            found = told.fresh_if_changed(days, unchanged, fresh, age_days)
         else:
             fresh, found = clocks.fresh, clocks.fresh_if_changed
         found = 1.0 - changed * (1.0 - found)

@@ -284,13 +284,11 @@ class CellWatch:
         forecast, of_row = self._forecast, at
         if clocks is not None:
             forecast, of_row = clocks.take(rows).forecast, np.arange(len(rows), dtype=np.int32)
-        days = intervals.length_us[rows] / US_PER_DAY
+        told, days = forecast.told(of_row), intervals.length_us[rows] / US_PER_DAY
         size = KINDS * CELLS
         predicted = np.empty((size, len(FACTORS)), np.int64)
-        without = np.zeros(0)
-        for j, factor in enumerate(FACTORS):
-            unchanged = forecast.log_unchanged(of_row, factor * days)
-            without = unchanged if j == _ONE else without
+        logs = [told.log_unchanged(factor * days) for factor in FACTORS]
+        for j, unchanged in enumerate(logs):
             # Sums of a chunk stay below 2**53: exact, in floating point too.
             units = np.rint(-np.expm1(unchanged) * (1.0 / PROBABILITY_UNIT))
             predicted[:, j] = np.bincount(cell, units, size)
@@ -298,11 +296,11 @@ class CellWatch:
         found = np.bincount(cell, changed, size).astype(np.int64)
         self.sums = self.sums.merge(CellSums(np.bincount(cell, minlength=size), found, predicted))
         if self._factors is not None and len(rows):
-            host, of_cells = self._host[at], self._factors[cell]
-            with_cells = forecast.log_unchanged(of_row, of_cells * days)
+            without, host, of_cells = logs[_ONE], self._host[at], self._factors[cell]
+            with_cells = told.log_unchanged(of_cells * days)
             use, own = self._by_cells[host], self._own[host]
             by_cells = np.where(use, with_cells, without)
-            with_own = forecast.log_unchanged(of_row, np.where(use, of_cells, 1.0) * own * days)
+            with_own = told.log_unchanged(np.where(use, of_cells, 1.0) * own * days)
             hazard = np.minimum(-by_cells, MOST_NATS)
             gain = log_score_gain(with_cells, without, changed, of_cells)
             own_gain = log_score_gain(with_own, by_cells, changed, own)
