@@ -226,8 +226,7 @@ class Kept:
         -------
         (k, bins) float64, days
         """
-        width = _WIDTH_US[bins]
-        return cycle_lengths_days(self.to_us, bins, width) - cycle_lengths_days(self.from_us, bins, width)
+        return cycle_lengths_days(self.from_us, self.to_us, bins, _WIDTH_US[bins])
 
     def _hours(
         self,
@@ -265,11 +264,12 @@ class Kept:
 
     def _span_us(self, groups: int) -> IntArray:
         """From the first to the last end of the intervals of each group, (g,)."""
-        last: IntArray = np.zeros(groups, np.int64)
-        np.maximum.at(last, self.group, self.to_us)
-        first = last.copy()
-        np.minimum.at(first, self.group, self.to_us)
-        return last - first
+        span: IntArray = np.zeros(groups, np.int64)
+        first = np.flatnonzero(np.diff(self.group, prepend=-1))
+        if first.size:
+            last = np.append(first[1:], len(self)) - 1
+            span[self.group[first]] = self.to_us[last] - self.to_us[first]
+        return span
 
     def _ages(self, least: FloatArray, born: IntArray, rate_per_day: FloatArray, hours: Profiles) -> Profiles:
         # Pages that were there before are others than those that came since: they do not show how these age.

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from policies.numerics.lookup import places
 from policies.numerics.typing_ import BoolArray, FloatArray, IntArray
@@ -53,8 +54,9 @@ class Spells:
     changed: BoolArray
     rate_per_day: FloatArray
 
-    def take(self, rows: IntArray | BoolArray) -> Spells:
-        return Spells(self.group[rows], self.length[rows], self.changed[rows], self.rate_per_day[rows])
+    def take(self, rows: IntArray) -> Spells:
+        length = self.length.take(rows, axis=0)
+        return Spells(self.group[rows], length, self.changed[rows], self.rate_per_day[rows])
 
     def of(self, group: IntArray) -> Spells:
         """The same of other groups, (k,) int64 that ascend."""
@@ -82,7 +84,7 @@ def profiles(spells: Spells, least: FloatArray, circular: bool) -> tuple[IntArra
     """
     groups = len(least)
     gains = np.zeros(groups)
-    spells = spells.take(_uneven(spells, groups)[spells.group])
+    spells = spells.take(np.flatnonzero(_uneven(spells, groups)[spells.group]))
     if not len(spells.group):
         return np.empty(0, np.int64), np.empty((0, spells.length.shape[1])), gains
     some, code = np.unique(spells.group, return_inverse=True)
@@ -93,7 +95,7 @@ def profiles(spells: Spells, least: FloatArray, circular: bool) -> tuple[IntArra
     # All blocks at once: group g with the first b blocks known is group (b - 1) n + g.
     step = np.repeat(np.arange(1, _BLOCKS), len(code))
     rows = np.tile(np.arange(len(code)), _BLOCKS - 1)
-    known, new = block[rows] < step, block[rows] == step
+    known, new = np.flatnonzero(block[rows] < step), np.flatnonzero(block[rows] == step)
     earlier, later = (
         spells.take(rows[part]).of((step[part] - 1) * n + code[rows[part]]) for part in (known, new)
     )
@@ -105,7 +107,7 @@ def profiles(spells: Spells, least: FloatArray, circular: bool) -> tuple[IntArra
     sure = np.flatnonzero(gain > least[some])
     number = np.full(n, -1)
     number[sure] = np.arange(sure.size)
-    mine = spells.take(number[spells.group] >= 0)
+    mine = spells.take(np.flatnonzero(number[spells.group] >= 0))
     mine = mine.of(number[mine.group])
     return some[sure], normalised(fit(mine, sure.size, circular)), gains
 
@@ -136,13 +138,16 @@ def normalised(rates: FloatArray) -> FloatArray:
     return result
 
 
-def _sums(group: IntArray, values: FloatArray, groups: int) -> FloatArray:
-    """Sums of rows (k, bins) of each group; groups ascend."""
-    out = np.zeros((groups, values.shape[1]))
-    if len(group):
-        first = np.flatnonzero(np.diff(group, prepend=-1))
-        out[group[first]] = np.add.reduceat(values, first, axis=0)
-    return out
+def _sums(start: IntArray, weight: FloatArray, values: FloatArray) -> FloatArray:
+    """Weighted sums of rows, (k,) and (k, bins), of each group, of which g + 1 say where they start."""
+    k = len(weight)
+    result: FloatArray = csr_array((weight, np.arange(k), start), shape=(len(start) - 1, k)) @ values
+    return result
+
+
+def _starts(group: IntArray, groups: int) -> IntArray:
+    """Where the rows of each group start, and the last ends: (g + 1,); groups ascend."""
+    return np.searchsorted(group, np.arange(groups + 1))
 
 
 def _uneven(spells: Spells, groups: int) -> BoolArray:
@@ -155,7 +160,7 @@ def _uneven(spells: Spells, groups: int) -> BoolArray:
     days, rate = even.length[:, 0], spells.rate_per_day * fit(even, groups, True)[spells.group, 0]
     whole = np.maximum(days * rate, _LEAST)
     found = rate * (np.where(spells.changed, 1.0 / -np.expm1(-whole), 0.0) - 1.0)
-    score = _sums(spells.group, length * found[:, None], groups)
+    score = _sums(_starts(spells.group, groups), found, length)
     score -= score.mean(axis=1, keepdims=True)
     square = rate * rate * (np.einsum("ij,ij->i", length, length) - days * days / bins)
     variance = np.bincount(spells.group, square / np.expm1(np.minimum(whole, 50.0)), groups)
@@ -173,7 +178,7 @@ def fit(spells: Spells, groups: int, circular: bool, shrink: float = SHRINK) -> 
     algorithm" (2008).
     """
     em = _Em.of(spells, groups, circular, shrink)
-    log = em.start()
+    log = em.even()
     factor = np.exp(log)
     result, rows = factor.copy(), np.arange(groups)
     for _ in range(_ROUNDS):
@@ -202,45 +207,51 @@ class _Em:
     ----------
     exposure : (g, bins) float64
         Changes that are expected at the factor 1.
-    group, length : (k,) int64 and (k, bins) float64
-        Groups of the intervals with a change, ascending, and what is expected of each in each bin.
+    start : (g + 1,) int64
+        Where the intervals with a change of each group start, and where the last ends.
+    length : (k, bins) float64
+        What is expected of each of these in each bin.
     beside : (3, bins) int64, or None
         Bins to whose geometric mean each shrinks; None of one bin alone, which shrinks to 1.
     shrink : float
     """
 
     exposure: FloatArray
-    group: IntArray
+    start: IntArray
     length: FloatArray
     beside: IntArray | None
     shrink: float
 
     @classmethod
     def of(cls, spells: Spells, groups: int, circular: bool, shrink: float) -> _Em:
-        length, found = spells.length * spells.rate_per_day[:, None], spells.changed
+        found = np.flatnonzero(spells.changed)
+        length = spells.length.take(found, axis=0) * spells.rate_per_day[found, None]
+        exposure = _sums(_starts(spells.group, groups), spells.rate_per_day, spells.length)
         bins = length.shape[1]
         beside = np.arange(bins) + np.array([[-1], [0], [1]])
         near = (beside % bins if circular else np.clip(beside, 0, bins - 1)) if bins > 1 else None
-        return cls(_sums(spells.group, length, groups), spells.group[found], length[found], near, shrink)
+        return cls(exposure, _starts(spells.group[found], groups), length, near, shrink)
 
-    def start(self) -> FloatArray:
+    def even(self) -> FloatArray:
         """One factor for all bins."""
-        groups, bins = self.exposure.shape
+        bins = self.exposure.shape[1]
         total = np.maximum(self.exposure.sum(axis=1, keepdims=True), _LEAST)
-        count = np.bincount(self.group, minlength=groups)[:, None]
+        count = np.diff(self.start)[:, None]
         result: FloatArray = np.log(np.repeat((count + self.shrink) / (total + self.shrink), bins, axis=1))
         return result
 
     def take(self, groups: BoolArray) -> _Em:
         """Some of the groups, in their order."""
-        rows = groups[self.group]
-        code = (np.cumsum(groups) - 1)[self.group[rows]]
-        return _Em(self.exposure[groups], code, self.length[rows], self.beside, self.shrink)
+        size = np.diff(self.start)
+        rows, start = np.flatnonzero(np.repeat(groups, size)), np.cumsum(size[groups])
+        start = np.concatenate([[0], start])
+        return _Em(self.exposure[groups], start, self.length.take(rows, axis=0), self.beside, self.shrink)
 
     def step(self, log: FloatArray) -> FloatArray:
         factor = np.exp(log)
-        clock = np.maximum(np.einsum("ij,ij->i", self.length, factor[self.group]), _LEAST)
-        placed = _sums(self.group, self.length / -np.expm1(-clock)[:, None], len(factor))
+        of_row = np.repeat(factor, np.diff(self.start), axis=0)
+        clock = np.maximum(np.einsum("ij,ij->i", self.length, of_row), _LEAST)
+        placed = _sums(self.start, -1.0 / np.expm1(-clock), self.length)
         beside = 1.0 if self.beside is None else np.exp(log[:, self.beside].sum(axis=1) / -3.0)
         new = (placed * factor + self.shrink) / (self.exposure + self.shrink * beside)
         result: FloatArray = np.log(new)
@@ -256,7 +267,8 @@ def log_probability(expected: FloatArray, changed: BoolArray) -> FloatArray:
 
 def _score(spells: Spells, factor: FloatArray, groups: int) -> FloatArray:
     """Log-probability of what the intervals of each group showed, (g,)."""
-    clock = (spells.length * factor[spells.group]).sum(axis=1) * spells.rate_per_day
+    of_row = factor.take(spells.group, axis=0)
+    clock = np.multiply(spells.length, of_row, out=of_row).sum(axis=1) * spells.rate_per_day
     logs = log_probability(clock, spells.changed)
     result: FloatArray = np.bincount(spells.group, logs, groups).astype(np.float64)
     return result

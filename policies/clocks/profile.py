@@ -37,12 +37,22 @@ LEAST_US = 60_000_000
 _ROUNDING = 1e-9
 
 
-def cycle_lengths_days(at_us: IntArray, bins: int, width_us: int) -> FloatArray:
-    """How much of the time from 1970 to an instant lies in each bin of a cycle: (k, bins) float64, days."""
-    cycle, rest = np.divmod(at_us, bins * width_us)
-    inside = np.clip(rest[:, None] - np.arange(bins) * width_us, 0, width_us)
-    result: FloatArray = (cycle[:, None] * width_us + inside) / US_PER_DAY
-    return result
+def cycle_lengths_days(from_us: IntArray, to_us: IntArray, bins: int, width_us: int) -> FloatArray:
+    """How much of each interval lies in each bin of a cycle that began in 1970: (k, bins) float64, days."""
+    begun = np.arange(bins) * width_us
+    # Of the bins before an instant's own, all has gone by of each cycle but the own bin's rest.
+    gone = np.tri(bins, bins, -1) * width_us
+    lengths = np.zeros((len(from_us), bins))
+    row, whole = np.arange(len(from_us)), np.zeros(len(from_us), np.int64)
+    for at_us, sign in ((to_us, 1), (from_us, -1)):
+        cycle, rest = np.divmod(at_us, bins * width_us)
+        own = rest // width_us
+        lengths += sign * gone.take(own, axis=0)
+        lengths[row, own] += sign * (rest - begun[own])
+        whole += sign * cycle
+    lengths += (whole * width_us)[:, None]
+    lengths /= US_PER_DAY
+    return lengths
 
 
 class _Speeds:

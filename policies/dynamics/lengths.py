@@ -35,8 +35,7 @@ def week_lengths_days(from_us: IntArray, to_us: IntArray) -> FloatArray:
     from_us, to_us : (k,) int64, microseconds of one clock
     """
     monday = FIRST_WEEKDAY * US_PER_DAY
-    begin, end = (cycle_lengths_days(at + monday, WEEK_HOURS, US_PER_HOUR) for at in (from_us, to_us))
-    return end - begin
+    return cycle_lengths_days(from_us + monday, to_us + monday, WEEK_HOURS, US_PER_HOUR)
 
 
 def wait_bin(days: FloatArray) -> IntArray:

@@ -97,7 +97,8 @@ class ShardClocks(Statistic):
         self._was, self._gain = _read_profiles(night.table("state_clock_profiles"), self._host_hash())
         # Of a long log all at once. From then on clocks change slowly, and to learn them takes time.
         nights = night.settings.as_of_us // night.settings.hosts.horizon_us
-        turn = (self._host_hash() + np.uint64(nights)) % np.uint64(2 * TURNS)
+        # By other bits than those that say which shard a host is in: each shard has some to look at.
+        turn = ((self._host_hash() >> np.uint64(32)) + np.uint64(nights)) % np.uint64(2 * TURNS)
         young = of_host > night.settings.as_of_us - NEW_HOST_US
         young[self._was.group] = young[exploring.promising(self._gain)] = True
         self._due: BoolArray = (turn == 0) | ((turn % TURNS == 0) & young) | (night.state is None)
