@@ -9,6 +9,7 @@ it would have foretold later intervals, block by block, better than one rate for
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -138,16 +139,10 @@ def normalised(rates: FloatArray) -> FloatArray:
     return result
 
 
-def _sums(start: IntArray, weight: FloatArray, values: FloatArray) -> FloatArray:
-    """Weighted sums of rows, (k,) and (k, bins), of each group, of which g + 1 say where they start."""
-    k = len(weight)
-    result: FloatArray = csr_array((weight, np.arange(k), start), shape=(len(start) - 1, k)) @ values
-    return result
-
-
-def _starts(group: IntArray, groups: int) -> IntArray:
-    """Where the rows of each group start, and the last ends: (g + 1,); groups ascend."""
-    return np.searchsorted(group, np.arange(groups + 1))
+def _of_groups(size: IntArray, weight: FloatArray) -> Any:
+    """Weights of rows, (k,), sorted by group, by which a product with (k, bins) sums up each group, (g,)."""
+    start, k = np.concatenate([[0], np.cumsum(size)]), len(weight)
+    return csr_array((weight, np.arange(k), start), shape=(len(size), k))
 
 
 def _uneven(spells: Spells, groups: int) -> BoolArray:
@@ -160,7 +155,7 @@ def _uneven(spells: Spells, groups: int) -> BoolArray:
     days, rate = even.length[:, 0], spells.rate_per_day * fit(even, groups, True)[spells.group, 0]
     whole = np.maximum(days * rate, _LEAST)
     found = rate * (np.where(spells.changed, 1.0 / -np.expm1(-whole), 0.0) - 1.0)
-    score = _sums(_starts(spells.group, groups), found, length)
+    score = _of_groups(np.bincount(spells.group, minlength=groups), found) @ length
     score -= score.mean(axis=1, keepdims=True)
     square = rate * rate * (np.einsum("ij,ij->i", length, length) - days * days / bins)
     variance = np.bincount(spells.group, square / np.expm1(np.minimum(whole, 50.0)), groups)
@@ -207,8 +202,10 @@ class _Em:
     ----------
     exposure : (g, bins) float64
         Changes that are expected at the factor 1.
-    start : (g + 1,) int64
-        Where the intervals with a change of each group start, and where the last ends.
+    size : (g,) int64
+        Intervals with a change of each group.
+    weight : sparse (g, k) float64
+        What each of these counts as, to be set anew.
     length : (k, bins) float64
         What is expected of each of these in each bin.
     beside : (3, bins) int64, or None
@@ -217,7 +214,8 @@ class _Em:
     """
 
     exposure: FloatArray
-    start: IntArray
+    size: IntArray
+    weight: Any
     length: FloatArray
     beside: IntArray | None
     shrink: float
@@ -226,32 +224,32 @@ class _Em:
     def of(cls, spells: Spells, groups: int, circular: bool, shrink: float) -> _Em:
         found = np.flatnonzero(spells.changed)
         length = spells.length.take(found, axis=0) * spells.rate_per_day[found, None]
-        exposure = _sums(_starts(spells.group, groups), spells.rate_per_day, spells.length)
+        size, all_of = (np.bincount(g, minlength=groups) for g in (spells.group[found], spells.group))
+        exposure = _of_groups(all_of, spells.rate_per_day) @ spells.length
         bins = length.shape[1]
         beside = np.arange(bins) + np.array([[-1], [0], [1]])
         near = (beside % bins if circular else np.clip(beside, 0, bins - 1)) if bins > 1 else None
-        return cls(exposure, _starts(spells.group[found], groups), length, near, shrink)
+        return cls(exposure, size, _of_groups(size, np.ones(len(found))), length, near, shrink)
 
     def even(self) -> FloatArray:
         """One factor for all bins."""
         bins = self.exposure.shape[1]
         total = np.maximum(self.exposure.sum(axis=1, keepdims=True), _LEAST)
-        count = np.diff(self.start)[:, None]
+        count = self.size[:, None]
         result: FloatArray = np.log(np.repeat((count + self.shrink) / (total + self.shrink), bins, axis=1))
         return result
 
     def take(self, groups: BoolArray) -> _Em:
         """Some of the groups, in their order."""
-        size = np.diff(self.start)
-        rows, start = np.flatnonzero(np.repeat(groups, size)), np.cumsum(size[groups])
-        start = np.concatenate([[0], start])
-        return _Em(self.exposure[groups], start, self.length.take(rows, axis=0), self.beside, self.shrink)
+        rows, size = np.flatnonzero(np.repeat(groups, self.size)), self.size[groups]
+        length, weight = self.length.take(rows, axis=0), _of_groups(size, np.ones(len(rows)))
+        return _Em(self.exposure[groups], size, weight, length, self.beside, self.shrink)
 
     def step(self, log: FloatArray) -> FloatArray:
         factor = np.exp(log)
-        of_row = np.repeat(factor, np.diff(self.start), axis=0)
-        clock = np.maximum(np.einsum("ij,ij->i", self.length, of_row), _LEAST)
-        placed = _sums(self.start, -1.0 / np.expm1(-clock), self.length)
+        clock = np.einsum("ij,ij->i", self.length, np.repeat(factor, self.size, axis=0))
+        np.divide(-1.0, np.expm1(-np.maximum(clock, _LEAST)), out=self.weight.data)
+        placed = self.weight @ self.length
         beside = 1.0 if self.beside is None else np.exp(log[:, self.beside].sum(axis=1) / -3.0)
         new = (placed * factor + self.shrink) / (self.exposure + self.shrink * beside)
         result: FloatArray = np.log(new)
