@@ -32,17 +32,23 @@ def _text_columns(schema: pa.Schema) -> list[str]:
     return [f.name for f in schema if pa.types.is_string(f.type) and f.name != "url"]
 
 
-def _encodings(schema: pa.Schema) -> dict[str, str]:
+def _encodings(schema: pa.Schema, carried: bool) -> dict[str, str]:
     """Encodings of lists: of counts that are small for their width, less than half of the bytes; of floats
-    byte by byte, as exponents are much alike and last bytes may be 0.
+    byte by byte, as exponents are much alike and last bytes may be 0. Of what only the next night reads,
+    times and counts as differences, too: a quarter to a half fewer bytes in less time. Old readers of Parquet
+    do not know them.
     """
     counts = {f.name: "DELTA_BINARY_PACKED" for f in schema if f.type == pa.list_(pa.uint32())}
     fixed = [f for f in schema if pa.types.is_fixed_size_list(f.type)]
     floats = {f.name: "BYTE_STREAM_SPLIT" for f in fixed if f.type.value_type == pa.float32()}
-    return {f"{name}.list.element": how for name, how in (counts | floats).items()}
+    found = {f"{name}.list.element": how for name, how in (counts | floats).items()}
+    for field in schema if carried else ():
+        if pa.types.is_timestamp(field.type) or pa.types.is_signed_integer(field.type):
+            found[field.name] = "DELTA_BINARY_PACKED"
+    return found
 
 
-def _write_parquet(batch: pa.RecordBatch, target: Any) -> None:
+def _write_parquet(batch: pa.RecordBatch, target: Any, carried: bool) -> None:
     schema = batch.schema.remove_metadata()
     # Files are read whole, so statistics would serve nobody. Half the time of zstd for a sixth more bytes.
     with pq.ParquetWriter(
@@ -51,7 +57,7 @@ def _write_parquet(batch: pa.RecordBatch, target: Any) -> None:
         compression="snappy",
         write_statistics=False,
         use_dictionary=_text_columns(schema),
-        column_encoding=_encodings(schema) or None,
+        column_encoding=_encodings(schema, carried) or None,
     ) as writer:
         writer.write_table(
             pa.Table.from_batches([batch.replace_schema_metadata(None)], schema), row_group_size=1 << 20
@@ -104,7 +110,8 @@ def _write_jsonl(batch: pa.RecordBatch, target: Any) -> None:
         target.write("".join(lines).encode())
 
 
-_WRITERS = {"parquet": _write_parquet, "avro": _write_avro, "jsonl": _write_jsonl}
+_WRITERS = {"avro": _write_avro, "jsonl": _write_jsonl}
+_CARRIED = "state", "slots"
 
 
 def write_shard(
@@ -117,9 +124,16 @@ def write_shard(
     attempt: Attempt | None = None,
 ) -> FileInfo:
     """Write one shard's rows of one kind. Holds no more than the batch and one row group in memory."""
-    writer = _WRITERS[file_format]
+    carried = kind.partition("/")[0] in _CARRIED
+
+    def write(target: Any) -> None:
+        if file_format == "parquet":
+            _write_parquet(batch, target, carried)
+        else:
+            _WRITERS[file_format](batch, target)
+
     name = shard_name(kind, shard, num_shards, SUFFIX[file_format])
-    return write_file(folder, name, lambda target: writer(batch, target), batch.num_rows, attempt)
+    return write_file(folder, name, write, batch.num_rows, attempt)
 
 
 class WriteShards(Step):
