@@ -36,14 +36,15 @@ SETTLING_US = 2 * US_PER_DAY
 WATCHED_US = 14 * US_PER_DAY
 """A host that was watched for so long and shows no hours has none, or none that its crawls tell."""
 
-NEW_HOST_US = 32 * US_PER_DAY
+NEW_HOST_US, FRESH_HOST_US = 32 * US_PER_DAY, 8 * US_PER_DAY
 
 _KEPT_PER_PAGE, _KEPT_AT_LEAST, _KEPT_AT_MOST = 2, 128, 1024
 # Of a page at most: most hosts are small, and too few intervals to learn from are not worth their bytes.
 _KEPT_OF_A_PAGE = 8
 
 TURNS = 4
-"""Nights from one look at a host's clock to the next; twice as many where a month showed none."""
+"""Nights from one look at a host's clock to the next; half in its first week, when each night's intervals are
+many of those it has, and twice as many where a month showed none."""
 
 EXPLORED_KINDS = "explored", "explored_young", "explored_again"
 """Columns of hosts: shares of pages that teach hours, and of young ones that were seen once and twice."""
@@ -99,9 +100,11 @@ class ShardClocks(Statistic):
         nights = night.settings.as_of_us // night.settings.hosts.horizon_us
         # By other bits than those that say which shard a host is in: each shard has some to look at.
         turn = ((self._host_hash() >> np.uint64(32)) + np.uint64(nights)) % np.uint64(2 * TURNS)
-        young = of_host > night.settings.as_of_us - NEW_HOST_US
-        young[self._was.group] = young[exploring.promising(self._gain)] = True
-        self._due: BoolArray = (turn == 0) | ((turn % TURNS == 0) & young) | (night.state is None)
+        since = night.settings.as_of_us - of_host
+        turns = np.select([since < FRESH_HOST_US, since < NEW_HOST_US], [TURNS // 2, TURNS], 2 * TURNS)
+        shown = np.union1d(self._was.group, np.flatnonzero(exploring.promising(self._gain)))
+        turns[shown] = np.minimum(turns[shown], TURNS)
+        self._due: BoolArray = (turn % turns.astype(np.uint64) == 0) | (night.state is None)
         # A page that was there when its host was first seen is at least as old as that.
         self._since_us = np.where(of_host == _NEVER, NO_TIME, of_host)[self._group]
         self._since_us = np.where(self._born_us == NO_TIME, self._since_us, self._born_us)
