@@ -174,7 +174,8 @@ class Steps(PipelineVisitor):
         for made in kept:
             self._made[made] = [value for bundle in bundles for value in bundle.kept[made]]
         if self._threads > 1:
-            release_memory()
+            for pool in (pa.default_memory_pool(), pa.system_memory_pool()):
+                pool.release_unused()  # the second is that of NumPy, too
         for step in stage:
             self._done.add(step)
             for side in step.side_inputs:
@@ -265,7 +266,6 @@ class Bundle:
         for _, function in self._calls:
             function.setup()
             function.start_bundle()
-        large = any(getattr(function, "WHOLE_SHARD", False) for _, function in self._calls)
         while elements:
             try:
                 element = elements.popleft()
@@ -273,8 +273,6 @@ class Bundle:
                 break
             self._feeds[0](element)
             del element
-            if large:
-                release_memory()
         for call, function in self._calls:
             self._emit(call.step, function.finish_bundle())
             function.teardown()
@@ -298,12 +296,6 @@ class Bundle:
             value = result.value if isinstance(result, WindowedValue) else result
             for take in self._takers[step.outputs[tag]]:
                 take(value)
-
-
-def release_memory() -> None:
-    """Give back what allocators keep for later: a third of the memory of a night on state."""
-    for pool in (pa.default_memory_pool(), pa.system_memory_pool()):
-        pool.release_unused()  # the second is that of NumPy, too
 
 
 def _share(elements: deque[Any], bundles: Sequence[Bundle]) -> None:

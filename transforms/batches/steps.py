@@ -27,11 +27,9 @@ class Step(beam.DoFn):
     """A DoFn whose methods Beam inspects once.
 
     `OUTPUTS` has the type of each of several outputs by its name, the main one first, see `outputs`.
-    `WHOLE_SHARD` says that an element takes the memory of a shard's night, which is free after it.
     """
 
     OUTPUTS: ClassVar[dict[str, Any]] = {}
-    WHOLE_SHARD: ClassVar[bool] = False
 
     def __getattr__(self, name: str) -> Any:
         key = type(self), name.removeprefix(_ASKED)

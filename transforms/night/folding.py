@@ -60,7 +60,6 @@ class FoldHistory(Step):
         "overview": Overview,
         "counts": dict[str, int],
     }
-    WHOLE_SHARD: ClassVar = True
 
     def __init__(self, settings: FoldSettings) -> None:
         self._settings = settings

@@ -269,7 +269,6 @@ class EstimateParameters(Step):
     """
 
     OUTPUTS: ClassVar = {"blocks": ShardTables, "estimated": ShardTables}
-    WHOLE_SHARD: ClassVar = True
 
     def __init__(self, clock: RequestClock, with_hosts: bool) -> None:
         self._clock, self._with_hosts = clock, with_hosts

@@ -66,7 +66,6 @@ class SequenceCrawls(Step):
     """
 
     OUTPUTS: ClassVar = {"files": ShardTables, "report": ShardReport}
-    WHOLE_SHARD: ClassVar = True
 
     def __init__(self, night: Night, carry: Carry) -> None:
         self._night, self._carry = night, carry
