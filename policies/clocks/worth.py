@@ -76,10 +76,13 @@ class Ahead:
 
     def clock(self, clocks: Clocks, page: IntArray) -> FloatArray:
         """Clock days of each page in each step: (n, m) float64."""
-        m = len(self.at_us) - 1
-        low = np.tile(self.at_us[:-1], len(page))
-        high = np.tile(self.at_us[1:], len(page))
-        return clocks.days(np.repeat(page, m), low, high).reshape(len(page), m)
+        m, group = len(self.at_us) - 1, clocks.group[page]
+        aging = clocks.by_age[group]
+        # Pages that do not age have the clock of their group.
+        _, first, of = np.unique(np.where(aging, -1 - page, group), return_index=True, return_inverse=True)
+        low, high = (np.tile(at, len(first)) for at in (self.at_us[:-1], self.at_us[1:]))
+        days = clocks.days(np.repeat(page[first], m), low, high).reshape(len(first), m)
+        return days.take(of, axis=0)
 
 
 def survival(changes: FloatArray, information: FloatArray) -> FloatArray:
@@ -153,17 +156,19 @@ def kept_in_turn(
         Fresh days from one crawl to the next, at each instant.
     """
     steps = clock[:, :INSTANTS] * rate[:, None]
-    days = ahead.days()[:INSTANTS]
-    within = np.where(steps > 1e-9, -np.expm1(-steps) / np.maximum(steps, 1e-300), 1.0) * days
+    within = _fresh_days(steps, ahead.days()[:INSTANTS])
     if asked is not None:
         within = within * asked[:, :INSTANTS]
-    steps, within = (np.concatenate([v, v], axis=1) for v in (steps, within))
-    passed = np.concatenate([np.zeros((len(steps), 1)), np.cumsum(steps, axis=1)], axis=1)
+    still, whole = np.exp(-steps), steps.sum(axis=1)
+    # Of a day from an instant on; the day from the one before has its step, and lacks the same of tomorrow.
+    lasting = within * -np.expm1(-whole)[:, None]
     kept = np.empty((len(steps), INSTANTS))
-    for a in range(INSTANTS):
-        alive = np.exp(passed[:, a, None] - passed[:, a : a + INSTANTS])
-        kept[:, a] = (alive * within[:, a : a + INSTANTS]).sum(axis=1)
-    whole = passed[:, INSTANTS]
+    after = within[:, -1]
+    for a in range(INSTANTS - 2, -1, -1):
+        after = within[:, a] + still[:, a] * after
+    kept[:, 0] = after
+    for a in range(INSTANTS - 1, 0, -1):
+        after = kept[:, a] = lasting[:, a] + still[:, a] * after
     further = np.expm1(-whole * nights) / np.minimum(np.expm1(-whole), -1e-12)
     result: FloatArray = kept * np.where(whole > 1e-9, further, nights)[:, None]
     return result
@@ -274,46 +279,70 @@ def best_instants(
         Fresh days with this crawl at each instant.
     """
     n, m = clock.shape
-    days = ahead.days()
     steps = clock * rate[:, None]
-    still = np.exp(-steps)
-    within = np.where(steps > 1e-9, -np.expm1(-steps) / np.maximum(steps, 1e-300), 1.0) * days
+    still, within = np.exp(-steps), _fresh_days(steps, ahead.days())
     if asked is not None:
         within = within * asked
     # Fresh days from each step on, of a copy taken at its begin, to `until`.
     rest = np.zeros((n, m + 1))
     for j in range(m - 1, -1, -1):
         rest[:, j] = np.where(j < until, within[:, j] + still[:, j] * rest[:, j + 1], 0.0)
-    # Of a copy taken at step a, fresh days until step b of the night.
-    span = np.zeros((n, INSTANTS + 1, INSTANTS + 1))
-    for a in range(INSTANTS):
-        alive = np.ones(n)
-        for b in range(a, INSTANTS):
-            span[:, a, b + 1] = span[:, a, b] + alive * within[:, b]
-            alive = alive * still[:, b]
-    before = fresh[:, None] * span[:, 0, :INSTANTS]
-    most = int(crawls.max(initial=1))
+    rest = rest[:, :INSTANTS]
+    several = np.flatnonzero(crawls > 1)
+    kept = fresh[:, None] * _fresh_until(still, within, 0) + rest
+    page, placed = _in_order(still[several], within[several], kept[several], rest[several], crawls[several])
+    once = np.flatnonzero(crawls == 1)
+    page, kept = np.concatenate([once, several[page]]), np.concatenate([kept[once], placed])
+    order = np.argsort(page, kind="stable")
+    return page[order], kept[order]
+
+
+def _fresh_days(steps: FloatArray, days: FloatArray) -> FloatArray:
+    """Fresh days in each step of a copy taken at its begin: (n, m) float64."""
+    found: FloatArray = np.where(steps > 1e-9, -np.expm1(-steps) / np.maximum(steps, 1e-300), 1.0) * days
+    return found
+
+
+def _fresh_until(still: FloatArray, within: FloatArray, begin: int) -> FloatArray:
+    """Fresh days from a step of the night to the begin of each, of a copy taken there: (n, `INSTANTS`)."""
+    found = np.zeros((len(still), INSTANTS))
+    last = INSTANTS - 1
+    alive = np.ones((len(still), last - begin))
+    np.cumprod(still[:, begin : last - 1], axis=1, out=alive[:, 1:])
+    np.cumsum(alive * within[:, begin:last], axis=1, out=found[:, begin + 1 :])
+    return found
+
+
+def _in_order(
+    still: FloatArray, within: FloatArray, first: FloatArray, rest: FloatArray, crawls: Int32Array
+) -> tuple[IntArray, FloatArray]:
+    """`best_instants` of pages with two crawls or more; `first` is how fresh they are with one alone."""
+    n = len(first)
+    if not n:
+        return np.zeros(0, np.int64), first
+    span = np.full((n, INSTANTS, INSTANTS), -np.inf)
+    for a in range(INSTANTS - 1):
+        span[:, a, a + 1 :] = _fresh_until(still, within, a)[:, a + 1 :]
     rows, tables = [], []
     # Fresh days after the j-th crawl from the last one, at each instant: from the end backwards.
-    after = [rest[:, :INSTANTS].copy()]
-    for _ in range(most - 1):
-        later = after[-1][:, None, :] + span[:, :INSTANTS, :INSTANTS]
-        later = np.where(np.triu(np.ones((INSTANTS, INSTANTS), np.bool_), 1), later, -np.inf)
-        after.append(later.max(axis=2))
-    ahead_of = before
+    after = [rest]
+    for j in range(1, int(crawls.max())):
+        some = np.flatnonzero(crawls > j)
+        later = span[some] if len(some) < n else span.copy()
+        later += after[-1][some, None, :]
+        after.append(np.full((n, INSTANTS), -np.inf))
+        after[-1][some] = later.max(axis=2)
+    ahead_of = first - rest
     taken = np.full(n, -1)
-    for j in range(most):
+    for j in range(len(after)):
         some = np.flatnonzero(crawls > j)
         left = crawls[some] - 1 - j
-        value = np.stack(after)[left, some]
-        kept = ahead_of[some] + value
+        kept = ahead_of[some] + np.stack(after)[left, some]
         kept = np.where(np.arange(INSTANTS) > taken[some, None], kept, -np.inf)
         rows.append(some)
         tables.append(kept)
         choice = kept.argmax(axis=1)
         ahead_of = np.full((n, INSTANTS), -np.inf)
-        ahead_of[some] = span[some, choice, :INSTANTS]
+        ahead_of[some] = span[some, choice]
         taken[some] = choice
-    page, kept = np.concatenate(rows), np.concatenate(tables)
-    order = np.argsort(page, kind="stable")
-    return page[order], kept[order]
+    return np.concatenate(rows), np.concatenate(tables)
