@@ -54,7 +54,7 @@ class _Asked(JobNights):
 
 
 def _two_batches(seed: int) -> World:
-    """Four of five pages change soon after 6:00, three in ten after 15:00, every day: 6:00 is the hour to come."""
+    """Four of five pages change soon after 6:00, three in ten after 15:00: 6:00 is the best hour."""
     rng = np.random.default_rng(seed)
     pages, times = [], []
     for share, hour in ((0.8, 6.0), (0.3, 15.0)):
