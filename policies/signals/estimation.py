@@ -184,7 +184,7 @@ def fit_pooled(
         code, signals = code[order], signals[order]
         weight, days, squared = weight[order], days[order], squared[order]
     start = np.repeat(mean[:, None], n_groups, axis=1)
-    theta, covariance = _fit(code, weight, days, squared, signals, gain, loss, start)
+    theta, covariance = _fit(code, weight, days, squared, signals, gain, loss, start, in_runs=True)
     return Pooled(theta[0], np.ascontiguousarray(theta[1:].T), covariance)
 
 
@@ -269,6 +269,7 @@ def _fit(
     gain: FloatArray,
     loss: FloatArray,
     start: FloatArray,
+    in_runs: bool = False,
 ) -> tuple[FloatArray, FloatArray]:
     """Modes (d, n) and covariances (n, d, d) of n pages (or groups), rows in order of their `code`."""
     d, n = gain.shape
@@ -286,7 +287,7 @@ def _fit(
         x = np.empty((d, len(at)))
         x[0] = tau
         x[1:] = signals[rows][at].T
-        problem = Problem((np.cumsum(has) - 1)[here], w, x, gain[:, page], loss[:, page])
+        problem = Problem((np.cumsum(has) - 1)[here], w, x, gain[:, page], loss[:, page], in_runs)
         theta[:, page], curvature, _ = solve(problem, start[:, page])
         covariance[page] = np.moveaxis(invert(curvature), 2, 0)
     return theta, covariance
