@@ -82,13 +82,17 @@ def told(weight: FloatArray, rate: FloatArray, bundles: Bundles | None = None) -
     Parameters
     ----------
     weight : (n, S) float64 or complex128, not negative; inf where no signal is false
+        Imaginary parts are steps towards derivatives, so tiny that their squares do not count.
     rate : (n, S) float64 or complex128, not negative, per day (or any other unit)
     bundles : Bundles, optional
         By default every signal tells of a change of its own.
     """
     n, s = weight.shape
     # A source and what joins it: at least one of them is true, none is.
-    true, wrong = -np.expm1(-weight), np.exp(-weight)
+    true, wrong = -np.expm1(-weight.real), np.exp(-weight.real)
+    if np.iscomplexobj(weight):
+        slope = 1j * wrong * weight.imag
+        true, wrong = true + slope, wrong - slope
     alone = rate
     joined: list[tuple[int, IntArray, IntArray, FloatArray, FloatArray]] = []
     if bundles is not None and bundles.share.any():
