@@ -13,8 +13,18 @@ from policies.numerics.errors import NotConvergedError
 from policies.numerics.typing_ import FloatArray
 from policies.objectives.objectives import TINY_RATE
 from policies.signalled import pages as signal_pages
+from policies.signalled import terms
 from policies.signalled import value as signal_value
-from policies.signalled.pages import FULL_RECALL, GENERAL, INERT, NO_SIGNALS, NOISELESS, PERFECT, SignalPages
+from policies.signalled.pages import (
+    FULL_RECALL,
+    GENERAL,
+    INERT,
+    NO_SIGNALS,
+    NOISELESS,
+    PERFECT,
+    SignalPages,
+    scaled,
+)
 
 _STEPS: Final = 200
 _NEVER_FRESH: Final = 745.0  # e^-745 is 0: no clock beyond tells one threshold from another
@@ -62,40 +72,33 @@ def _signals_at_rate(g: FloatArray, rate: FloatArray) -> FloatArray:
 
 
 def _search(pages: SignalPages, rate: FloatArray) -> FloatArray:
-    """Clock u with psi(u) = 1 / rate, by secant steps that a bracket keeps honest (Illinois)."""
+    """Clock u with psi(u) = 1 / rate, by Newton's steps that a bracket keeps honest."""
     a, g, kappa = pages.unsignalled_rate_per_day, pages.signal_rate_per_day, pages.signal_weight
     # u / (a + g kappa) <= psi <= min(u / a, (u + kappa) / (a + g kappa))
     pace = a + g * kappa
     low, high = np.maximum(a / rate, pace / rate - kappa), pace / rate
     clock = np.minimum(low, np.finfo(np.float64).max)
     rows = np.flatnonzero((low < _NEVER_FRESH) & (high > low * (1.0 + _CLOSE)))
-    low, high, wanted = low[rows], high[rows], 1.0 / rate[rows]
-    f_low, f_high = (signal_value.interval_days(pages.take(rows), u) / wanted - 1.0 for u in (low, high))
-    side = np.zeros(rows.size, dtype=np.int8)
-    for step in range(_STEPS):
-        span = f_high - f_low
-        with np.errstate(divide="ignore", invalid="ignore"):
-            middle = low - f_low * (high - low) / np.where(span > 0.0, span, 1.0)
-        # Where a page misses hardly a change psi has steps, on which secants crawl.
-        inside = (middle > low) & (middle < high) & (step % 3 != 2)
-        middle = np.where(inside, middle, 0.5 * (low + high))
-        clock[rows] = np.where(f_low >= 0.0, low, np.where(f_high <= 0.0, high, middle))
-        open_ = (f_low < 0.0) & (f_high > 0.0) & (high > low * (1.0 + _CLOSE))
-        if not np.any(open_):
+    low, high, wanted = low[rows], high[rows], a[rows] / rate[rows]
+    r, kappa = scaled(pages.take(rows))
+    # Many jumps from the start psi is linear.
+    u = np.clip(high - 0.5 * g[rows] / pace[rows] * kappa * kappa, low, high)
+    last = np.full(rows.size, np.inf)
+    for _ in range(_STEPS):
+        if rows.size == 0:
             return clock
-        if not np.all(open_):
-            rows, wanted, middle = rows[open_], wanted[open_], middle[open_]
-            low, high, side = low[open_], high[open_], side[open_]
-            f_low, f_high = f_low[open_], f_high[open_]
-        f = signal_value.interval_days(pages.take(rows), middle) / wanted - 1.0
-        up = f <= 0.0
-        # An end that stays twice has its weight halved, so that the other one moves next.
-        f_high = np.where(up & (side == 1), 0.5 * f_high, np.where(up, f_high, f))
-        f_low = np.where(~up & (side == -1), 0.5 * f_low, np.where(up, f, f_low))
-        low, high = np.where(up, middle, low), np.where(up, high, middle)
-        side = np.where(up, 1, -1).astype(np.int8)
-        done = np.abs(f) <= _CLOSE
-        low, high = np.where(done, middle, low), np.where(done, middle, high)
+        clock[rows] = u
+        found = terms.evaluate(r, kappa, u, np.zeros(rows.size))
+        off = found.h / wanted - 1.0
+        low, high = np.where(off <= 0.0, u, low), np.where(off >= 0.0, u, high)
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            step = u - off * wanted / found.d1
+        # Where a page misses hardly a change psi has steps: there slopes tell nothing.
+        good = (step > low) & (step < high) & (np.abs(off) < 0.5 * last)
+        u, last = np.where(good, step, 0.5 * (low + high)), np.abs(off)
+        open_ = (last > _CLOSE) & (high > low * (1.0 + _CLOSE))
+        rows, low, high, wanted = rows[open_], low[open_], high[open_], wanted[open_]
+        r, kappa, u, last = r[open_], kappa[open_], u[open_], last[open_]
     raise NotConvergedError(
         f"the clock of {rows.size} pages at given rates is not found in {_STEPS} steps, e.g. at "
         f"{float(rate[rows[0]])!r} crawls a day"
