@@ -4,6 +4,7 @@ A search evaluates every page at a dozen multipliers, each nearer to the answer.
 costs microseconds; a Taylor series around a first guess costs nanoseconds.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Self, TypeVar
 
@@ -99,13 +100,21 @@ class Expansion:
             return out
         general = self.kind == GENERAL
         early = (self.kind == NOISELESS) | (general & (multipliers.min() <= self.first_value))
-        rows, size = np.flatnonzero(early), max(_PASS // multipliers.size, 1)
-        for start in range(0, rows.size, size):
-            part = rows[start : start + size]
+        near = np.zeros(early.size, dtype=np.bool_)
+        off = (
+            multipliers[:, None] / self.multiplier - 1.0 if self.multiplier > 0.0 else np.full((1, 1), np.inf)
+        )
+        if np.abs(off).max() < 1.0:
+            near = early & (np.abs(off).max() <= self.early.reach())
+            near &= (self.kind == NOISELESS) | (multipliers.max() <= self.first_value)
+        size = max(_PASS // multipliers.size, 1)
+        for part in _parts(np.flatnonzero(near), size):
+            r, a = scaled(self.pages.take(part))[0], self.pages.unsignalled_rate_per_day[part]
+            out[:, part] = a * take(self.early, part).rates_near(r, off)
+        for part in _parts(np.flatnonzero(early & ~near), size):
             out[:, part] = self._by_first_signal(part, multipliers[:, None])
         rows = np.flatnonzero(~(general | early | (self.kind == INERT)))
-        for start in range(0, rows.size, _ROWS):
-            part = rows[start : start + _ROWS]
+        for part in _parts(rows, _ROWS):
             pages, kind = self.pages.take(part), self.kind[part]
             for j, multiplier in enumerate(multipliers):
                 out[j, part] = closed(pages, kind, np.broadcast_to(multiplier, part.shape))[2]
@@ -246,6 +255,11 @@ def expand(pages: SignalPages, multiplier: float) -> Expansion:
             r, kappa = scaled(part.take(rows))
             _put(point, block, rows, threshold_clock.solve(r, kappa, depth, loose=True))
     return Expansion(pages, kind, float(multiplier), point, first, early)
+
+
+def _parts(rows: IntArray, size: int) -> Iterator[IntArray]:
+    for start in range(0, rows.size, size):
+        yield rows[start : start + size]
 
 
 def _put(columns: _Series, block: slice, rows: IntArray, found: _Series) -> None:

@@ -49,26 +49,48 @@ class Series:
         # w - r is w e^(-r u), but for rounding.
         return cls(y, w, -w * w * np.exp(-r * u) * (w + 1.0) / (1.0 + r))
 
-    def rates(self, r: FloatArray, y: FloatArray) -> FloatArray:
-        """w at `y`, (k, n): by the series where they reach, else solved."""
+    def _coefficients(self, r: FloatArray) -> tuple[FloatArray, ...]:
         w, p0, k = self.w, self.slope, -1.0 / (1.0 + r)
         # w' = P(w), a cubic; its derivatives in w.
         p1 = k * ((3.0 * w + 2.0 * (1.0 - r)) * w - r)
         p2 = k * (6.0 * w + 2.0 * (1.0 - r))
         c2 = p1 * p0 / 2.0
         c3 = (p2 * p0 + p1 * p1) * p0 / 6.0
-        c4 = ((6.0 * k * p0 + 4.0 * p2 * p1) * p0 + p1 * p1 * p1) * p0 / 24.0
+        return w, p0, c2, c3, ((6.0 * k * p0 + 4.0 * p2 * p1) * p0 + p1 * p1 * p1) * p0 / 24.0
+
+    def rates(self, r: FloatArray, y: FloatArray) -> FloatArray:
+        """w at `y`, (k, n): by the series where they reach, else solved."""
         d = y - self.y
-        found = c4 * d
-        for coefficient in (c3, c2, p0):
-            found += coefficient
-            found *= d
-        found += w
+        found = _polynomial(self._coefficients(r), d)
         np.abs(d, out=d)
         at = np.nonzero(~(d <= _REACH * self.y))
         if at[0].size:
             found[at] = solve(r[at[1]], y[at])[1]
         return found
+
+    def reach(self) -> FloatArray:
+        """How far a multiplier may be off, relative, for `rates_near`: (n,) float64."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(self.y > 0.0, _REACH * np.minimum(self.y, 1.0) / np.expm1(self.y), -1.0)
+
+    def rates_near(self, r: FloatArray, t: FloatArray) -> FloatArray:
+        """w at multipliers of 1 + t times that of the series, (k, 1), all within `reach`: (k, n) float64."""
+        w, c1, c2, c3, c4 = self._coefficients(r)
+        # y moves by -log(1 - q t).
+        q = np.expm1(self.y)
+        c4 = (c4 + 1.5 * c3 + 11.0 / 12.0 * c2 + 0.25 * c1) * (q * q) * (q * q)
+        c3 = (c3 + c2 + c1 / 3.0) * (q * q) * q
+        return _polynomial((w, c1 * q, (c2 + 0.5 * c1) * (q * q), c3, c4), t)
+
+
+def _polynomial(coefficients: tuple[FloatArray, ...], x: FloatArray) -> FloatArray:
+    """The polynomial with these coefficients, lowest power first, at `x`."""
+    found: FloatArray = coefficients[-1] * x
+    for coefficient in coefficients[-2:0:-1]:
+        found += coefficient
+        found *= x
+    found += coefficients[0]
+    return found
 
 
 def value_at_first(r: FloatArray, kappa: FloatArray) -> FloatArray:

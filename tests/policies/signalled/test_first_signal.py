@@ -31,6 +31,16 @@ def test_series_hold_as_far_as_they_are_used():
         np.testing.assert_allclose(rates, want, rtol=1e-10, err_msg=str(factor))
 
 
+def test_series_in_the_multiplier_hold_as_far_as_they_are_used():
+    r, y = drawn(20_000, 5)
+    y = np.minimum(y, 36.0)
+    series = first_signal.Series.of(r, y)
+    for part in (-1.0, -0.3, 0.0, 1e-3, 1.0):
+        off = part * series.reach()
+        want = first_signal.solve(r, y - np.log1p(-np.expm1(y) * off))[1]
+        np.testing.assert_allclose(series.rates_near(r, off[None])[0], want, rtol=1e-10, err_msg=str(part))
+
+
 def test_beyond_their_reach_rates_are_solved():
     r, y = drawn(100, 3)
     series = first_signal.Series.of(r, y)
