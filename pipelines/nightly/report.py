@@ -398,7 +398,7 @@ def summary(manifest: dict[str, Any], folder: str, seconds: float | None = None)
     gain = _GAINS[weight_by].format(f"{manifest['multiplier']:.6g}")
     row(
         "multiplier",
-        f"one more crawl a day would {gain} ({search['status']} after {search['rounds']} rounds)",
+        f"one more crawl a day would {gain} ({search['status']} after {counted(search['rounds'], 'round')})",
     )
     for name, text in said_of_plan(manifest):
         row(name, text)

@@ -16,7 +16,8 @@ with factors minus without: for those of cells, and for its own on top of them. 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -103,17 +104,29 @@ class Corrections:
         That have a cell.
     by_rates, corrected : int, `GAIN_UNIT` nats
         Log loss by rates alone, and with the factors as they were used.
-    hosts, hosts_by_cells, hosts_by_own : int
-        With such crawls; where the factors of cells, and their own, were used.
+    by_host : tuple of int
+        Hosts with such crawls; where the factors of cells, and their own, were used.
+    split : dict of str to tuple of bool
+        The same of hosts of which several shards have pages, which are not in `by_host`.
     """
 
     crawls: int = 0
     by_rates: int = 0
     corrected: int = 0
-    hosts: int = 0
-    hosts_by_cells: int = 0
-    hosts_by_own: int = 0
+    by_host: tuple[int, int, int] = (0, 0, 0)
+    split: Mapping[str, tuple[bool, bool, bool]] = field(default_factory=dict)
 
     def merge(self, other: Corrections) -> Corrections:
-        """The crawls of both, of other hosts."""
-        return Corrections(*(getattr(self, n) + getattr(other, n) for n in self.__dataclass_fields__))
+        """The crawls of both, of other hosts each but for split ones."""
+        mine, theirs = ((c.crawls, c.by_rates, c.corrected, *c.by_host) for c in (self, other))
+        crawls, by_rates, corrected, *by_host = (a + b for a, b in zip(mine, theirs, strict=True))
+        split = dict(self.split)
+        for host, used in other.split.items():
+            a, b, c = split.get(host, used)
+            split[host] = a or used[0], b or used[1], c or used[2]
+        return Corrections(crawls, by_rates, corrected, (by_host[0], by_host[1], by_host[2]), split)
+
+    def hosts(self) -> tuple[int, ...]:
+        """Hosts as in `by_host`, split ones among them."""
+        split = [sum(used) for used in zip(*self.split.values(), strict=True)] or [0, 0, 0]
+        return tuple(a + b for a, b in zip(self.by_host, split, strict=True))

@@ -234,11 +234,17 @@ class CellWatch:
         """How forecasts have done up to tonight."""
         return self._before.add(self._units)
 
-    @property
-    def corrections(self) -> Corrections:
-        """What factors did to tonight's crawls."""
-        used = [self._crawled, self._crawled & self._by_cells, self._crawled & self._by_own]
-        return Corrections(*self._losses.tolist(), *(int(np.count_nonzero(hosts)) for hosts in used))
+    def corrections(self, split: Mapping[int, str]) -> Corrections:
+        """What factors did to tonight's crawls; `split` names the hosts of which other shards have pages."""
+        used = np.stack([self._crawled, self._crawled & self._by_cells, self._crawled & self._by_own])
+        apart = {}
+        for code, name in split.items():
+            found, by_cells, by_own = used[:, code].tolist()
+            apart[name] = (found, by_cells, by_own)
+        used[:, list(split)] = False
+        crawls, by_rates, corrected = self._losses.tolist()
+        whole, of_cells, of_own = used.sum(axis=1).tolist()
+        return Corrections(crawls, by_rates, corrected, (whole, of_cells, of_own), apart)
 
     def factor(self, first_page: int, intervals: Intervals, clocks: Clocks | None) -> FloatArray | None:
         """By how much the clock of each interval is corrected, (k,); None if of none."""

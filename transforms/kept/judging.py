@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Any
 
@@ -68,7 +68,7 @@ class Judged:
     cells : CellSums
         How predictions by rates alone did, by what was known when they were made.
     corrections : Corrections
-        What factors did to them; a host with pages in several shards counts in each.
+        What factors did to them.
     """
 
     sums: JudgedSums = field(default_factory=JudgedSums)
@@ -151,9 +151,12 @@ def judged_of(
     pages: ShardPages,
     split_hosts: Collection[int] = (),
     cells: CellSums | None = None,
-    corrections: Corrections | None = None,
+    corrections: Callable[[Mapping[int, str]], Corrections] | None = None,
 ) -> Judged:
-    """What a shard's judge found, with the names of hosts; `split_hosts` are hashes."""
+    """What a shard's judge found, with the names of hosts; `split_hosts` are hashes.
+
+    `corrections` is `policies.judging.recalibration.CellWatch.corrections`.
+    """
     start = pages.host_start[:-1]
     apart = np.flatnonzero(np.isin(pages.host_hash[start], np.array(sorted(split_hosts), np.uint64)))
 
@@ -161,8 +164,10 @@ def judged_of(
         return str(pages.host[int(start[code])].as_py())
 
     furthest = tuple(_named(name(c), judge.host(c)) for c in judge.furthest(MAX_NAMED_HOSTS, apart))
-    split = {name(c): judge.host(c) for c in apart.tolist()}
-    return Judged(judge.sums(apart), furthest, split, cells or CellSums.empty(), corrections or Corrections())
+    names = {c: name(c) for c in apart.tolist()}
+    split = {host: judge.host(c) for c, host in names.items()}
+    corrected = corrections(names) if corrections else Corrections()
+    return Judged(judge.sums(apart), furthest, split, cells or CellSums.empty(), corrected)
 
 
 def tracked(judged: Judged, previous: dict[str, Any], as_of_us: int) -> Track:
@@ -290,9 +295,7 @@ def _corrected(now: Corrections, previous: dict[str, Any], as_of_us: int) -> dic
     }
     return {
         **tonight,
-        "hosts": now.hosts,
-        "hosts_by_cells": now.hosts_by_cells,
-        "hosts_by_own": now.hosts_by_own,
+        **dict(zip(("hosts", "hosts_by_cells", "hosts_by_own"), now.hosts(), strict=True)),
         "so_far": {name: kept * before.get(name, 0.0) + value for name, value in tonight.items()},
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -71,10 +72,9 @@ class ShardFactors:
         """Of all intervals so far."""
         return self._watch.sums
 
-    @property
-    def corrections(self) -> Corrections:
-        """What factors did to all intervals so far."""
-        return self._watch.corrections
+    def corrections(self, split: Mapping[int, str]) -> Corrections:
+        """What factors did to all intervals so far, see `CellWatch.corrections`."""
+        return self._watch.corrections(split)
 
     @property
     def hosts(self) -> HostTrack:

@@ -64,6 +64,11 @@ def test_it_is_left_out_where_it_lost_and_comes_back():
     assert nights == HALF_LIFE_DAYS and lost.used_factors() == lost.factors()
 
 
-def test_corrections_merge():
-    one, other = Corrections(1, 2, 3, 4, 5, 6), Corrections(10, 20, 30, 40, 50, 60)
-    assert one.merge(other) == other.merge(one) == Corrections(11, 22, 33, 44, 55, 66)
+def test_a_host_in_several_shards_counts_once():
+    one = Corrections(1, 2, 3, (4, 5, 6), {"giant": (True, False, False), "other": (False, False, False)})
+    other = Corrections(10, 20, 30, (40, 50, 60), {"giant": (True, True, False)})
+    assert one.merge(other) == other.merge(one)
+    merged = one.merge(other)
+    assert (merged.crawls, merged.by_rates, merged.corrected) == (11, 22, 33)
+    assert merged.hosts() == (45, 56, 66)
+    assert one.merge(Corrections()) == one and Corrections().hosts() == (0, 0, 0)

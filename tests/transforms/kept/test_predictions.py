@@ -108,7 +108,7 @@ def test_the_first_night_has_none():
     without = _factors({}, None)
     assert without.of(0, _crawls([0])) is None
     without(0, _crawls([0]))
-    assert (np.array(without.hosts.columns()) == 0.0).all() and without.corrections == Corrections()
+    assert (np.array(without.hosts.columns()) == 0.0).all() and without.corrections({}) == Corrections()
 
 
 def test_hosts_that_have_lost_are_left_without():
@@ -130,9 +130,8 @@ def test_gains_go_on_whether_factors_are_used_or_not(before):
     used = [FACTORS[_cell(c)] if before > -MOST_LOST_NATS else 1.0 for c in (3, 7)]
     hazard = -sum(_unchanged(f) for f in used)
     np.testing.assert_allclose(factors.hosts.hazard, [hazard, 0.0, 0.0], rtol=1e-8)
-    told = factors.corrections
-    assert (told.crawls, told.hosts, told.hosts_by_own) == (2, 1, 1)
-    assert told.hosts_by_cells == (before > -MOST_LOST_NATS)
+    told = factors.corrections({})
+    assert (told.crawls, told.by_host) == (2, (1, before > -MOST_LOST_NATS, 1))
     np.testing.assert_allclose(told.by_rates * GAIN_UNIT, -2.0 * _unchanged(1.0))
     np.testing.assert_allclose(told.corrected * GAIN_UNIT, hazard)
 
@@ -150,7 +149,7 @@ def test_a_host_has_a_factor_of_its_own_where_it_gains():
     expected = [KEPT * before + gain for before, gain in zip((-0.6, -0.4), gains, strict=True)]
     np.testing.assert_allclose(factors.hosts.own_gain, [*expected, 0.0], atol=1e-7)
     np.testing.assert_allclose(factors.hosts.events, [KEPT * 7.0, KEPT * 7.0, 0.0], rtol=1e-4)
-    told = factors.corrections
+    told = factors.corrections({})
     np.testing.assert_allclose(told.corrected * GAIN_UNIT, -_unchanged(off) - _unchanged(used))
 
 
