@@ -98,8 +98,8 @@ class ShardClocks(Statistic):
         self._was, self._gain = _read_profiles(night.table("state_clock_profiles"), self._host_hash())
         # Of a long log all at once. From then on clocks change slowly, and to learn them takes time.
         nights = night.settings.as_of_us // night.settings.hosts.horizon_us
-        # By other bits than those that say which shard a host is in: each shard has some to look at.
-        turn = ((self._host_hash() >> np.uint64(32)) + np.uint64(nights)) % np.uint64(2 * TURNS)
+        # The bits that say which shard a host is in: many hosts at once cost less than some in every shard.
+        turn = (self._host_hash() + np.uint64(nights)) % np.uint64(2 * TURNS)
         since = night.settings.as_of_us - of_host
         turns = np.select([since < FRESH_HOST_US, since < NEW_HOST_US], [TURNS // 2, TURNS], 2 * TURNS)
         shown = np.union1d(self._was.group, np.flatnonzero(exploring.promising(self._gain)))
