@@ -184,6 +184,8 @@ def said_of_forecasts(judged: dict[str, Any]) -> str:
     told = judged.get("corrected")
     if not told or not judged["crawls"]:
         return ""
+    if not told["crawls"] and told["so_far"]["crawls"]:
+        return "no crawl of these tells whether to correct them: how long its page had been calm is not known"
     if told["so_far"]["crawls"] <= told["crawls"]:
         return "not corrected yet: these are the first that are judged, the next ones learn from them"
     hosts = counted(told["hosts"], "host")

@@ -192,4 +192,5 @@ def test_a_night_says_whether_forecasts_are_corrected_and_what_it_gained():
     assert off == f"not corrected: what came of earlier ones made them worse on the 12 hosts crawled{lost}"
     first = _corrected(so_far={"crawls": 200, "log_loss_by_rates": 90.0, "log_loss": 90.0})
     assert said_of_forecasts(first).startswith("not corrected yet: these are the first that are judged")
+    assert said_of_forecasts(_corrected(crawls=0)).startswith("no crawl of these tells")  # and no 0 / 0
     assert said_of_forecasts({"crawls": 0}) == said_of_forecasts({"crawls": 3}) == ""
