@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import fastavro
@@ -48,7 +49,7 @@ def _encodings(schema: pa.Schema, carried: bool) -> dict[str, str]:
     return found
 
 
-def _write_parquet(batch: pa.RecordBatch, target: Any, carried: bool) -> None:
+def _write_parquet(batch: pa.RecordBatch, target: Any, carried: bool = False) -> None:
     schema = batch.schema.remove_metadata()
     # Files are read whole, so statistics would serve nobody. Half the time of zstd for a sixth more bytes.
     with pq.ParquetWriter(
@@ -110,7 +111,11 @@ def _write_jsonl(batch: pa.RecordBatch, target: Any) -> None:
         target.write("".join(lines).encode())
 
 
-_WRITERS = {"avro": _write_avro, "jsonl": _write_jsonl}
+_WRITERS: dict[str, Callable[..., None]] = {
+    "parquet": _write_parquet,
+    "avro": _write_avro,
+    "jsonl": _write_jsonl,
+}
 _CARRIED = "state", "slots"
 
 
@@ -124,16 +129,11 @@ def write_shard(
     attempt: Attempt | None = None,
 ) -> FileInfo:
     """Write one shard's rows of one kind. Holds no more than the batch and one row group in memory."""
-    carried = kind.partition("/")[0] in _CARRIED
-
-    def write(target: Any) -> None:
-        if file_format == "parquet":
-            _write_parquet(batch, target, carried)
-        else:
-            _WRITERS[file_format](batch, target)
-
+    writer = _WRITERS[file_format]
+    if writer is _write_parquet:
+        writer = partial(_write_parquet, carried=kind.partition("/")[0] in _CARRIED)
     name = shard_name(kind, shard, num_shards, SUFFIX[file_format])
-    return write_file(folder, name, write, batch.num_rows, attempt)
+    return write_file(folder, name, lambda target: writer(batch, target), batch.num_rows, attempt)
 
 
 class WriteShards(Step):
