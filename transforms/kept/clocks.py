@@ -36,7 +36,7 @@ SETTLING_US = 2 * US_PER_DAY
 WATCHED_US = 14 * US_PER_DAY
 """A host that was watched for so long and shows no hours has none, or none that its crawls tell."""
 
-NEW_HOST_US, FRESH_HOST_US = 32 * US_PER_DAY, 8 * US_PER_DAY
+NEW_HOST_US, FIRST_WEEK_US = 32 * US_PER_DAY, 8 * US_PER_DAY
 
 _KEPT_PER_PAGE, _KEPT_AT_LEAST, _KEPT_AT_MOST = 2, 128, 1024
 # Of a page at most: most hosts are small, and too few intervals to learn from are not worth their bytes.
@@ -101,7 +101,7 @@ class ShardClocks(Statistic):
         # The bits that say which shard a host is in: many hosts at once cost less than some in every shard.
         turn = (self._host_hash() + np.uint64(nights)) % np.uint64(2 * TURNS)
         since = night.settings.as_of_us - of_host
-        turns = np.select([since < FRESH_HOST_US, since < NEW_HOST_US], [TURNS // 2, TURNS], 2 * TURNS)
+        turns = np.select([since < FIRST_WEEK_US, since < NEW_HOST_US], [TURNS // 2, TURNS], 2 * TURNS)
         shown = np.union1d(self._was.group, np.flatnonzero(exploring.promising(self._gain)))
         turns[shown] = np.minimum(turns[shown], TURNS)
         self._due: BoolArray = (turn % turns.astype(np.uint64) == 0) | (night.state is None)
