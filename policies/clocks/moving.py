@@ -93,7 +93,7 @@ def moves(
     """
     daily = profiles.take(profiles.by_hour_of_day)
     use = np.isin(kept.group, daily.group) & (kept.to_us > as_of_us - LOOKED_FOR_US)
-    mine = kept.take(use & (kept.to_us - kept.from_us <= LONGEST_US)).in_order()
+    mine = kept.take(use & (kept.to_us - kept.from_us <= LONGEST_US)).by_end()
     if not len(mine):
         return Moves(np.zeros(0, np.int64), np.zeros(0, np.int64), hours)
     rows = np.arange(len(mine))

@@ -202,8 +202,8 @@ STATE_CLOCKS = named_schema(
     [
         ("url_hash", pa.uint64()),
         ("host_hash", pa.uint64()),
-        ("from_at", TIME),
-        ("to_at", TIME),
+        ("to_minute", pa.int32()),
+        ("minutes", pa.int32()),
         ("changed", pa.bool_()),
     ],
 )

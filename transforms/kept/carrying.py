@@ -22,7 +22,7 @@ from transforms.files.filesystems import FileSystems
 from transforms.files.sinks import read_json
 from transforms.kept import statistics
 from transforms.kept.errors import StateError
-from transforms.kept.old_states import of_last_version, signals_of_today
+from transforms.kept.old_states import OF_TODAY, of_last_version
 from transforms.shards.sharding import Layout
 
 ROWS_PER_BATCH = 1 << 18
@@ -348,8 +348,8 @@ def read_previous_file(element: PreviousFile | tuple[str, str]) -> Iterator[pa.R
                 yield of_last_version(batch)
             return
         for batch in file.iter_batches(ROWS_PER_BATCH):
-            if folder == "state/signals":
-                batch = signals_of_today(batch)
+            if folder in OF_TODAY:
+                batch = OF_TODAY[folder](batch)
             batch = batch.drop_columns([n for n in schemas.READ_NO_MORE if n in batch.schema.names])
             for field in schema:
                 if field.name in may_lack and field.name not in batch.schema.names:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from policies.clocks import exploring
-from policies.clocks.kept import Kept, joined, teaches
+from policies.clocks.kept import US_PER_MINUTE, Kept, joined, teaches
 from policies.clocks.learning import CERTAIN
 from policies.clocks.moving import LOOKED_FOR_US, moves
 from policies.clocks.pooled import Pooled, agreeing, borrowers
@@ -245,11 +245,15 @@ class ShardClocks(Statistic):
 
     def files(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         (kept,) = self._kept
+
+        def minutes(us: IntArray) -> pa.Array:
+            return pa.array((us // US_PER_MINUTE).astype(np.int32))
+
         columns = [
             pa.array(self._pages.url_hash[kept.page]),
             pa.array(self._pages.host_hash[kept.page]),
-            times(kept.from_us),
-            times(kept.to_us),
+            minutes(kept.to_us),
+            minutes(kept.to_us - kept.from_us),
             pa.array(kept.changed),
         ]
         yield "state/clocks", pa.RecordBatch.from_arrays(columns, schema=schemas.STATE_CLOCKS)
@@ -385,7 +389,9 @@ def _read(carried: pa.Table | None, pages: ShardPages) -> Kept:
     page = pages.code(rows.column("url_hash").to_numpy())
     some = page >= 0
     page, changed = page[some], rows.column("changed").to_numpy()[some]
-    begin, end = (microseconds(rows.column(f"{name}_at"))[some] for name in ("from", "to"))
+    end, length = (
+        rows.column(name).to_numpy()[some].astype(np.int64) * US_PER_MINUTE
+        for name in ("to_minute", "minutes")
+    )
     group = pages.host_code[page].astype(np.int64)
-    kept = Kept.of(group, page, pages.url_hash[page], begin, end, changed)
-    return kept.take(np.argsort(group, kind="stable"))
+    return Kept.of(group, page, pages.url_hash[page], end - length, end, changed).in_order()

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from policies.clocks.kept import US_PER_MINUTE
 from policies.history.page_state import starts_of
 from transforms.batches import schemas
 from transforms.kept.state import list_column, list_start, microseconds, times
 
 _COUNTS = {"n_unchanged", "n_changed"}
 """Of signals in unchanged and in changed intervals, which nobody read."""
+
+
+def intervals_of_today(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows of the intervals for clocks that have instants, all of whole minutes, in minutes."""
+    if "from_at" not in rows.schema.names:
+        return rows
+    begin, end = (microseconds(rows.column(name)) // US_PER_MINUTE for name in ("from_at", "to_at"))
+    found = {name: rows.column(name) for name in ("url_hash", "host_hash", "changed")}
+    found |= {"to_minute": end, "minutes": end - begin}
+    return pa.RecordBatch.from_pydict(found, schemas.STATE_CLOCKS)
 
 
 def signals_of_today(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -69,3 +81,10 @@ def of_last_version(rows: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
         [columns.get(f.name, empty).cast(f.type) for f in schema], schema=schema
     )
+
+
+OF_TODAY: dict[str, Callable[[pa.RecordBatch], pa.RecordBatch]] = {
+    "state/signals": signals_of_today,
+    "state/clocks": intervals_of_today,
+}
+"""By folder, what brings rows of earlier versions into the columns of today."""
