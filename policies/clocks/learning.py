@@ -28,7 +28,7 @@ SHRINK = 0.3
 """Changes of the bins beside a bin that count as its own, see `fit`."""
 
 _BLOCKS = 6
-_UNEVEN = 2.0
+_UNEVEN = 3.0
 _ROUNDS = 20
 _TOLERANCE = 2e-3
 _LEAST = 1e-12
@@ -85,7 +85,8 @@ def profiles(spells: Spells, least: FloatArray, circular: bool) -> tuple[IntArra
     """
     groups = len(least)
     gains = np.zeros(groups)
-    spells = spells.take(np.flatnonzero(_uneven(spells, groups)[spells.group]))
+    looked_at = _uneven(spells, groups) | (least < CERTAIN)
+    spells = spells.take(np.flatnonzero(looked_at[spells.group]))
     if not len(spells.group):
         return np.empty(0, np.int64), np.empty((0, spells.length.shape[1])), gains
     some, code = np.unique(spells.group, return_inverse=True)
@@ -146,7 +147,8 @@ def _of_groups(size: IntArray, weight: FloatArray) -> Any:
 
 
 def _uneven(spells: Spells, groups: int) -> BoolArray:
-    """Groups of which it is worth a look whether bins differ, (g,): few of those in which none do.
+    """Groups of which it is worth a look whether bins differ, (g,): few of those in which none do, and all of
+    those that would be certain.
 
     By the score of each bin at one rate for all: its squares add up to its variances where bins are alike.
     """
