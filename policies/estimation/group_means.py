@@ -118,16 +118,24 @@ def group_means(evidence: Evidence, group: IntArray, n_groups: int, prior: Prior
     """
     check_groups(group, n_groups, len(evidence))
     evidence.check()
-    enclosed = _Enclosed.all_of(prior, n_groups)
-    point = np.full(n_groups, grid_above(np.array([prior.mean_per_day]))[0])
+    enclosed, nodes = _Enclosed.all_of(prior, n_groups), bin_nodes(evidence)
+    first = np.full(n_groups, prior.mean_per_day)
+    # One step tells where to begin, in a quarter of the time of exact sums.
+    about, mean = rate(evidence, prior.shape, prior.mean_per_day, steps=1, nodes=nodes), first[group]
+    sums = sum_groups(about[0], slopes(*about, prior.shape, mean), group, first)
+    point = grid_above(next_mean(*sums.relative(), sums.count, first, prior))
+    point = np.clip(point, enclosed.low + 1, enclosed.high - 1)
     open_ = np.bincount(group, minlength=n_groups) > 0
     while open_.any():
         groups = np.flatnonzero(open_)
         rows = np.flatnonzero(open_[group])
-        part = evidence if len(rows) == len(evidence) else evidence.take(rows)
+        part = evidence
+        if len(rows) < len(evidence):
+            part = evidence.take(rows)
+            nodes = bin_nodes(part)
         code = (np.cumsum(open_) - 1)[group[rows]]
         at = point[groups]
-        sums = sums_at(part, bin_nodes(part), code, at, prior)
+        sums = sums_at(part, nodes, code, at, prior)
         rises = enclosed.narrow(groups, at, sums)
         # The next point is the nearer side of where the root should be.
         aim = grid_above(next_mean(*sums.relative(), sums.count, grid_mean(at), prior))
