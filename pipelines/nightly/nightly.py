@@ -178,9 +178,9 @@ def build_pipeline(
     blocks = estimated["blocks"]
     blocks, shares = _share_limits(blocks, settings, layout, once) if shared else (blocks, None)
     blocks, without = _follow_useful(blocks, settings, shards, once) if with_signals else (blocks, None)
-    result = (blocks | "SolveMultiplier" >> SolveMultiplier(objective, budget, shards, once))["result"]
-    totals = AsList(blocks | "DivideSlots" >> TotalShards(night, result))
-    priors, solved = map(AsSingleton, (learned, result))
+    solving = blocks | "SolveMultiplier" >> SolveMultiplier(objective, budget, shards, once)
+    totals = AsList(blocks | "DivideSlots" >> TotalShards(night, solving["told"]))
+    priors, solved = map(AsSingleton, (learned, solving["result"]))
     sequencing = SequenceCrawls(night, previous.carry), priors, solved, totals, shares, without
     sequenced = outputs(estimated["estimated"], "SequenceCrawls", *sequencing)
 
@@ -201,7 +201,7 @@ def build_pipeline(
         "manifest": manifest,
         "files": files,
         "counts": counts,
-        "result": result,
+        "result": solving["result"],
         "rejected": read[ReadInputs.REJECTED],
     }
 
@@ -224,7 +224,9 @@ def _share_limits(blocks: Any, settings: Settings, layout: Layout, once: Any) ->
     if not settings.limits_hosts:
         return blocks, None
     objective, budget = settings.objective, settings.request_share.planned_per_day
-    sharing = ShareHostLimits(frozenset(layout.parts), objective, budget, layout.num_shards, once)
+    sharing = ShareHostLimits(
+        frozenset(layout.parts), objective, budget, layout.num_shards, bool(settings.group_columns), once
+    )
     shared = blocks | "ShareHostLimits" >> sharing
     limited = each(limit_parts, objective, budget, *shared["told"]).with_output_types(ShardTables)
     return blocks | "LimitParts" >> limited, AsSingleton(shared["shares"])

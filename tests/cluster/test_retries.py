@@ -88,7 +88,7 @@ def test_an_attempt_that_fails_takes_its_file_away(tmp_path):
 
 def test_shards_combined_in_two_steps(corpus, clean, tmp_path, monkeypatch):
     """What a night of many shards does: some first, then the whole; every value is exact in any order."""
-    monkeypatch.setattr("transforms.batches.combining.MAX_PARTS", 2)
+    monkeypatch.setattr("transforms.batches.combining.MAX_BYTES", 1)
     night = Night(*command("nightly", *corpus, *first_options(tmp_path)), tmp_path)
     assert night.code == 0, night.complaints
     assert night.digests() == clean.digests()

@@ -12,8 +12,11 @@ from apache_beam.transforms.window import GlobalWindows
 
 from transforms.batches.steps import Step, each
 
-# The largest such value, a sample of pages, has 5 MB: 64 of them fit a worker, and a record of Flink.
-MAX_PARTS = 64
+MAX_BYTES = 320 << 20
+"""What one worker is given at once, and Flink makes one record of."""
+
+LARGEST_BYTES = 5 << 20
+"""The largest value of a shard: a sample of pages."""
 
 
 class Combine(beam.PTransform):
@@ -46,24 +49,28 @@ class Combine(beam.PTransform):
 class CombineShards(beam.PTransform):
     """As `Combine`, of elements of which each shard gives one.
 
-    Above `MAX_PARTS` shards some are combined first, so that no worker is given all at once. That takes one
-    more barrier. Beam's own `with_fanout` would do, but its in-process runner cannot run it in this job.
+    Where all have more than `MAX_BYTES` some are combined first, so that no worker is given all at once. That
+    takes one more barrier. Beam's own `with_fanout` would do, but its in-process runner cannot run it in this
+    job.
 
     Parameters
     ----------
     combine : CombineFn
     num_shards : int
+    element_bytes : int
+        What a shard gives, at most.
     """
 
-    def __init__(self, combine: beam.CombineFn, num_shards: int) -> None:
+    def __init__(self, combine: beam.CombineFn, num_shards: int, element_bytes: int = LARGEST_BYTES) -> None:
         super().__init__()
         self._combine, self._num_shards = combine, num_shards
+        self._most = max(MAX_BYTES // element_bytes, 2)
 
     def expand(self, values: beam.PCollection) -> beam.PCollection:
         whole = Combine(self._combine)
-        if self._num_shards <= MAX_PARTS:
+        if self._num_shards <= self._most:
             return values | "All" >> whole
-        keys = -(-2 * self._num_shards // MAX_PARTS)
+        keys = -(-2 * self._num_shards // self._most)
         some = (
             values
             | "Spread" >> each(_spread, self._combine, keys).with_output_types(tuple[int, Any])

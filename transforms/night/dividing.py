@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
-from apache_beam.pvalue import AsSingleton
+from apache_beam.typehints.decorators import no_annotations
 
 from policies.history.page_state import NO_TIME
 from policies.numerics.errors import InfeasibleError
@@ -23,7 +24,7 @@ from transforms.batches.tally import counted
 from transforms.kept.carrying import Carry
 from transforms.kept.state import microseconds
 from transforms.night.request_share import RequestShare
-from transforms.night.solving import tables_to_block
+from transforms.night.solving import finished, tables_to_block
 from transforms.shards.catalogue import DAY_US, UNLIMITED_SLOTS
 from transforms.shards.sharding import Layout
 
@@ -268,7 +269,9 @@ class _ShardTotal(Step):
     def __init__(self, night: Night) -> None:
         self._night = night
 
-    def process(self, tables: ShardTables, result: search.SearchResult) -> Iterator[ShardTotal]:
+    @no_annotations
+    def process(self, tables: ShardTables, begun: Any, *told: Iterable[Any]) -> Iterator[ShardTotal]:
+        result = finished(begun, *told)
         block, objective = tables_to_block(tables), objectives.get(self._night.objective)
         hosts, fixed = tables.tables.get("hosts"), np.zeros(0, np.int64)
         if (refreshes := tables.tables.get("refreshes")) is not None:
@@ -284,12 +287,12 @@ class _ShardTotal(Step):
 
 
 class TotalShards(beam.PTransform):
-    """What `divide_slots` needs, from the search's blocks and its result: `ShardTotal`, one a shard."""
+    """What `divide_slots` needs, `ShardTotal`, one a shard, from blocks and what the search has `told`."""
 
-    def __init__(self, night: Night, result: beam.PCollection) -> None:
+    def __init__(self, night: Night, told: list[Any]) -> None:
         super().__init__()
-        self._night, self._result = night, result
+        self._night, self._told = night, told
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
-        asked = beam.ParDo(_ShardTotal(self._night), AsSingleton(self._result))
+        asked = beam.ParDo(_ShardTotal(self._night), *self._told)
         return blocks | "ShardTotals" >> asked.with_output_types(ShardTotal)

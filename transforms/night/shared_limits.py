@@ -26,7 +26,10 @@ from policies.signalled.block import SignalBlock
 from transforms.batches.coders import ShardTables
 from transforms.batches.combining import CombineShards
 from transforms.batches.steps import Step, each
-from transforms.night.solving import Merge, advanced, rounds, signals_to_table, table_to_signals
+from transforms.night.solving import SURVEY_BYTES, Merge, advanced, rounds, signals_to_table, table_to_signals
+
+_GROUPS = 16
+"""Of hosts that a shard may have pages of, about."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,6 +239,8 @@ class ShareHostLimits(beam.PTransform):
     objective : str
     budget_per_day : float
     num_shards : int
+    groups : bool
+        Whether there may be groups of hosts.
     once : PCollection of one bytes
         An impulse.
 
@@ -250,12 +255,14 @@ class ShareHostLimits(beam.PTransform):
         objective: str,
         budget_per_day: float,
         num_shards: int,
+        groups: bool,
         once: beam.PCollection,
     ) -> None:
         super().__init__()
         self._once = once
         self._hosts, self._objective, self._budget = hosts, objective, budget_per_day
         self._num_shards = num_shards
+        self._most = max(len(hosts), _GROUPS if groups else 1)
 
     def expand(self, blocks: beam.PCollection) -> dict[str, Any]:
         objective, budget = self._objective, self._budget
@@ -264,7 +271,7 @@ class ShareHostLimits(beam.PTransform):
             parts
             | "SurveyParts"
             >> beam.ParDo(_SurveyParts(self._hosts, objective, budget)).with_output_types(ByHost)
-            | "AddSurveys" >> CombineShards(Merge(), self._num_shards)
+            | "AddSurveys" >> CombineShards(Merge(), self._num_shards, SURVEY_BYTES * self._most)
         )
         begun = surveys | "Begin" >> each(_begin, objective).with_output_types(ByHost)
         ask = functools.partial(_demand_of_parts, objective=objective, budget_per_day=budget)

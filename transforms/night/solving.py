@@ -54,6 +54,9 @@ def block_to_tables(
     return ShardTables(shard, tables)
 
 
+SURVEY_BYTES = 320 << 10
+"""Of a shard, with signals."""
+
 _SIGNALS = ("row", "unsignalled_rate_per_day", "signal_rate_per_day", "signal_weight")
 
 
@@ -166,7 +169,8 @@ def rounds(blocks: Any, begun: Any, ask: Callable[..., Any], advance: Callable[.
     return told
 
 
-def _finish(_: bytes, begun: search.SearchState, *told: list[search.Demand]) -> search.SearchResult:
+def finished(begun: search.SearchState, *told: Iterable[search.Demand]) -> search.SearchResult:
+    """What came out of all rounds of a search, see `SolveMultiplier`."""
     return search.finish(advanced(begun, *told, advance=search.advance))
 
 
@@ -191,7 +195,7 @@ class SolveMultiplier(beam.PTransform):
         An impulse; one of its own if None.
 
     Input: the `block_to_tables` of every shard, each with whole hosts. Output: "result", one `SearchResult`,
-    and "priced", side inputs of `priced`, which stand some rounds earlier.
+    and side inputs that stand before: "told" of `finished`, and "priced" of `priced` some rounds earlier.
 
     Raises
     ------
@@ -216,15 +220,16 @@ class SolveMultiplier(beam.PTransform):
         begun = (
             blocks
             | "Survey" >> each(_survey, objective, budget).with_output_types(search.Survey)
-            | "AddSurveys" >> CombineShards(Merge(), self._num_shards)
+            | "AddSurveys" >> CombineShards(Merge(), self._num_shards, SURVEY_BYTES)
             | "Begin" >> each(_begin, objective, budget).with_output_types(search.SearchState)
         )
         ask = functools.partial(_demand, objective=objective)
         told = rounds(blocks, begun, ask, search.advance)
         once = self._once or blocks.pipeline | "Once" >> beam.Impulse()
         sides = [AsSingleton(begun), *map(AsList, told)]
-        result = once | "Finish" >> each(_finish, *sides).with_output_types(search.SearchResult)
-        return {"result": result, "priced": sides[: search.PRICED_AFTER + 1]}
+        finish = each(lambda _, *sides: finished(*sides), *sides).with_output_types(search.SearchResult)
+        result = once | "Finish" >> finish
+        return {"result": result, "told": sides, "priced": sides[: search.PRICED_AFTER + 1]}
 
 
 def freshness_without(block: search.PageBlock, without: search.SearchResult) -> FloatArray:
