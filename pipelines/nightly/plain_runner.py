@@ -11,8 +11,9 @@ from __future__ import annotations
 import copy
 import logging
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -26,10 +27,10 @@ from apache_beam.runners.runner import PipelineResult, PipelineState
 from apache_beam.transforms.core import ParDo
 from apache_beam.utils.windowed_value import WindowedValue
 
-from transforms.batches.coders import RecordBatchCoder
+from pipelines.nightly.waiting import Room, Shelf, Waiting, batch_of, taken
+from transforms.batches.shard_tables import ShardTables
 
 _LOGGER = logging.getLogger(__name__)
-_BATCH = RecordBatchCoder()
 
 
 class PlainRunner(FnApiRunner):
@@ -62,17 +63,21 @@ class Done(PipelineResult):
 
 
 class Held:
-    """Batches that are kept as bytes, a quarter of what they are, and made anew whenever they are read."""
+    """Batches of `Shelf.batch`, which are made anew whenever they are read."""
 
     def __init__(self) -> None:
-        self._kept: list[bytes] = []
+        self._kept: list[bytes | Waiting] = []
 
-    def append(self, encoded: bytes) -> None:
+    def append(self, data: bytes | Waiting) -> None:
         """Add a batch."""
-        self._kept.append(encoded)
+        self._kept.append(data)
 
     def __iter__(self) -> Iterator[Any]:
-        return map(_BATCH.decode, self._kept)
+        return map(batch_of, self._kept)
+
+
+Holding = Callable[[list[Any]], Callable[[Any], None]]
+"""What takes the values of a step for those that are kept of it."""
 
 
 class Call(NamedTuple):
@@ -87,7 +92,7 @@ class Steps(PipelineVisitor):
     """Takes the steps of a pipeline, in an order in which what they need is made, and runs them."""
 
     def __init__(self, threads: int = 1) -> None:
-        self._threads = threads
+        self._threads, self._room = threads, Room()
         self._steps: list[AppliedPTransform] = []
         self._done: set[AppliedPTransform] = set()
         self._made: dict[pvalue.PValue, list[Any]] = {}
@@ -126,7 +131,8 @@ class Steps(PipelineVisitor):
         elif kind is beam.Flatten:
             made, values = step.outputs[None], list[Any]()
             for one in step.inputs:
-                add = values.append if self.holds(one) or not self.holds(made) else _holding(values)
+                holds = self.holds(made) and not self.holds(one)
+                add = _holding(Shelf(self._room), values) if holds else values.append
                 for value in self._take(one):
                     add(value)
             self._made[made] = values
@@ -164,7 +170,10 @@ class Steps(PipelineVisitor):
         for step in stage[1:]:
             self._reads[step.inputs[0]] -= 1
         kept = [made for step in stage for made in step.outputs.values() if self._reads[made]]
-        holds = [made for made in kept if self.holds(made)]
+        holds: dict[pvalue.PValue, Holding] = {
+            made: partial(_holding, Shelf(self._room)) for made in kept if self.holds(made)
+        }
+        holds |= {made: partial(_waiting, Shelf(self._room)) for made in kept if self.waits(made)}
         bundles = []
         for queue in self.queues(elements):
             sharing = max(1, min(self._threads, len(queue)))
@@ -204,6 +213,10 @@ class Steps(PipelineVisitor):
             and getattr(of.element_type, "tuple_types", ())[1:] == (pa.RecordBatch,)
         )
 
+    def waits(self, of: pvalue.PValue) -> bool:
+        """Whether they are tables, which in large jobs may have to wait in files."""
+        return self._threads > 1 and of not in self._sides and of.element_type is ShardTables
+
     def _groups(self, reader: AppliedPTransform) -> bool:
         kind = type(reader.transform)
         return kind is beam.GroupByKey or (kind is beam.Flatten and self.holds(reader.outputs[None]))
@@ -229,8 +242,12 @@ class Steps(PipelineVisitor):
         return side._from_runtime_iterable(values, side._view_options())
 
 
-def _holding(values: list[Any]) -> Callable[[tuple[Any, Any]], None]:
-    return lambda pair: values.append((pair[0], _BATCH.encode(pair[1])))
+def _holding(shelf: Shelf, values: list[Any]) -> Callable[[tuple[Any, Any]], None]:
+    return lambda pair: values.append((pair[0], shelf.batch(pair[1])))
+
+
+def _waiting(shelf: Shelf, values: list[Any]) -> Callable[[ShardTables], None]:
+    return lambda tables: values.append(shelf.tables(tables))
 
 
 class Bundle:
@@ -246,7 +263,7 @@ class Bundle:
         self,
         calls: Sequence[Call],
         kept: Iterable[pvalue.PValue],
-        holds: Iterable[pvalue.PValue],
+        holds: Mapping[pvalue.PValue, Holding],
         function: Callable[[ParDo], Any],
     ) -> None:
         self.kept: dict[pvalue.PValue, list[Any]] = {made: [] for made in kept}
@@ -254,7 +271,7 @@ class Bundle:
         # By output of a step: who takes it, in this bundle.
         self._takers: dict[pvalue.PValue, list[Callable[[Any], None]]] = defaultdict(list)
         for made, values in self.kept.items():
-            self._takers[made].append(_holding(values) if made in holds else values.append)
+            self._takers[made].append(holds[made](values) if made in holds else values.append)
         self._feeds = [self._feed(*pair) for pair in self._calls]
         for (call, _), feed in zip(self._calls[1:], self._feeds[1:], strict=True):
             self._takers[call.step.inputs[0]].append(feed)
@@ -271,7 +288,7 @@ class Bundle:
                 element = elements.popleft()
             except IndexError:  # another thread was faster
                 break
-            self._feeds[0](element)
+            self._feeds[0](taken(element))
             del element
         for call, function in self._calls:
             self._emit(call.step, function.finish_bundle())

@@ -6,6 +6,7 @@ import os
 import pickle
 import re
 import shutil
+import tempfile
 import threading
 import weakref
 from collections import deque
@@ -20,13 +21,15 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
 
 from pipelines.nightly import nightly as nightly_job
+from pipelines.nightly import waiting
 from pipelines.nightly.plain_runner import Held, PlainRunner, Steps
+from pipelines.nightly.waiting import Room, Shelf, Waiting, batch_of, taken
 from tests.pipelines.jobs import Night, at, crawls, nightly, write_rows
 from tests.pipelines.plain_runner import CHOICE
 from tests.pipelines.site import make_site
 from transforms.batches import combining
 from transforms.batches.combining import Combine
-from transforms.batches.shard_tables import SHUFFLED
+from transforms.batches.shard_tables import KEPT, SHUFFLED, ShardTables
 from transforms.batches.steps import Given, each
 from transforms.intake import layout
 
@@ -82,21 +85,52 @@ def by_beam(monkeypatch: pytest.MonkeyPatch) -> list[None]:
 
 @pytest.mark.parametrize("name", NIGHTS)
 def test_the_same_bytes(name, by_beam, tmp_path, monkeypatch):
-    """Of a night that goes on from another one. Combined in two steps, as from 64 shards on."""
-    monkeypatch.setattr(combining, "MAX_PARTS", 2)
+    """Of a night that goes on from another one. Combined in two steps, as from 64 shards on; by "files" what
+    waits between stages is in files.
+    """
+    monkeypatch.setattr(combining, "MAX_BYTES", 1)
     monkeypatch.setenv(CHOICE, "plain")
     first = _run(tmp_path, name, 6.0, None, output=tmp_path / "first")
     assert first.code == 0, first.complaints
     made, rows = {}, layout.SMALL_ROWS
-    for runner in ("plain", "own", "threads", "beam"):
-        monkeypatch.setenv(CHOICE, "own" if runner == "threads" else runner)
-        monkeypatch.setattr(layout, "SMALL_ROWS", 0 if runner == "threads" else rows)
+    for runner in ("plain", "own", "threads", "files", "beam"):
+        by_threads = runner in ("threads", "files")
+        monkeypatch.setenv(CHOICE, "own" if by_threads else runner)
+        monkeypatch.setattr(layout, "SMALL_ROWS", 0 if by_threads else rows)
+        monkeypatch.setattr(waiting, "IN_MEMORY_BYTES", 0 if runner == "files" else 1 << 30)
         night = _run(tmp_path, name, 12.0, first.folder / "state")
         assert night.code == 0 and "could not be written" not in night.complaints, night.complaints
         made[runner] = night.digests()
         shutil.rmtree(night.folder)
-    assert made["plain"] == made["own"] == made["threads"] == made["beam"] and "manifest.json" in made["beam"]
+    assert "manifest.json" in made["beam"] and all(digests == made["beam"] for digests in made.values())
     assert len(by_beam) == 1
+
+
+def test_what_has_no_room_on_disk_waits_in_memory(tmp_path, monkeypatch):
+    """The first is written, the second fails in the middle; what was written stays as it is."""
+    rows = pa.RecordBatch.from_pydict({"n": [1, 2, 3]}).replace_schema_metadata(KEPT)
+    one, two = (ShardTables(i, {"pages": rows, "none": rows.slice(0, 0)}) for i in range(2))
+    monkeypatch.setattr(waiting, "IN_MEMORY_BYTES", 0)
+    shelf, write, written = Shelf(Room()), os.pwrite, []
+
+    def fails(file: int, data: memoryview, at: int) -> int:
+        if len(written) == 2:
+            raise OSError(28, "No space left on device")
+        written.append(at)
+        return write(file, data[:100], at)
+
+    first = shelf.tables(one)
+    monkeypatch.setattr(os, "pwrite", fails)
+    assert isinstance(first, Waiting) and shelf.tables(two) is two and len(written) == 2
+    assert isinstance(shelf.batch(rows), bytes)
+    found = taken(first)
+    assert (found.shard, list(found.tables)) == (0, ["pages", "none"]) and found.tables["pages"].equals(rows)
+    assert found.tables["none"].num_rows == 0
+    monkeypatch.setattr(os, "pwrite", lambda file, data, at: write(file, data[:100], at))
+    batch = shelf.batch(rows)
+    assert isinstance(batch, Waiting) and batch_of(batch).equals(rows)
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: open("/nowhere/at/all"))
+    assert Shelf(Room()).tables(two) is two
 
 
 def test_a_night_that_fails_fails_as_with_beam(tmp_path, monkeypatch):
