@@ -26,6 +26,7 @@ from pipelines.nightly.arguments import (
 from policies.objectives import objectives
 from transforms.files.filesystems import FileSystems
 from transforms.files.inputs import split_patterns
+from transforms.files.shard_files import MOST_SHARDS
 from transforms.night.dividing import SEQUENCERS
 from transforms.night.request_share import RequestShare
 from transforms.rows.normalise import KINDS
@@ -188,7 +189,7 @@ class Settings:
         self.max_rejected_fraction: float = check.number("max_rejected_fraction", 0.0, 1.0, "share of rows")
         self.max_signal_shift: float = check.number("max_signal_shift", 0.0, 1.0, "share of slots")
         self.hour_capacity: float = check.number("hour_capacity", 1.0, 24.0, "times the even share")
-        self.num_shards: int | None = check.number("num_shards", 1, 99_999, "shards", none=True, whole=True)
+        self.num_shards: int | None = check.number("num_shards", 1, MOST_SHARDS, "shards", none=True, whole=True)
         self.split_hosts_above: int = check.number("split_hosts_above", 0, 1e15, "pages", whole=True)
         self.rows_per_batch: int = check.number("rows_per_batch", 1, 1e8, "rows", whole=True)
         self.allow_shrink: bool = bool(values["allow_shrink"])

@@ -19,6 +19,10 @@ LARGEST_BYTES = 5 << 20
 """The largest value of a shard: a sample of pages."""
 
 
+_LEAST_PARTS = 4
+"""Fewer would never end."""
+
+
 class Combine(beam.PTransform):
     """Combine all elements into one; without elements there is none.
 
@@ -49,8 +53,8 @@ class Combine(beam.PTransform):
 class CombineShards(beam.PTransform):
     """As `Combine`, of elements of which each shard gives one.
 
-    Where all have more than `MAX_BYTES` some are combined first, so that no worker is given all at once. That
-    takes one more barrier. Beam's own `with_fanout` would do, but its in-process runner cannot run it in this
+    Where all have more than `MAX_BYTES` some are combined first, and some of these, so that no worker is given
+    more at once. Each time takes one more barrier. Beam's own `with_fanout` would do, but its in-process runner cannot run it in this
     job.
 
     Parameters
@@ -64,20 +68,20 @@ class CombineShards(beam.PTransform):
     def __init__(self, combine: beam.CombineFn, num_shards: int, element_bytes: int = LARGEST_BYTES) -> None:
         super().__init__()
         self._combine, self._num_shards = combine, num_shards
-        self._most = max(MAX_BYTES // element_bytes, 2)
+        self._most = max(MAX_BYTES // element_bytes, _LEAST_PARTS)
 
     def expand(self, values: beam.PCollection) -> beam.PCollection:
-        whole = Combine(self._combine)
-        if self._num_shards <= self._most:
-            return values | "All" >> whole
-        keys = -(-2 * self._num_shards // self._most)
-        some = (
-            values
-            | "Spread" >> each(_spread, self._combine, keys).with_output_types(tuple[int, Any])
-            | "GatherSome" >> beam.GroupByKey()
-            | "Some" >> each(_merge, self._combine).with_output_types(values.element_type or Any)
-        )
-        return some | "All" >> whole
+        made, parts, step = values.element_type or Any, self._num_shards, 0
+        while parts > self._most:
+            # Half of what a worker may be given: keys are drawn, and some get more than others.
+            parts, step = max(-(-2 * parts // self._most), 1), step + 1
+            values = (
+                values
+                | f"Spread[{step}]" >> each(_spread, self._combine, parts).with_output_types(tuple[int, Any])
+                | f"GatherSome[{step}]" >> beam.GroupByKey()
+                | f"Some[{step}]" >> each(_merge, self._combine).with_output_types(made)
+            )
+        return values | "All" >> Combine(self._combine)
 
 
 class _OfBundle(Step):

@@ -20,12 +20,16 @@ from transforms.files.attempts import Attempt
 from transforms.files.sinks import FileInfo, write_file
 
 SUFFIX = {"parquet": ".parquet", "avro": ".avro", "jsonl": ".jsonl"}
+MOST_SHARDS = 1_000_000
+"""Up to which a night was reckoned."""
+
 _BATCH_ROWS = 100_000
 
 
 def shard_name(kind: str, shard: int, num_shards: int, suffix: str) -> str:
-    """Relative path of a shard's file."""
-    return f"{kind}/shard-{shard:05d}-of-{num_shards:05d}{suffix}"
+    """Relative path of a shard's file; names sort by shard."""
+    width = max(5, len(str(num_shards - 1)))
+    return f"{kind}/shard-{shard:0{width}d}-of-{num_shards:05d}{suffix}"
 
 
 def _text_columns(schema: pa.Schema) -> list[str]:

@@ -78,5 +78,7 @@ def test_json_is_strict_and_keeps_its_order(tmp_path):
 
 
 def test_names_sort_by_shard():
-    names = [shard_name("pages", i, 100_000, ".parquet") for i in (0, 9, 10, 99_999)]
-    assert names == sorted(names)
+    for num_shards in (100_000, 1_000_000):
+        names = [shard_name("pages", i, num_shards, ".parquet") for i in (0, 9, 10, 99_999, num_shards - 1)]
+        assert names == sorted(names)
+    assert shard_name("pages", 7, 16, ".parquet") == "pages/shard-00007-of-00016.parquet"
