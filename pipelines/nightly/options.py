@@ -189,7 +189,9 @@ class Settings:
         self.max_rejected_fraction: float = check.number("max_rejected_fraction", 0.0, 1.0, "share of rows")
         self.max_signal_shift: float = check.number("max_signal_shift", 0.0, 1.0, "share of slots")
         self.hour_capacity: float = check.number("hour_capacity", 1.0, 24.0, "times the even share")
-        self.num_shards: int | None = check.number("num_shards", 1, MOST_SHARDS, "shards", none=True, whole=True)
+        self.num_shards: int | None = check.number(
+            "num_shards", 1, MOST_SHARDS, "shards", none=True, whole=True
+        )
         self.split_hosts_above: int = check.number("split_hosts_above", 0, 1e15, "pages", whole=True)
         self.rows_per_batch: int = check.number("rows_per_batch", 1, 1e8, "rows", whole=True)
         self.allow_shrink: bool = bool(values["allow_shrink"])

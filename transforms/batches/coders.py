@@ -22,9 +22,9 @@ _OPTIONS = {
 }
 
 
-def to_ipc(batch: pa.RecordBatch, plain: bool = False) -> pa.Buffer:
-    """One batch as an Arrow IPC stream; compressed as the schema's metadata asks, unless `plain`."""
-    options = _OPTIONS[None if plain else (batch.schema.metadata or {}).get(b"compress")]
+def to_ipc(batch: pa.RecordBatch) -> pa.Buffer:
+    """One batch as an Arrow IPC stream; compressed as the schema's metadata asks."""
+    options = _OPTIONS[(batch.schema.metadata or {}).get(b"compress")]
     sink = pa.BufferOutputStream()
     with ipc.new_stream(sink, batch.schema, options=options) as writer:
         writer.write_batch(batch)
@@ -60,16 +60,9 @@ class ShardTablesCoder(beam.coders.Coder):
     """A `ShardTables` as length-prefixed Arrow IPC streams."""
 
     def encode(self, value: ShardTables) -> bytes:
-        return self._encode(value, False)
-
-    def encode_plain(self, value: ShardTables) -> bytes:
-        """The same, not compressed: what `decode` makes of it is read in place."""
-        return self._encode(value, True)
-
-    def _encode(self, value: ShardTables, plain: bool) -> bytes:
         parts: list[Any] = [struct.pack("<II", value.shard, len(value.tables))]
         for name, batch in value.tables.items():
-            data = to_ipc(batch, plain)
+            data = to_ipc(batch)
             # Streams start at multiples of 8, so that arrays are read in place.
             head = name.encode()
             pad = -(len(head) + 16) % 8
@@ -77,7 +70,7 @@ class ShardTablesCoder(beam.coders.Coder):
             parts.append(b"\0" * (-data.size % 8))
         return b"".join(parts)
 
-    def decode(self, encoded: Any) -> ShardTables:
+    def decode(self, encoded: bytes) -> ShardTables:
         shard, count = struct.unpack_from("<II", encoded)
         whole, at, tables = pa.py_buffer(encoded), 8, {}
         for _ in range(count):

@@ -20,7 +20,7 @@ from transforms.files.attempts import Attempt
 from transforms.files.sinks import FileInfo, write_file
 
 SUFFIX = {"parquet": ".parquet", "avro": ".avro", "jsonl": ".jsonl"}
-MOST_SHARDS = 1_000_000
+MOST_SHARDS = 999_999
 """Up to which a night was reckoned."""
 
 _BATCH_ROWS = 100_000

@@ -106,31 +106,28 @@ def test_the_same_bytes(name, by_beam, tmp_path, monkeypatch):
     assert len(by_beam) == 1
 
 
-def test_what_has_no_room_on_disk_waits_in_memory(tmp_path, monkeypatch):
-    """The first is written, the second fails in the middle; what was written stays as it is."""
+def test_what_has_no_room_on_disk_waits_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was written stays as it is."""
     rows = pa.RecordBatch.from_pydict({"n": [1, 2, 3]}).replace_schema_metadata(KEPT)
     one, two = (ShardTables(i, {"pages": rows, "none": rows.slice(0, 0)}) for i in range(2))
     monkeypatch.setattr(waiting, "IN_MEMORY_BYTES", 0)
-    shelf, write, written = Shelf(Room()), os.pwrite, []
-
-    def fails(file: int, data: memoryview, at: int) -> int:
-        if len(written) == 2:
-            raise OSError(28, "No space left on device")
-        written.append(at)
-        return write(file, data[:100], at)
-
-    first = shelf.tables(one)
-    monkeypatch.setattr(os, "pwrite", fails)
-    assert isinstance(first, Waiting) and shelf.tables(two) is two and len(written) == 2
-    assert isinstance(shelf.batch(rows), bytes)
-    found = taken(first)
-    assert (found.shard, list(found.tables)) == (0, ["pages", "none"]) and found.tables["pages"].equals(rows)
-    assert found.tables["none"].num_rows == 0
-    monkeypatch.setattr(os, "pwrite", lambda file, data, at: write(file, data[:100], at))
-    batch = shelf.batch(rows)
+    shelf, others = Shelf(Room()), Shelf(Room())
+    first, again, batch = shelf.tables(one), shelf.tables(two), others.batch(rows)
+    for value, given in ((first, one), (again, two)):
+        assert isinstance(value, Waiting)
+        found = taken(value)
+        assert found.shard == given.shard and list(found.tables) == ["pages", "none"]
+        assert all(found.tables[name].equals(given.tables[name]) for name in found.tables)
     assert isinstance(batch, Waiting) and batch_of(batch).equals(rows)
-    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: open("/nowhere/at/all"))
-    assert Shelf(Room()).tables(two) is two
+    monkeypatch.setattr(shelf, "_sink", pa.OSFile("/dev/full", "wb"))
+    assert shelf.tables(two) is two and shelf.tables(one) is one
+    assert taken(first).tables["pages"].equals(rows)
+
+    def none(**_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "mkstemp", none)
+    assert Shelf(Room()).tables(two) is two and isinstance(Shelf(Room()).batch(rows), bytes)
 
 
 def test_a_night_that_fails_fails_as_with_beam(tmp_path, monkeypatch):
