@@ -15,9 +15,8 @@ from pyarrow import ipc
 from transforms.batches.coders import RecordBatchCoder, from_ipc
 from transforms.batches.shard_tables import ShardTables
 
-IN_MEMORY_BYTES = 4 << 30
-"""Of all that waits in a night, one after the other; where the machine has less than four times as much, a
-quarter of what it has."""
+IN_MEMORY_BYTES = 64 << 20
+"""Of all that waits in a night, one after the other."""
 
 _BATCH = RecordBatchCoder()
 _ALIGNED = 64
@@ -27,8 +26,7 @@ class Room:
     """What of `IN_MEMORY_BYTES` is left; threads share it."""
 
     def __init__(self) -> None:
-        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        self._lock, self._left = Lock(), min(IN_MEMORY_BYTES, there // 4)
+        self._lock, self._left = Lock(), IN_MEMORY_BYTES
 
     def takes(self, size: int) -> bool:
         """Whether so many bytes may wait in memory."""

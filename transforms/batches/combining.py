@@ -53,9 +53,9 @@ class Combine(beam.PTransform):
 class CombineShards(beam.PTransform):
     """As `Combine`, of elements of which each shard gives one.
 
-    Where all have more than `MAX_BYTES` some are combined first, and then some of these, so that no worker is
-    given more at once. Each time takes one more barrier. Beam's own `with_fanout` would do, but its in-process
-    runner cannot run it in this job.
+    Where all have more than `MAX_BYTES` some are combined first, and then some of these, so that no worker
+    is given more at once. Each time takes one more barrier. Beam's own `with_fanout` would do, but its
+    in-process runner cannot run it in this job.
 
     Parameters
     ----------
