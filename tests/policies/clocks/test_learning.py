@@ -7,8 +7,8 @@ import pytest
 
 from policies.clocks import learning
 from policies.clocks.kept import Kept, joined
-from policies.clocks.learning import Spells
-from policies.clocks.profile import AGES, NO_TIME, US_PER_DAY, US_PER_HOUR, Profiles
+from policies.clocks.learning import CERTAIN, Spells
+from policies.clocks.profile import AGES, NO_TIME, US_PER_DAY, US_PER_HOUR, Profiles, cycle_lengths_days
 
 START = 20_000 * US_PER_DAY
 MOST = np.full(3, 1024)
@@ -167,3 +167,27 @@ def test_kept_intervals_do_not_depend_on_how_a_log_is_cut():
     late = np.bincount((once.to_us - START) // (20 * US_PER_DAY), minlength=3)
     assert late[2] > 1.5 * late[0]
     assert US_PER_HOUR * 24 == US_PER_DAY
+
+
+def test_few_without_rhythm_are_fitted_and_all_that_have_a_clock(monkeypatch):
+    """A first look is enough for nearly all hosts; who would be certain by less is always looked at."""
+    rng = np.random.default_rng(7)
+    groups, each = 300, 200
+    group, at = np.repeat(np.arange(groups), each), np.sort(rng.random((groups, each)) * 40.0, axis=1).ravel()
+    length = cycle_lengths_days(
+        *(START + ((at + days) * US_PER_DAY).astype(np.int64) for days in (0.0, rng.random(at.size))),
+        24,
+        US_PER_HOUR,
+    )
+    changed = rng.random(at.size) < -np.expm1(-0.6 * length.sum(axis=1))
+    spells = Spells(group, length, changed, np.full(at.size, 0.6))
+    fitted: list[int] = []
+    fit = learning.fit
+    monkeypatch.setattr(
+        learning, "fit", lambda s, n, *rest: fitted.append(len(np.unique(s.group))) or fit(s, n, *rest)
+    )
+    have = rng.random(groups) < 0.1
+    _, _, gain = learning.profiles(spells, np.where(have, 0.0, CERTAIN), True)
+    assert (gain[have] != 0.0).all() and np.count_nonzero(gain[~have]) < 0.02 * groups
+    # All have one rate, and few are fitted to the hours of their first blocks.
+    assert fitted[0] == groups and max(fitted[1:]) < 5 * (have.sum() + 0.02 * groups)
