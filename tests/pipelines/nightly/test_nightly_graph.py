@@ -115,15 +115,20 @@ def test_rounds_are_unrolled(proto):
     assert f"SolveMultiplier/Demand[{search.ROUNDS}]" not in names
 
 
-@pytest.mark.parametrize("num_shards, steps", [(64, 1), (65, 2)])
-def test_no_worker_is_given_what_all_of_many_shards_say(num_shards, steps):
-    """Samples and surveys of a thousand shards are gigabytes together."""
+@pytest.mark.parametrize(
+    "num_shards, samples, surveys", [(64, 1, 1), (65, 2, 1), (1024, 2, 1), (1025, 2, 2), (100_000, 4, 2)]
+)
+def test_no_worker_is_given_what_all_of_many_shards_say(num_shards, samples, surveys):
+    """Samples of pages have 5 MB, surveys 320 kB: those of 64 and of 1,024 shards go to one worker."""
     pipeline = beam.Pipeline(options=PipelineOptions([]))
     options = [*OPTIONS["plain"], "--budget=1", "--as_of=2026-07-01", "--output=o"]
     nightly.build_pipeline(
         pipeline, PipelineOptions([*options, f"--num_shards={num_shards}"]), PREVIOUS["plain"]
     )
     names = [t.unique_name for t in pipeline.to_runner_api().components.transforms.values()]
-    for combined in ("LearnPriors/MergeOverviews/", "SolveMultiplier/AddSurveys/"):
+    for combined, steps in (
+        ("LearnPriors/MergeOverviews/", samples),
+        ("SolveMultiplier/AddSurveys/", surveys),
+    ):
         found = [n for n in names if n.startswith(combined) and n.rpartition("/")[2].startswith("Gather")]
         assert len(found) == steps, names
