@@ -77,14 +77,14 @@ def _sequence(gap_seconds: int | None) -> Call:
 
 
 def _clocks() -> Call:
-    from policies.clocks.learning import Spells, profiles
+    from policies.clocks.learning import CERTAIN, Spells, profiles
 
     rng = np.random.Generator(np.random.Philox(key=4))
     group = np.repeat(np.arange(100), N // 100)
     length = rng.dirichlet(np.ones(24), N) * rng.exponential(1.0, (N, 1))
     changed = rng.random(N) < -np.expm1(-0.5 * length.sum(axis=1))
     spells = Spells(group, length, changed, np.full(N, 0.5))
-    return lambda: profiles(spells, np.full(100, 3.0), True)
+    return lambda: profiles(spells, np.full(100, CERTAIN), True)
 
 
 KERNELS: dict[str, Callable[[], Call]] = {
