@@ -225,7 +225,7 @@ def _share_limits(blocks: Any, settings: Settings, layout: Layout, once: Any) ->
         return blocks, None
     objective, budget = settings.objective, settings.request_share.planned_per_day
     sharing = ShareHostLimits(
-        frozenset(layout.parts), objective, budget, layout.num_shards, bool(settings.group_columns), once
+        frozenset(layout.parts), objective, budget, layout.num_shards, settings.host_groups, once
     )
     shared = blocks | "ShareHostLimits" >> sharing
     limited = each(limit_parts, objective, budget, *shared["told"]).with_output_types(ShardTables)

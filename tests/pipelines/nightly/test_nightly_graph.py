@@ -132,3 +132,14 @@ def test_no_worker_is_given_what_all_of_many_shards_say(num_shards, samples, sur
     ):
         found = [n for n in names if n.startswith(combined) and n.rpartition("/")[2].startswith("Gather")]
         assert len(found) == steps, names
+
+
+@pytest.mark.parametrize("flags, steps", [(["--host_groups"], 2), ([], 1)])
+def test_surveys_of_groups_of_hosts_are_many(flags, steps):
+    """A shard has one for each group that it has pages of, where a single giant host has one."""
+    pipeline = beam.Pipeline(options=PipelineOptions([]))
+    words = ["--observations=x", "--hosts=x", "--budget=1", "--as_of=2026-07-01", "--output=o", *flags]
+    nightly.build_pipeline(pipeline, PipelineOptions(words), Previous(), Layout(65, {0: 2}))
+    names = [t.unique_name for t in pipeline.to_runner_api().components.transforms.values()]
+    of_surveys = [n.rpartition("/")[2] for n in names if n.startswith("ShareHostLimits/AddSurveys/")]
+    assert sum(name.startswith("Gather") for name in of_surveys) == steps, of_surveys
