@@ -19,10 +19,6 @@ LARGEST_BYTES = 5 << 20
 """The largest value of a shard: a sample of pages."""
 
 
-_LEAST_PARTS = 4
-"""Fewer would never end."""
-
-
 class Combine(beam.PTransform):
     """Combine all elements into one; without elements there is none.
 
@@ -68,13 +64,13 @@ class CombineShards(beam.PTransform):
     def __init__(self, combine: beam.CombineFn, num_shards: int, element_bytes: int = LARGEST_BYTES) -> None:
         super().__init__()
         self._combine, self._num_shards = combine, num_shards
-        self._most = max(MAX_BYTES // element_bytes, _LEAST_PARTS)
+        self._most = max(MAX_BYTES // element_bytes, 1)
 
     def expand(self, values: beam.PCollection) -> beam.PCollection:
         made, parts, step = values.element_type or Any, self._num_shards, 0
         while parts > self._most:
             # Half of what a worker may be given: keys are drawn, and some get more than others.
-            parts, step = max(-(-2 * parts // self._most), 1), step + 1
+            parts, step = -(-parts // max(self._most // 2, 2)), step + 1
             values = (
                 values
                 | f"Spread[{step}]" >> each(_spread, self._combine, parts).with_output_types(tuple[int, Any])
