@@ -119,11 +119,10 @@ def group_means(evidence: Evidence, group: IntArray, n_groups: int, prior: Prior
     check_groups(group, n_groups, len(evidence))
     evidence.check()
     enclosed, nodes = _Enclosed.all_of(prior, n_groups), bin_nodes(evidence)
-    first = np.full(n_groups, prior.mean_per_day)
+    point = np.full(n_groups, grid_above(np.array([prior.mean_per_day]))[0])
     # One step tells where to begin, in a quarter of the time of exact sums.
-    about, mean = rate(evidence, prior.shape, prior.mean_per_day, steps=1, nodes=nodes), first[group]
-    sums = sum_groups(about[0], slopes(*about, prior.shape, mean), group, first)
-    point = grid_above(next_mean(*sums.relative(), sums.count, first, prior))
+    sums = sums_at(evidence, nodes, group, point, prior, steps=1)
+    point = grid_above(next_mean(*sums.relative(), sums.count, grid_mean(point), prior))
     point = np.clip(point, enclosed.low + 1, enclosed.high - 1)
     open_ = np.bincount(group, minlength=n_groups) > 0
     while open_.any():
@@ -187,7 +186,12 @@ def means_among(prior: Prior, point: IntArray, sums: list[GroupSums]) -> FloatAr
 
 
 def sums_at(
-    evidence: Evidence, nodes: list[Nodes], group: IntArray, point: IntArray, prior: Prior
+    evidence: Evidence,
+    nodes: list[Nodes],
+    group: IntArray,
+    point: IntArray,
+    prior: Prior,
+    steps: int | None = None,
 ) -> GroupSums:
     """Rates of pages and their slopes where the mean of each group is that of a grid point, added up.
 
@@ -201,10 +205,12 @@ def sums_at(
         Group of each page, 0..G-1.
     point : (G,) int64
     prior : Prior
+    steps : int, optional
+        As of `policies.estimation.estimators.rate`: for sums that are about right.
     """
     mean = grid_mean(point)
     of_page = mean[group]
-    found, information = rate(evidence, prior.shape, of_page, nodes=nodes)
+    found, information = rate(evidence, prior.shape, of_page, steps=steps, nodes=nodes)
     return sum_groups(found, slopes(found, information, prior.shape, of_page), group, mean)
 
 
