@@ -124,27 +124,25 @@ class Kept:
 
     def by_end(self) -> Kept:
         """The same by group, then by end."""
-        return self.take(self._order(self.group, None))
+        return self.take(self._order(self.group))
 
-    def _order(self, group: IntArray, page: IntArray | None) -> IntArray:
-        """Rows by group, page and end, or by group, end and what they are drawn by."""
+    def _order(self, *by: IntArray) -> IntArray:
+        """Rows by these, then by end, then by what they are drawn by."""
         if len(self):
             minute = (self.to_us - self.to_us.min()) // US_PER_MINUTE
-            keys = (group, minute) if page is None else (group, page, minute)
-            bits = [int(key.max()).bit_length() for key in keys]
+            bits = [int(key.max()).bit_length() for key in (*by, minute)]
             left = 64 - sum(bits)
-            if left >= 0:
+            if left > 0:
                 # One key sorts in a fifth of the time that four take, and hardly ever leaves two rows equal.
                 key = np.zeros(len(self), np.uint64)
-                for part, width in zip(keys, bits, strict=True):
+                for part, width in zip((*by, minute), bits, strict=True):
                     key = key << np.uint64(width) | part.astype(np.uint64)
-                if left and page is None:
-                    key = key << np.uint64(left) | self.drawn >> np.uint64(64 - left)
-                order: IntArray = np.argsort(key, kind=None if page is None else "stable")
+                key = key << np.uint64(left) | self.drawn >> np.uint64(64 - left)
+                # By page rows are in two runs, which a stable sort merges.
+                order: IntArray = np.argsort(key, kind="stable" if len(by) > 1 else None)
                 if (np.diff(key[order]) > 0).all():
                     return order
-        last = self.from_us, self.drawn, self.to_us
-        return np.lexsort((*last, group) if page is None else (*last, page, group))
+        return np.lexsort((self.from_us, self.drawn, self.to_us, *by[::-1]))
 
     def numbers(self, born_us: IntArray) -> FloatArray:
         """The number of each, (k,) float64; `born_us`, (k,), when their pages came, or `NO_TIME`."""
